@@ -1,0 +1,44 @@
+# Two commands do everything on a fresh machine: `make demo` and `make test`.
+# Both build the virtual environment from the lock file first; run again, they find it ready.
+
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+READY := $(VENV)/.ready
+
+.PHONY: demo test lint types bench lock clean help
+
+help:            ## this list
+	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/' | expand -t 16
+
+demo: $(READY)   ## solve the paper's tracking problem and a safe-exploration problem, and print them
+	@$(BIN)/python examples/demo.py
+
+test: lint types ## lint, types and every test
+	$(BIN)/pytest -n 2 --dist loadfile
+
+lint: $(READY)   ## ruff
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+
+types: $(READY)  ## mypy
+	$(BIN)/mypy
+
+bench: $(READY)  ## benchmarks: ratios measured in one run, with the hardware they were measured on
+	$(BIN)/python benchmarks/build_model.py
+	$(BIN)/python benchmarks/overhead.py
+
+lock:            ## resolve requirements.lock anew from pyproject.toml (needs uv)
+	uv pip compile --universal --generate-hashes --no-emit-index-url --no-header --no-annotate \
+		--python-version 3.11 --all-extras --group dev --upgrade pyproject.toml -o requirements.lock
+
+clean:           ## remove the virtual environment and caches
+	rm -rf $(VENV) .mypy_cache .pytest_cache .ruff_cache .hypothesis
+
+$(READY): requirements.lock pyproject.toml
+	@$(PYTHON) -c 'import sys; assert sys.version_info >= (3, 11), "cvxmdp needs Python 3.11 or newer, this is " + sys.version'
+	@echo "Setting up $(VENV) from requirements.lock (a few minutes, once)"
+	@$(PYTHON) -m venv $(VENV)
+	@$(BIN)/pip install --quiet --disable-pip-version-check --require-hashes -r requirements.lock
+	@$(BIN)/pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e .
+	@touch $(READY)
