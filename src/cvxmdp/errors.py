@@ -1,0 +1,70 @@
+"""Every error of cvxmdp: one base class, messages that say what was given and how to fix it."""
+
+from __future__ import annotations
+
+import difflib
+import importlib
+from collections.abc import Iterable
+from types import ModuleType
+
+
+class CvxmdpError(Exception):
+    """Base class of all errors raised on purpose by cvxmdp."""
+
+
+class ModelError(CvxmdpError, ValueError):
+    """A model that is not a Markov decision process as cvxmdp understands it."""
+
+
+class UtilityError(CvxmdpError, ValueError):
+    """A utility, constraint or target that is malformed or does not fit the model."""
+
+
+class CurvatureError(UtilityError):
+    """A utility used where its curvature does not allow it."""
+
+
+class ProblemError(CvxmdpError, ValueError):
+    """A problem that is put together wrongly."""
+
+
+class PolicyError(CvxmdpError, ValueError):
+    """A policy that is malformed or does not fit the model."""
+
+
+class SolverError(CvxmdpError, RuntimeError):
+    """A solver that cannot do what it was asked to do."""
+
+
+class FileFormatError(CvxmdpError, ValueError):
+    """A file that is not what it should be."""
+
+
+class MissingExtraError(CvxmdpError, ImportError):
+    """An optional dependency that is needed and not installed."""
+
+
+class CvxmdpWarning(UserWarning):
+    """Base class of all warnings issued by cvxmdp."""
+
+
+def did_you_mean(given: str, known: Iterable[str]) -> str:
+    """The end of an error message about an unknown name: the nearest known ones, or all of them."""
+    names = [str(name) for name in known]
+    near = difflib.get_close_matches(str(given), names, n=1)
+    if near:
+        return f"Did you mean {near[0]!r}?"
+    if names:
+        return "Known: " + ", ".join(repr(name) for name in names) + "."
+    return "None are defined."
+
+
+def require(module: str, extra: str) -> ModuleType:
+    """Import an optional dependency, or say which extra installs it."""
+    try:
+        return importlib.import_module(module)
+    except ImportError as error:
+        raise MissingExtraError(
+            f"this needs {module!r}, which is not installed. Install it with: "
+            f"pip install 'cvxmdp[{extra}]'"
+        ) from error

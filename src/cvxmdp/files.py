@@ -1,0 +1,73 @@
+"""Portable files: named arrays and a small description, in the safetensors format.
+
+Reading executes nothing and allocates no more than the file's size: safetensors is a header of
+names, types, shapes and offsets, checked against the file's length, followed by plain numbers.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import tempfile
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from cvxmdp.errors import FileFormatError, require
+
+
+def write_arrays(
+    path: str | Path, kind: str, arrays: dict[str, np.ndarray], description: dict[str, Any]
+) -> None:
+    """Write arrays and a description (plain JSON) to one file, whole or not at all.
+
+    Args:
+        path: the file to write; an existing one is replaced only when the new one is complete.
+        kind: what the file holds ("model", "policy"); ``read_arrays`` asks for it again.
+        arrays: the numbers, by name.
+        description: everything else; numbers, strings, lists and dictionaries.
+    """
+    safetensors = require("safetensors.numpy", "all")
+    target = Path(path)
+    metadata = {"cvxmdp": kind, "description": json.dumps(description)}
+    contiguous = {name: np.ascontiguousarray(array) for name, array in arrays.items()}
+    handle, temporary = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}.")
+    os.close(handle)
+    try:
+        safetensors.save_file(contiguous, temporary, metadata)
+        umask = os.umask(0)
+        os.umask(umask)
+        os.chmod(temporary, 0o666 & ~umask)  # mkstemp makes it private; a saved file is not
+        os.replace(temporary, target)
+    except BaseException:
+        Path(temporary).unlink(missing_ok=True)
+        raise
+
+
+def read_arrays(path: str | Path, kind: str) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
+    """Read a file written by ``write_arrays``; an error when it is not one of that kind."""
+    require("safetensors.numpy", "all")
+    from safetensors import SafetensorError, safe_open
+
+    try:
+        with safe_open(path, framework="numpy") as file:
+            metadata = file.metadata() or {}
+            arrays = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+    except FileNotFoundError:
+        raise
+    except (SafetensorError, OSError, TypeError, ValueError) as error:
+        raise FileFormatError(f"{path} is not a file that cvxmdp wrote: {error}") from error
+    if metadata.get("cvxmdp") != kind:
+        held = metadata.get("cvxmdp")
+        raise FileFormatError(
+            f"{path} does not hold a {kind} but "
+            + (f"a {held}" if held else "something cvxmdp did not write")
+        )
+    try:
+        description = json.loads(metadata["description"])
+    except (KeyError, ValueError) as error:
+        raise FileFormatError(f"{path} holds a damaged description: {error}") from error
+    if not isinstance(description, dict):
+        raise FileFormatError(f"{path} holds a damaged description: not a table of names")
+    return arrays, description

@@ -1,0 +1,17 @@
+"""Models: tables given directly, gridworlds, random Garnets, Gymnasium's tables, functions."""
+
+from cvxmdp.models.explore import from_function
+from cvxmdp.models.garnet import garnet
+from cvxmdp.models.gridworld import gridworld
+from cvxmdp.models.gymnasium_table import from_gymnasium_table
+from cvxmdp.models.layout import GridLayout
+from cvxmdp.models.tabular import TabularMDP
+
+__all__ = [
+    "GridLayout",
+    "TabularMDP",
+    "from_function",
+    "from_gymnasium_table",
+    "garnet",
+    "gridworld",
+]

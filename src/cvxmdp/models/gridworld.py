@@ -1,0 +1,163 @@
+"""Gridworlds: the paper's experiments and everybody's first example."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import numpy as np
+
+from cvxmdp.errors import ModelError
+from cvxmdp.models.layout import GridLayout
+from cvxmdp.models.tabular import TabularMDP
+
+ACTIONS = ("left", "down", "right", "up")
+MOVES = np.array([(0, -1), (1, 0), (0, 1), (-1, 0)])  # (row, column) per action
+
+Cell = int | tuple[int, int]
+
+
+def gridworld(
+    size: int | tuple[int, int] = 8,
+    *,
+    slip: float = 0.0,
+    discount: float = 0.95,
+    start: Cell | Iterable[Cell] = 0,
+    goal: Cell | Iterable[Cell] | None = None,
+    goal_reward: float = 1.0,
+    step_reward: float = 0.0,
+    rewards: Mapping[Cell, float] | None = None,
+    hazards: Iterable[Cell] = (),
+    walls: Iterable[Cell] = (),
+) -> TabularMDP:
+    """A grid where one moves left, down, right or up; moving into a wall or the border means staying.
+
+    States are numbered row by row from the upper left, state = row * columns + column. Wherever a
+    cell is asked for, give that number or the pair (row, column).
+
+    Args:
+        size: n for an n x n grid, or (rows, columns).
+        slip: probability that the move goes in one of the other three directions, slip/3 each.
+        discount: gamma.
+        start: the first cell, or several, one of which is drawn uniformly.
+        goal: cell or cells that end the episode. The step that enters one pays ``goal_reward`` instead
+            of anything else; nobody ever acts in a goal.
+        goal_reward: reward of the step that enters a goal.
+        step_reward: reward of every other step.
+        rewards: further reward for every action taken in a cell, by cell.
+        hazards: cells where the signal "hazard" is 1 for every action taken there.
+        walls: cells that cannot be entered.
+
+    Returns:
+        A model with the signals "reward" and "hazard", and a layout: ``print(mdp.render())``.
+    """
+    rows, columns = _read_size(size)
+    n_states = rows * columns
+    to_states = _CellReader(rows, columns)
+    wall_states = to_states(walls, "walls")
+    hazard_states = to_states(hazards, "hazards")
+    start_states = to_states(start, "start")
+    goal_states = to_states(goal, "goal")
+    if not start_states:
+        raise ModelError("start names no cell; give at least one")
+    for what, states in (("start", start_states), ("goal", goal_states), ("hazards", hazard_states)):
+        _check_disjoint(what, states, "walls", wall_states, columns)
+    _check_disjoint("start", start_states, "goal", goal_states, columns)
+    if not 0.0 <= slip <= 1.0:
+        raise ModelError(f"slip must be a probability; got {slip}")
+
+    target = _targets(rows, columns, wall_states)
+    # Successor lists: entry d of (s, a) is where direction d leads, with the chance of going there.
+    chance = np.full((4, 4), slip / 3.0)
+    np.fill_diagonal(chance, 1.0 - slip)
+    indices = np.broadcast_to(target[:, None, :], (n_states, 4, 4))
+    probabilities = np.broadcast_to(chance, (n_states, 4, 4)).copy()
+
+    is_goal = np.zeros(n_states, dtype=bool)
+    is_goal[list(goal_states)] = True
+    enters = np.where(is_goal[indices], probabilities, 0.0).sum(axis=2)
+    enters[is_goal] = 0.0  # nobody acts in a goal: its rows end the episode and pay nothing
+    probabilities[is_goal[indices]] = 0.0
+    probabilities[is_goal] = 0.0
+
+    extra = np.zeros(n_states)
+    for cell, value in (rewards or {}).items():
+        (state,) = to_states([cell], "rewards")
+        extra[state] += value
+    reward = np.where(
+        is_goal[:, None], 0.0, enters * goal_reward + (1.0 - enters) * (step_reward + extra[:, None])
+    )
+    hazard = np.zeros(n_states)
+    hazard[list(hazard_states)] = 1.0
+    initial = np.zeros(n_states)
+    initial[list(start_states)] = 1.0 / len(start_states)
+    return TabularMDP(
+        (indices, probabilities),
+        initial,
+        discount,
+        signals={"reward": reward, "hazard": hazard},
+        action_names=ACTIONS,
+        layout=GridLayout(rows, columns, wall_states, hazard_states, start_states, goal_states),
+    )
+
+
+def _read_size(size: Any) -> tuple[int, int]:
+    pair = (size, size) if isinstance(size, int | np.integer) else tuple(size)
+    if len(pair) != 2 or not all(isinstance(n, int | np.integer) and n >= 1 for n in pair):
+        raise ModelError(f"size must be n or (rows, columns), at least 1 each; got {size!r}")
+    return int(pair[0]), int(pair[1])
+
+
+class _CellReader:
+    """Turns cells, as numbers or (row, column), into sorted state numbers."""
+
+    def __init__(self, rows: int, columns: int) -> None:
+        self.rows, self.columns = rows, columns
+
+    def __call__(self, cells: Any, what: str) -> tuple[int, ...]:
+        if cells is None:
+            return ()
+        if isinstance(cells, int | np.integer) or self._is_pair(cells):
+            cells = [cells]
+        return tuple(sorted({self._state(cell, what) for cell in cells}))
+
+    @staticmethod
+    def _is_pair(cells: Any) -> bool:
+        # A tuple of two numbers is one cell (row, column); several cells come in a list or a set.
+        return (
+            isinstance(cells, tuple)
+            and len(cells) == 2
+            and all(isinstance(part, int | np.integer) for part in cells)
+        )
+
+    def _state(self, cell: Any, what: str) -> int:
+        if isinstance(cell, int | np.integer):
+            row, column = divmod(int(cell), self.columns)
+        elif self._is_pair(cell):
+            row, column = int(cell[0]), int(cell[1])
+        else:
+            raise ModelError(f"{what}: a cell is a number or a pair (row, column); got {cell!r}")
+        if not (0 <= row < self.rows and 0 <= column < self.columns):
+            raise ModelError(f"{what}: {cell!r} lies outside the {self.rows} x {self.columns} grid")
+        return row * self.columns + column
+
+
+def _check_disjoint(
+    what: str, states: tuple[int, ...], other: str, others: tuple[int, ...], columns: int
+) -> None:
+    both = sorted(set(states) & set(others))
+    if both:
+        raise ModelError(f"cell {divmod(both[0], columns)} is both in {what} and in {other}")
+
+
+def _targets(rows: int, columns: int, walls: tuple[int, ...]) -> np.ndarray:
+    """Where each direction leads from each state, (S, 4)."""
+    states = np.arange(rows * columns)
+    here = np.stack(np.divmod(states, columns), axis=1)
+    there = here[:, None, :] + MOVES
+    inside = ((there >= 0) & (there < (rows, columns))).all(axis=2)
+    target = there[..., 0] * columns + there[..., 1]
+    blocked = np.zeros(rows * columns, dtype=bool)
+    blocked[list(walls)] = True
+    stays = ~inside | blocked[np.where(inside, target, 0)]
+    return np.where(stays, states[:, None], target)

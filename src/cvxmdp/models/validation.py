@@ -1,0 +1,328 @@
+"""Reading what a user gives as a model: shapes, probabilities, signals; errors that name the place.
+
+Nothing is renormalised or clipped. Sparse input stays sparse; every check is one vectorised pass.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+
+from cvxmdp.errors import ModelError
+
+# A row that misses one by less than ROUNDING sums to one; by more than ENDING it ends episodes.
+# In between it looks like lost digits, and treating those as endings would be a silent mistake.
+ROUNDING = 1e-12
+ENDING = 1e-6
+INITIAL_ROUNDING = 1e-9
+
+
+@dataclass(frozen=True)
+class PairLabel:
+    """Names a state-action pair, a row of the transition table, in messages."""
+
+    n_actions: int
+    state_names: tuple[str, ...] | None
+    action_names: tuple[str, ...] | None
+
+    def state(self, state: int) -> str:
+        """A state in words."""
+        name = f" ({self.state_names[state]!r})" if self.state_names else ""
+        return f"state {state}{name}"
+
+    def row(self, row: int) -> str:
+        """A state-action pair in words, from its row number s * A + a."""
+        state, action = divmod(int(row), self.n_actions)
+        name = f" ({self.action_names[action]!r})" if self.action_names else ""
+        return f"{self.state(state)}, action {action}{name}"
+
+
+@dataclass(frozen=True)
+class TransitionRows:
+    """The transition as compressed sparse rows, and the form it was given in (for signals)."""
+
+    matrix: sp.csr_array
+    form: str  # "dense", "sparse" or "lists"
+    indices: np.ndarray | None = None  # (S, A, b) as given, form "lists" only
+    probabilities: np.ndarray | None = None
+
+
+def freeze(value: Any) -> None:
+    """Make an array, or the arrays inside a sparse matrix or a mapping, read-only."""
+    if isinstance(value, np.ndarray):
+        value.flags.writeable = False
+    elif sp.issparse(value):
+        for part in (value.data, value.indices, value.indptr):
+            part.flags.writeable = False
+    elif hasattr(value, "values"):
+        for part in value.values():
+            freeze(part)
+
+
+def numbers(given: Any, what: str) -> np.ndarray:
+    """A float64 array that shares no memory with what was given; an error where it is not numeric."""
+    try:
+        return np.array(given, dtype=np.float64)
+    except (TypeError, ValueError) as error:
+        raise ModelError(f"{what} must be an array of numbers: {error}") from error
+
+
+def read_transition(transition: Any) -> TransitionRows:
+    """The three accepted forms of P as one: compressed sparse rows (S*A, S)."""
+    if isinstance(transition, tuple) and len(transition) == 2 and np.ndim(transition[0]) == 3:
+        return _read_successor_lists(*transition)
+    if sp.issparse(transition):
+        return _read_sparse(transition)
+    dense = numbers(transition, "transition")
+    if dense.ndim != 3 or dense.shape[0] != dense.shape[2] or 0 in dense.shape:
+        raise ModelError(
+            f"transition has shape {dense.shape}; expected a dense (S, A, S) array, a SciPy sparse "
+            "(S*A, S) matrix, or a pair (indices, probabilities) of (S, A, b) arrays"
+        )
+    n_states, n_actions, _ = dense.shape
+    return TransitionRows(sp.csr_array(dense.reshape(n_states * n_actions, n_states)), "dense")
+
+
+def _read_sparse(transition: Any) -> TransitionRows:
+    rows, n_states = transition.shape
+    if n_states == 0 or rows == 0 or rows % n_states:
+        raise ModelError(
+            f"a sparse transition has shape {transition.shape}; expected (S*A, S): one row per "
+            "state-action pair, row s * A + a for state s and action a"
+        )
+    if np.iscomplexobj(transition.data):
+        raise ModelError(
+            f"transition must hold real numbers; its entries are of type {transition.dtype}"
+        )
+    matrix = sp.csr_array(transition, dtype=np.float64, copy=True)
+    try:
+        matrix.check_format(full_check=True)
+    except ValueError as error:
+        raise ModelError(f"the sparse transition is malformed: {error}") from error
+    return TransitionRows(_canonical(matrix), "sparse")
+
+
+def _read_successor_lists(indices: Any, probabilities: Any) -> TransitionRows:
+    indices = np.asarray(indices)
+    probabilities = np.asarray(probabilities, dtype=np.float64)
+    if indices.shape != probabilities.shape or not np.issubdtype(indices.dtype, np.integer):
+        raise ModelError(
+            f"successor lists need integer indices and probabilities of one shape (S, A, b); got "
+            f"indices {indices.shape} of type {indices.dtype}, probabilities {probabilities.shape}"
+        )
+    n_states, n_actions, width = indices.shape
+    if 0 in indices.shape:
+        raise ModelError(f"successor lists of shape {indices.shape} describe no transition")
+    outside = (indices < 0) | (indices >= n_states)
+    padding = outside & (probabilities == 0)
+    if (outside & ~padding).any():
+        state, action, entry = np.argwhere(outside & ~padding)[0]
+        raise ModelError(
+            f"successor {indices[state, action, entry]} of state {state}, action {action} is not a "
+            f"state: states are 0 to {n_states - 1} (pad short lists with probability 0)"
+        )
+    kind = np.int32 if indices.size < np.iinfo(np.int32).max else np.int64
+    columns = np.where(padding, 0, indices).astype(kind).ravel()
+    pointers = np.arange(0, indices.size + 1, width, dtype=kind)
+    shape = (n_states * n_actions, n_states)
+    # One copy of the probabilities: _canonical sums duplicates in place.
+    matrix = sp.csr_array((probabilities.ravel().copy(), columns, pointers), shape=shape)
+    _check_entries(matrix.data, matrix, PairLabel(n_actions, None, None))
+    return TransitionRows(_canonical(matrix), "lists", indices, probabilities)
+
+
+def _canonical(matrix: sp.csr_array) -> sp.csr_array:
+    matrix.sum_duplicates()
+    matrix.eliminate_zeros()
+    return matrix
+
+
+def drop_masked_rows(matrix: sp.csr_array, mask: np.ndarray) -> sp.csr_array:
+    """The rows of actions that are not available hold nothing, whatever was given there."""
+    if mask.all():
+        return matrix
+    lengths = np.diff(matrix.indptr)
+    keep = np.repeat(mask.ravel(), lengths)
+    pointers = np.concatenate([[0], np.cumsum(np.where(mask.ravel(), lengths, 0))])
+    parts = (matrix.data[keep], matrix.indices[keep], pointers.astype(matrix.indptr.dtype))
+    return sp.csr_array(parts, shape=matrix.shape)
+
+
+def _row_of(matrix: sp.csr_array, entry: int) -> int:
+    return int(np.searchsorted(matrix.indptr, entry, side="right")) - 1
+
+
+def _check_entries(data: np.ndarray, matrix: sp.csr_array, label: PairLabel) -> None:
+    for wrong, word in ((~np.isfinite(data), "not finite"), (data < 0, "negative")):
+        if wrong.any():
+            entry = int(np.argmax(wrong))
+            raise ModelError(
+                f"the probability of going from {label.row(_row_of(matrix, entry))} to state "
+                f"{matrix.indices[entry]} is {data[entry]}, which is {word}"
+            )
+
+
+def check_rows(matrix: sp.csr_array, mask: np.ndarray, label: PairLabel) -> np.ndarray:
+    """Check that each row is a (sub)distribution; return the probability of ending, (S, A)."""
+    _check_entries(matrix.data, matrix, label)
+    sums = np.asarray(matrix.sum(axis=1)).ravel()
+    missing = np.where(mask.ravel(), 1.0 - sums, 0.0)
+    if (missing < -ROUNDING).any():
+        row = int(np.argmax(missing < -ROUNDING))
+        raise ModelError(
+            f"the probabilities of {label.row(row)} sum to {sums[row]:.17g}, more than one. "
+            "Divide each row by its sum if this is rounding."
+        )
+    doubtful = (missing > ROUNDING) & (missing < ENDING)
+    if doubtful.any():
+        row = int(np.argmax(doubtful))
+        raise ModelError(
+            f"the probabilities of {label.row(row)} sum to {sums[row]:.17g}. A row may sum to less "
+            f"than one, and the rest is the probability that the episode ends, but a rest of "
+            f"{missing[row]:.1e} looks like rounding. Divide the row by its sum, or, if episodes do "
+            f"end here, by a probability of at least {ENDING:g}."
+        )
+    return np.where(missing > ROUNDING, missing, 0.0).reshape(mask.shape)
+
+
+def read_actions(given: Any, n_states: int, n_actions: int, label: PairLabel) -> np.ndarray:
+    """The mask of available actions, (S, A); every state keeps at least one."""
+    if given is None:
+        return np.ones((n_states, n_actions), dtype=bool)
+    mask = np.array(given)
+    if mask.shape != (n_states, n_actions) or mask.dtype != bool:
+        raise ModelError(
+            f"actions must be a boolean array of shape {(n_states, n_actions)}, true where the "
+            f"action is available; got shape {mask.shape} of type {mask.dtype}"
+        )
+    without = ~mask.any(axis=1)
+    if without.any():
+        raise ModelError(
+            f"{label.state(int(np.argmax(without)))} has no available action. A state where "
+            "episodes end needs an action whose row sums to less than one (a row of zeros ends "
+            "the episode surely)."
+        )
+    return mask
+
+
+def read_initial(given: Any, n_states: int, label: PairLabel) -> np.ndarray:
+    """The initial distribution (S,), from a distribution or the index of a fixed state."""
+    if isinstance(given, int | np.integer) and not isinstance(given, bool):
+        if not 0 <= given < n_states:
+            raise ModelError(f"initial state {given} is not a state: they are 0 to {n_states - 1}")
+        point = np.zeros(n_states)
+        point[given] = 1.0
+        return point
+    initial = numbers(given, "initial")
+    if initial.shape != (n_states,):
+        raise ModelError(
+            f"initial has shape {initial.shape}; expected a distribution of shape {(n_states,)} or "
+            "the index of the first state"
+        )
+    wrong = ~np.isfinite(initial) | (initial < 0)
+    if wrong.any():
+        state = int(np.argmax(wrong))
+        raise ModelError(f"the initial probability of {label.state(state)} is {initial[state]}")
+    if abs(initial.sum() - 1.0) > INITIAL_ROUNDING:
+        raise ModelError(
+            f"the initial distribution sums to {initial.sum():.12g}, not to one. "
+            "Divide it by its sum."
+        )
+    return initial
+
+
+def read_discount(given: Any) -> float:
+    """The discount factor, in [0, 1)."""
+    try:
+        discount = float(given)
+    except (TypeError, ValueError) as error:
+        raise ModelError(f"discount must be a number in [0, 1); got {given!r}") from error
+    if not 0.0 <= discount < 1.0:
+        raise ModelError(
+            f"discount must be at least 0 and less than 1; got {discount}. Undiscounted and "
+            "average-reward problems are not supported; a discount near one (0.99, 0.999) "
+            "approximates them."
+        )
+    return discount
+
+
+def read_names(given: Sequence[str] | None, count: int, what: str) -> tuple[str, ...] | None:
+    """Names of states or actions: as many as there are, all different."""
+    if given is None:
+        return None
+    names = tuple(str(name) for name in given)
+    if len(names) != count:
+        raise ModelError(f"{what} has {len(names)} names for {count} of them")
+    if len(set(names)) != count:
+        twice = next(name for name in names if names.count(name) > 1)
+        raise ModelError(f"{what} must be different from each other; {twice!r} occurs twice")
+    return names
+
+
+def read_signal(
+    name: str,
+    given: Any,
+    rows: TransitionRows,
+    ending: np.ndarray,
+    mask: np.ndarray,
+    label: PairLabel,
+) -> np.ndarray:
+    """A signal as its expected value per pair, (S, A); zero where the action is not available."""
+    if not isinstance(name, str) or not name:
+        raise ModelError(f"signals have names; got {name!r}")
+    n_states, n_actions = mask.shape
+    signal = given if sp.issparse(given) else numbers(given, f"signal {name!r}")
+    if not sp.issparse(signal) and signal.shape == (n_states,):
+        expected = np.repeat(signal[:, None], n_actions, axis=1)
+    elif not sp.issparse(signal) and signal.shape == (n_states, n_actions):
+        expected = signal
+    else:
+        expected = _expected_signal(name, signal, rows, ending)
+    wrong = mask & ~np.isfinite(expected)
+    if wrong.any():
+        row = int(np.argmax(wrong.ravel()))
+        raise ModelError(f"signal {name!r} is {expected.ravel()[row]} at {label.row(row)}")
+    return np.where(mask, expected, 0.0)
+
+
+def _expected_signal(
+    name: str, signal: Any, rows: TransitionRows, ending: np.ndarray
+) -> np.ndarray:
+    """Mean over successors of a signal given per successor, the ending step included."""
+    n_states, n_actions = ending.shape
+    ends = bool((ending > 0).any())
+    if rows.form == "lists" and rows.indices is not None and rows.probabilities is not None:
+        columns, table, form = rows.indices.shape[2], (n_states, n_actions), "(S, A, b{})"
+    elif sp.issparse(signal):
+        columns, table, form = n_states, (n_states * n_actions,), "(S*A, S{})"
+    else:
+        columns, table, form = n_states, (n_states, n_actions), "(S, A, S{})"
+    allowed = [(*table, columns + 1)] + ([] if ends else [(*table, columns)])
+    if signal.shape not in allowed:
+        successor = form.format(" + 1" if ends else "")
+        hint = (
+            " Some rows end episodes, so the last column is the value received with the ending step."
+            if ends
+            else ""
+        )
+        raise ModelError(
+            f"signal {name!r} has shape {signal.shape}; expected (S,) = {(n_states,)}, (S, A) = "
+            f"{(n_states, n_actions)}, or per successor {successor} = "
+            f"{(*table, columns + int(ends))}.{hint}"
+        )
+    at_end = 0.0
+    if ends:
+        last = signal[..., -1] if not sp.issparse(signal) else signal.tocsr()[:, [-1]].toarray()
+        at_end = np.where(ending > 0, last.reshape(ending.shape), 0.0) * ending
+    if sp.issparse(signal):
+        product = rows.matrix.multiply(signal.tocsr()[:, :columns])
+    elif rows.form == "lists" and rows.probabilities is not None:
+        values = np.where(rows.probabilities > 0, signal[..., :columns], 0.0)
+        return (rows.probabilities * values).sum(axis=2) + at_end
+    else:
+        product = rows.matrix.multiply(signal[..., :columns].reshape(rows.matrix.shape))
+    return np.asarray(product.sum(axis=1)).reshape(ending.shape) + at_end

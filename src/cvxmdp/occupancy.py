@@ -1,0 +1,180 @@
+r"""Occupancy measures: the flow equations, and the way between occupancies and policies.
+
+The occupancy of a policy is lambda(s,a) = sum_k gamma^k P(s_k = s, a_k = a), unnormalised, before
+the episode ends. The set of all of them is the polytope
+
+    x >= 0,   sum_a x(s,a) = rho(s) + gamma * sum_{s',a'} P(s | s',a') x(s',a')   for all s.
+
+(The paper's eq. (Lambda) prints gamma/(1-gamma) as the factor; for its own unnormalised measure it
+is gamma.) A policy gives its occupancy by one linear solve with I - gamma P_pi^T, and an occupancy
+its policy by pi(a|s) = x(s,a) / sum_a x(s,a).
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+import scipy.sparse.linalg as spla
+
+from cvxmdp.errors import PolicyError
+from cvxmdp.models.tabular import TabularMDP
+from cvxmdp.policies import Policy, TabularPolicy
+
+DENSE_LIMIT = 1_500  # states up to which a dense factorisation is the fastest and most exact
+MASK_ROUNDING = 1e-12
+
+
+def uniform_policy(mdp: TabularMDP) -> TabularPolicy:
+    """The policy that is uniform over the available actions."""
+    return TabularPolicy(mdp.actions / mdp.actions.sum(axis=1, keepdims=True))
+
+
+def as_policy(mdp: TabularMDP, given: Any) -> Policy:
+    """A policy that fits the model, from a policy, a solution, or an (S, A) array of probabilities."""
+    if isinstance(getattr(given, "policy", None), Policy):
+        given = given.policy
+    policy = given if isinstance(given, Policy) else TabularPolicy(given)
+    expected = (mdp.n_states, mdp.n_actions)
+    if (policy.n_states, policy.n_actions) != expected:
+        raise PolicyError(
+            f"the policy is for {policy.n_states} states and {policy.n_actions} actions, the model "
+            f"has {expected[0]} and {expected[1]}"
+        )
+    outside = np.where(mdp.actions, 0.0, policy.probabilities())
+    if outside.max() > MASK_ROUNDING:
+        state, action = np.argwhere(outside > MASK_ROUNDING)[0]
+        raise PolicyError(
+            f"the policy takes action {mdp.action_label(action)} in state {mdp.state_label(state)} "
+            f"with probability {outside[state, action]:.3g}, where it is not available"
+        )
+    return policy
+
+
+def policy_transition(mdp: TabularMDP, probabilities: np.ndarray) -> sp.csr_array:
+    """P_pi, shape (S, S): where one step of the policy leads."""
+    states, actions = mdp.n_states, mdp.n_actions
+    pointers = np.arange(0, states * actions + 1, actions)
+    choice = sp.csr_array(
+        (probabilities.ravel(), np.arange(states * actions), pointers),
+        shape=(states, states * actions),
+    )
+    return sp.csr_array(choice @ mdp.transition)
+
+
+def occupancy(mdp: TabularMDP, policy: Any) -> np.ndarray:
+    """The occupancy of a policy, shape (S, A): discounted expected visits of each pair.
+
+    Args:
+        mdp: the model.
+        policy: a policy, or an (S, A) array of probabilities.
+    """
+    probabilities = as_policy(mdp, policy).probabilities()
+    visits = discounted_visits(policy_transition(mdp, probabilities), mdp.initial, mdp.discount)
+    return np.where(mdp.actions, visits[:, None] * probabilities, 0.0)
+
+
+def discounted_visits(
+    transition: sp.csr_array, initial: np.ndarray, discount: float
+) -> np.ndarray:
+    """Solve x = initial + discount * transition^T x, shape (S,), over the states it reaches.
+
+    Up to ``DENSE_LIMIT`` states by factorisation. Beyond, iteratively: a residual e (in the sum of
+    absolute values) means an error of at most e / (1 - discount), so iterating goes on until the
+    residual has the size of rounding.
+    """
+    backward = sp.csr_array(discount * transition.T)
+    if transition.shape[0] <= DENSE_LIMIT:
+        matrix = np.eye(transition.shape[0]) - backward.toarray()
+        visits = np.linalg.solve(matrix, initial)
+    else:
+        visits = _solve_iteratively(backward, initial, discount)
+    # The exact solution is not negative; rounding below zero is not part of the answer.
+    return np.maximum(visits, 0.0)
+
+
+def _solve_iteratively(
+    backward: sp.csr_array, initial: np.ndarray, discount: float
+) -> np.ndarray:
+    size = initial.shape[0]
+    operator = spla.LinearOperator((size, size), lambda v: v - backward @ v, dtype=np.float64)
+    guess, _ = spla.bicgstab(operator, initial, rtol=1e-14, atol=0.0, maxiter=500)
+    visits = guess if np.isfinite(guess).all() else initial.copy()
+    target = 1e-14 * initial.sum() / (1.0 - discount)
+    # Each sweep shrinks the residual by the discount, whatever the guess was.
+    for _ in range(int(np.ceil(np.log(1e-17) / np.log(max(discount, 1e-3))))):
+        following = initial + backward @ visits
+        residual = np.abs(following - visits).sum()
+        visits = following
+        if residual <= target:
+            break
+    return visits
+
+
+def policy_of(mdp: TabularMDP, occupancy: Any) -> TabularPolicy:
+    """The policy of an occupancy: x(s,a) / sum_a x(s,a); unvisited states get the uniform row.
+
+    Args:
+        mdp: the model.
+        occupancy: shape (S, A), not negative.
+    """
+    x = np.asarray(occupancy, dtype=np.float64)
+    expected = (mdp.n_states, mdp.n_actions)
+    if x.shape != expected or not np.isfinite(x).all() or (x < 0).any():
+        raise PolicyError(
+            f"an occupancy is an array of shape {expected} that is finite and not negative; got "
+            f"shape {x.shape}, smallest entry {x.min() if x.size else 'none'}"
+        )
+    inside = np.where(mdp.actions, x, 0.0)
+    visits = inside.sum(axis=1, keepdims=True)
+    visited = visits > 0
+    uniform = mdp.actions / mdp.actions.sum(axis=1, keepdims=True)
+    return TabularPolicy(np.where(visited, inside / np.where(visited, visits, 1.0), uniform))
+
+
+def flow_residual(mdp: TabularMDP, occupancy: np.ndarray) -> np.ndarray:
+    """What the flow equations miss, shape (S,): zero for an occupancy."""
+    inflow = mdp.initial + mdp.discount * (mdp.transition.T @ occupancy.ravel())
+    return occupancy.sum(axis=1) - inflow
+
+
+def state_distribution(mdp: TabularMDP, occupancy: np.ndarray) -> np.ndarray:
+    """d(s) = (1 - gamma) * sum_a x(s,a), shape (S,). Sums to less than one when episodes end."""
+    return (1.0 - mdp.discount) * occupancy.sum(axis=1)
+
+
+def episode_visits(mdp: TabularMDP, policy: Any) -> np.ndarray | None:
+    """Undiscounted expected visits per episode, (S, A), or None where episodes may last forever."""
+    probabilities = as_policy(mdp, policy).probabilities()
+    transition = policy_transition(mdp, probabilities)
+    if mdp.n_states > DENSE_LIMIT or not _surely_ends(mdp, probabilities, transition):
+        return None
+    matrix = np.eye(mdp.n_states) - transition.T.toarray()
+    visited = _reached_from(mdp.initial > 0, transition)
+    # States the policy does not visit may never end; they are not part of its episodes.
+    matrix[~visited] = 0.0
+    matrix[~visited, ~visited] = 1.0
+    visits = np.linalg.solve(matrix, mdp.initial)
+    return np.maximum(visits, 0.0)[:, None] * probabilities
+
+
+def _reached_from(start: np.ndarray, transition: sp.csr_array) -> np.ndarray:
+    """Boolean (S,): states reached from ``start`` along positive entries."""
+    backward = sp.csr_array(transition.T)
+    reached = start.copy()
+    while True:
+        following = reached | (backward @ reached.astype(np.float64) > 0)
+        if (following == reached).all():
+            return reached
+        reached = following
+
+
+def _surely_ends(
+    mdp: TabularMDP, probabilities: np.ndarray, transition: sp.csr_array
+) -> bool:
+    """True when every state the policy visits can still reach an ending."""
+    visited = _reached_from(mdp.initial > 0, transition)
+    ends_here = (probabilities * mdp.ending).sum(axis=1) > 0
+    can_end = _reached_from(ends_here, sp.csr_array(transition.T))
+    return bool(can_end[visited].all())

@@ -1,0 +1,25 @@
+"""Policies from files (see ``cvxmdp.files`` for the format)."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from cvxmdp.errors import FileFormatError, PolicyError
+from cvxmdp.files import read_arrays
+from cvxmdp.policies.policy import Policy
+from cvxmdp.policies.softmax import SoftmaxTable
+from cvxmdp.policies.tabular import TabularPolicy
+
+
+def load_policy(path: str | Path) -> Policy:
+    """Read a policy written by its ``save``; checked as if it were new."""
+    arrays, description = read_arrays(path, "policy")
+    kind = description.get("kind")
+    try:
+        if kind == TabularPolicy.kind:
+            return TabularPolicy(arrays["probabilities"])
+        if kind == SoftmaxTable.kind:
+            return SoftmaxTable(arrays["params"], arrays["actions"])
+    except (KeyError, PolicyError) as error:
+        raise FileFormatError(f"{path} does not hold a valid policy: {error}") from error
+    raise FileFormatError(f"{path} holds a policy of unknown kind {kind!r}")
