@@ -1,0 +1,99 @@
+"""cvxmdp: concave constrained Markov decision processes.
+
+Maximise a concave function of a policy's occupancy measure under concave constraints on the same
+measure. ``import cvxmdp as cm`` costs nothing: parts are loaded when they are first used.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+__version__ = "0.1.0"
+
+_WHERE = {
+    "models": (
+        "GridLayout",
+        "TabularMDP",
+        "from_function",
+        "from_gymnasium_table",
+        "garnet",
+        "gridworld",
+    ),
+    "utilities": (
+        "Constraint",
+        "Curvature",
+        "Utility",
+        "ball",
+        "box",
+        "check_utility",
+        "concave",
+        "convex",
+        "distance",
+        "entropy",
+        "linear",
+        "log_barrier",
+        "log_sum",
+        "minimum",
+        "polytope",
+        "quadratic",
+    ),
+    "policies": ("Policy", "SoftmaxTable", "TabularPolicy", "load_policy"),
+    "occupancy": ("occupancy_of", "policy_of", "state_distribution", "uniform_policy"),
+    "problem": ("Problem",),
+    "solution": ("Solution", "Status"),
+    "exact": ("ConvexProgram",),
+    "driver": ("solve",),
+}
+_MODULE_OF = {name: module for module, names in _WHERE.items() for name in names}
+
+__all__ = ["__version__", *sorted(_MODULE_OF)]
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _MODULE_OF:
+        from cvxmdp.errors import did_you_mean
+
+        raise AttributeError(f"cvxmdp has no {name!r}. {did_you_mean(name, _MODULE_OF)}")
+    value = getattr(importlib.import_module(f"cvxmdp.{_MODULE_OF[name]}"), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return __all__
+
+
+if TYPE_CHECKING:
+    from cvxmdp.driver import solve
+    from cvxmdp.exact import ConvexProgram
+    from cvxmdp.models import (
+        GridLayout,
+        TabularMDP,
+        from_function,
+        from_gymnasium_table,
+        garnet,
+        gridworld,
+    )
+    from cvxmdp.occupancy import occupancy_of, policy_of, state_distribution, uniform_policy
+    from cvxmdp.policies import Policy, SoftmaxTable, TabularPolicy, load_policy
+    from cvxmdp.problem import Problem
+    from cvxmdp.solution import Solution, Status
+    from cvxmdp.utilities import (
+        Constraint,
+        Curvature,
+        Utility,
+        ball,
+        box,
+        check_utility,
+        concave,
+        convex,
+        distance,
+        entropy,
+        linear,
+        log_barrier,
+        log_sum,
+        minimum,
+        polytope,
+        quadratic,
+    )

@@ -63,7 +63,7 @@ def policy_transition(mdp: TabularMDP, probabilities: np.ndarray) -> sp.csr_arra
     return sp.csr_array(choice @ mdp.transition)
 
 
-def occupancy(mdp: TabularMDP, policy: Any) -> np.ndarray:
+def occupancy_of(mdp: TabularMDP, policy: Any) -> np.ndarray:
     """The occupancy of a policy, shape (S, A): discounted expected visits of each pair.
 
     Args:
@@ -75,9 +75,7 @@ def occupancy(mdp: TabularMDP, policy: Any) -> np.ndarray:
     return np.where(mdp.actions, visits[:, None] * probabilities, 0.0)
 
 
-def discounted_visits(
-    transition: sp.csr_array, initial: np.ndarray, discount: float
-) -> np.ndarray:
+def discounted_visits(transition: sp.csr_array, initial: np.ndarray, discount: float) -> np.ndarray:
     """Solve x = initial + discount * transition^T x, shape (S,), over the states it reaches.
 
     Up to ``DENSE_LIMIT`` states by factorisation. Beyond, iteratively: a residual e (in the sum of
@@ -94,9 +92,7 @@ def discounted_visits(
     return np.maximum(visits, 0.0)
 
 
-def _solve_iteratively(
-    backward: sp.csr_array, initial: np.ndarray, discount: float
-) -> np.ndarray:
+def _solve_iteratively(backward: sp.csr_array, initial: np.ndarray, discount: float) -> np.ndarray:
     size = initial.shape[0]
     operator = spla.LinearOperator((size, size), lambda v: v - backward @ v, dtype=np.float64)
     guess, _ = spla.bicgstab(operator, initial, rtol=1e-14, atol=0.0, maxiter=500)
@@ -170,9 +166,7 @@ def _reached_from(start: np.ndarray, transition: sp.csr_array) -> np.ndarray:
         reached = following
 
 
-def _surely_ends(
-    mdp: TabularMDP, probabilities: np.ndarray, transition: sp.csr_array
-) -> bool:
+def _surely_ends(mdp: TabularMDP, probabilities: np.ndarray, transition: sp.csr_array) -> bool:
     """True when every state the policy visits can still reach an ending."""
     visited = _reached_from(mdp.initial > 0, transition)
     ends_here = (probabilities * mdp.ending).sum(axis=1) > 0

@@ -60,7 +60,11 @@ def gridworld(
     goal_states = to_states(goal, "goal")
     if not start_states:
         raise ModelError("start names no cell; give at least one")
-    for what, states in (("start", start_states), ("goal", goal_states), ("hazards", hazard_states)):
+    for what, states in (
+        ("start", start_states),
+        ("goal", goal_states),
+        ("hazards", hazard_states),
+    ):
         _check_disjoint(what, states, "walls", wall_states, columns)
     _check_disjoint("start", start_states, "goal", goal_states, columns)
     if not 0.0 <= slip <= 1.0:
@@ -85,7 +89,9 @@ def gridworld(
         (state,) = to_states([cell], "rewards")
         extra[state] += value
     reward = np.where(
-        is_goal[:, None], 0.0, enters * goal_reward + (1.0 - enters) * (step_reward + extra[:, None])
+        is_goal[:, None],
+        0.0,
+        enters * goal_reward + (1.0 - enters) * (step_reward + extra[:, None]),
     )
     hazard = np.zeros(n_states)
     hazard[list(hazard_states)] = 1.0

@@ -1,0 +1,50 @@
+"""solve(problem): one driver for all solvers, and the choice of one when none is given."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any, Protocol, runtime_checkable
+
+from cvxmdp.errors import ProblemError, SolverError
+from cvxmdp.exact.convex_program import ConvexProgram
+from cvxmdp.problem import Problem
+from cvxmdp.solution import Solution
+
+
+@runtime_checkable
+class Solver(Protocol):
+    """A small immutable object that holds its own settings."""
+
+    def solve(self, problem: Problem, start: Any = None, seed: int | None = None) -> Solution:
+        """Solve the problem."""
+        ...
+
+
+def solve(
+    problem: Problem, solver: Solver | None = None, start: Any = None, seed: int | None = None
+) -> Solution:
+    """Solve a problem.
+
+    Args:
+        problem: what to solve.
+        solver: how; without one, a solver is chosen and the solution says which and why.
+        start: a solution or policy to start from, for solvers that can use one.
+        seed: of the random numbers, for solvers that sample.
+    """
+    if not isinstance(problem, Problem):
+        raise ProblemError(f"solve takes a Problem; got {problem!r}")
+    if solver is None:
+        solver, reason = choose_solver(problem)
+        solution = solver.solve(problem, start=start, seed=seed)
+        return replace(solution, stats={**solution.stats, "chosen": reason})
+    if isinstance(solver, type) or not isinstance(solver, Solver):
+        hint = f"; write {solver.__name__}()" if isinstance(solver, type) else ""
+        raise SolverError(
+            f"solver must be a solver object such as ConvexProgram(); got {solver!r}{hint}"
+        )
+    return solver.solve(problem, start=start, seed=seed)
+
+
+def choose_solver(problem: Problem) -> tuple[Solver, str]:
+    """The solver for a problem, and the reason in words."""
+    return ConvexProgram(), "the model is known, and ConvexProgram gives the exact answer"

@@ -1,0 +1,182 @@
+"""A problem: a model, a concave objective, and named constraints. Immutable."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from types import MappingProxyType
+from typing import Any
+
+import numpy as np
+
+from cvxmdp.errors import ProblemError, did_you_mean
+from cvxmdp.models.tabular import TabularMDP
+from cvxmdp.occupancy import as_policy, occupancy_of
+from cvxmdp.utilities import Constraint, OccupancyFunction, Utility
+from cvxmdp.utilities.utility import require_concave
+
+
+@dataclass(frozen=True)
+class Evaluation:
+    """What a policy is worth in a problem.
+
+    Attributes:
+        objective: its objective, in the user's sign.
+        slack: signed slack per constraint; at least zero where the constraint holds.
+        occupancy: its occupancy, (S, A).
+    """
+
+    objective: float
+    slack: dict[str, float]
+    occupancy: np.ndarray
+
+    @property
+    def violation(self) -> dict[str, float]:
+        """max(0, -slack) per constraint."""
+        return {name: max(0.0, -slack) for name, slack in self.slack.items()}
+
+
+class Problem:
+    """Maximise a concave (or minimise a convex) utility of the occupancy under constraints.
+
+    The paper's eq. (main problem): max f(x) over occupancies x such that g_i(x) >= 0 for all i.
+
+    Args:
+        mdp: the model.
+        maximize: a concave utility; or
+        minimize: a convex one. Exactly one of the two.
+        subject_to: constraints by name, each a comparison of a utility with a number. None or an empty
+            mapping means no constraints.
+    """
+
+    mdp: TabularMDP
+    sense: str
+    utility: Utility
+    constraints: Mapping[str, Constraint]
+
+    def __init__(
+        self,
+        mdp: TabularMDP,
+        maximize: Utility | None = None,
+        minimize: Utility | None = None,
+        subject_to: Mapping[str, Constraint] | None = None,
+    ) -> None:
+        if not isinstance(mdp, TabularMDP):
+            raise ProblemError(f"a problem needs a model such as TabularMDP(...); got {mdp!r}")
+        if (maximize is None) == (minimize is None):
+            count = "neither" if maximize is None else "both"
+            raise ProblemError(f"give exactly one of maximize= and minimize=; got {count}")
+        utility, sense = (maximize, "maximize") if minimize is None else (minimize, "minimize")
+        self._set("mdp", mdp)
+        self._set("sense", sense)
+        self._set("utility", utility)
+        self._set("constraints", MappingProxyType(_read_constraints(subject_to)))
+        # Curvature and shapes are checked now, not when a solver first looks.
+        self._set("objective_function", self._bind_objective(utility))
+        self._set("slack_functions", self._bind_slacks())
+
+    objective_function: OccupancyFunction  # f, concave, to be maximised
+    slack_functions: Mapping[str, OccupancyFunction]  # g_i, concave, at least zero
+
+    def _set(self, name: str, value: Any) -> None:
+        object.__setattr__(self, name, value)
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        raise AttributeError(
+            f"a Problem cannot be changed (tried to set {name!r}); make another, for example with "
+            "problem.with_budget(name, budget)"
+        )
+
+    def _bind_objective(self, utility: Any) -> OccupancyFunction:
+        if self.sense == "maximize":
+            return require_concave(utility, "the utility to maximise").bind(self.mdp)
+        negated = -utility if isinstance(utility, Utility) else utility
+        return require_concave(negated, "minus the utility to minimise").bind(self.mdp)
+
+    def _bind_slacks(self) -> Mapping[str, OccupancyFunction]:
+        bound = {}
+        for name, constraint in self.constraints.items():
+            try:
+                bound[name] = constraint.slack.bind(self.mdp)
+            except ValueError as error:
+                raise type(error)(f"constraint {name!r}: {error}") from error
+        return MappingProxyType(bound)
+
+    @property
+    def sign(self) -> float:
+        """1 when maximising, -1 when minimising: the user's objective is sign * f."""
+        return 1.0 if self.sense == "maximize" else -1.0
+
+    @cached_property
+    def budgets(self) -> dict[str, float]:
+        """The budget of each constraint."""
+        return {name: constraint.budget for name, constraint in self.constraints.items()}
+
+    def with_budget(self, name: str, budget: float) -> Problem:
+        """The same problem with another budget for one constraint."""
+        if name not in self.constraints:
+            raise ProblemError(f"no constraint {name!r}. {did_you_mean(name, self.constraints)}")
+        return self._with_constraints({name: self.constraints[name].with_budget(budget)})
+
+    def _with_constraints(self, changed: Mapping[str, Constraint]) -> Problem:
+        return Problem(
+            self.mdp, **{self.sense: self.utility}, subject_to={**self.constraints, **changed}
+        )
+
+    def evaluate(self, policy: Any) -> Evaluation:
+        """Objective, slack and occupancy of a policy.
+
+        Args:
+            policy: a policy, a solution, or an (S, A) array of probabilities.
+        """
+        return self.evaluate_occupancy(occupancy_of(self.mdp, as_policy(self.mdp, policy)))
+
+    def evaluate_occupancy(self, x: np.ndarray) -> Evaluation:
+        """Objective and slack of an occupancy, shape (S, A)."""
+        slack = {name: float(g.value(x)) for name, g in self.slack_functions.items()}
+        # adding zero turns a negative zero into a plain one
+        objective = self.sign * float(self.objective_function.value(x)) + 0.0
+        return Evaluation(objective, slack, x)
+
+    def lagrangian(self, x: np.ndarray, multipliers: Mapping[str, float]) -> float:
+        """L(x, mu) = f(x) + sum_i mu_i g_i(x), f in the sign that is maximised."""
+        total = float(self.objective_function.value(x))
+        return total + sum(
+            multipliers[name] * float(g.value(x)) for name, g in self.slack_functions.items()
+        )
+
+    def shadow_reward(self, x: np.ndarray, multipliers: Mapping[str, float]) -> np.ndarray:
+        """The gradient of L(., mu) at x, shape (S, A): the reward a small change of policy sees."""
+        reward = np.array(self.objective_function.gradient(x), dtype=np.float64)
+        for name, g in self.slack_functions.items():
+            reward = reward + multipliers[name] * g.gradient(x)
+        return reward
+
+    def __repr__(self) -> str:
+        lines = [f"{self.sense}   {self.utility!r}"]
+        width = max((len(name) for name in self.constraints), default=0)
+        for index, (name, constraint) in enumerate(self.constraints.items()):
+            lead = "subject to" if index == 0 else " " * 10
+            lines.append(f"{lead} {name + ':':<{width + 1}} {constraint!r}")
+        lines.append(f"over       {self.mdp!r}")
+        return "\n".join(lines)
+
+
+def _read_constraints(given: Any) -> dict[str, Constraint]:
+    if given is None:
+        return {}
+    if not isinstance(given, Mapping):
+        raise ProblemError(
+            f"subject_to takes constraints by name, as in {{'hazard': linear('hazard') <= 1.0}}; got "
+            f"{given!r}"
+        )
+    for name, constraint in given.items():
+        if not isinstance(name, str) or not name:
+            raise ProblemError(f"the name of a constraint must be a string; got {name!r}")
+        if not isinstance(constraint, Constraint):
+            raise ProblemError(
+                f"constraint {name!r} must compare a utility with a number, as in "
+                f"linear('cost') <= 1.0; got {constraint!r}"
+            )
+    return dict(given)

@@ -1,0 +1,98 @@
+"""Logarithms of concave utilities: log barriers (safe learning) and proportional fairness."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from cvxmdp.errors import UtilityError, require
+from cvxmdp.utilities.constraint import Constraint
+from cvxmdp.utilities.curvature import Curvature
+from cvxmdp.utilities.function import Array, OccupancyFunction, namespace
+from cvxmdp.utilities.linear import linear
+from cvxmdp.utilities.utility import Utility, require_concave
+
+if TYPE_CHECKING:
+    from cvxmdp.models.tabular import TabularMDP
+    from cvxmdp.utilities.cvxpy_form import OccupancyVariable
+
+
+def log_barrier(constraint: Constraint) -> Utility:
+    """The logarithm of a constraint's slack: concave, and minus infinity where it is violated.
+
+    The paper's safe learning maximises ``linear("reward") + eta * log_barrier(linear("cost") <= b)``.
+    """
+    if not isinstance(constraint, Constraint):
+        raise UtilityError(
+            f"log_barrier takes a constraint such as linear('cost') <= 1.0; got {constraint!r}"
+        )
+    return Log(constraint.slack, f"log_barrier({constraint!r})")
+
+
+def log_sum(*returns: Any) -> Utility:
+    """Proportional fairness: the sum of the logarithms of several returns. Concave.
+
+    Args:
+        *returns: names of signals, arrays (S,) or (S, A), or concave utilities.
+    """
+    if not returns:
+        raise UtilityError("log_sum needs at least one return")
+    parts = []
+    for given in returns:
+        utility = given if isinstance(given, Utility) else linear(given)
+        require_concave(utility, "each argument of log_sum")
+        parts.append(Log(utility, f"log_sum({utility!r})"))
+    total: Utility = parts[0]
+    for part in parts[1:]:
+        total = total + part
+    return total
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Log(Utility):
+    """The logarithm of a concave utility."""
+
+    inner: Utility
+    written: str
+
+    @property
+    def curvature(self) -> Curvature:
+        """Concave: the logarithm is concave and increasing."""
+        return Curvature.CONCAVE
+
+    def bind(self, mdp: TabularMDP) -> OccupancyFunction:
+        """Bind what is inside."""
+        return LogFunction(self.inner.bind(mdp))
+
+    def __repr__(self) -> str:
+        return self.written
+
+
+@dataclass(frozen=True, eq=False)
+class LogFunction(OccupancyFunction):
+    """log(inner(x)); minus infinity where inner is not positive.
+
+    The gradient is gradient(inner) / inner, unbounded towards the border. Outside the domain there is
+    none, and NaN is returned: a solver that gets there stops and says so.
+    """
+
+    inner: OccupancyFunction
+
+    def value(self, x: Array) -> Any:
+        """The logarithm of the inner value."""
+        xp = namespace(x)
+        inside = self.inner.value(x)
+        positive = inside > 0
+        return xp.where(positive, xp.log(xp.where(positive, inside, 1.0)), -xp.inf)
+
+    def gradient(self, x: Array) -> Array:
+        """gradient(inner) / inner."""
+        xp = namespace(x)
+        inside = self.inner.value(x)
+        return self.inner.gradient(x) / xp.where(inside > 0, inside, xp.nan)
+
+    def to_cvxpy(self, x: OccupancyVariable) -> Any:
+        """CVXPY's log."""
+        cp = require("cvxpy", "convex")
+        form = self.inner.to_cvxpy(x)
+        return None if form is None else cp.log(form)
