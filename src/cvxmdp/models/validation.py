@@ -20,6 +20,8 @@ ROUNDING = 1e-12
 ENDING = 1e-6
 INITIAL_ROUNDING = 1e-9
 
+NO_LISTS = np.empty((0, 0, 0))
+
 
 @dataclass(frozen=True)
 class PairLabel:
@@ -47,8 +49,8 @@ class TransitionRows:
 
     matrix: sp.csr_array
     form: str  # "dense", "sparse" or "lists"
-    indices: np.ndarray | None = None  # (S, A, b) as given, form "lists" only
-    probabilities: np.ndarray | None = None
+    indices: np.ndarray  # (S, A, b) as given where the form is "lists", else empty
+    probabilities: np.ndarray
 
 
 def freeze(value: Any) -> None:
@@ -84,7 +86,8 @@ def read_transition(transition: Any) -> TransitionRows:
             "(S*A, S) matrix, or a pair (indices, probabilities) of (S, A, b) arrays"
         )
     n_states, n_actions, _ = dense.shape
-    return TransitionRows(sp.csr_array(dense.reshape(n_states * n_actions, n_states)), "dense")
+    matrix = sp.csr_array(dense.reshape(n_states * n_actions, n_states))
+    return TransitionRows(matrix, "dense", NO_LISTS, NO_LISTS)
 
 
 def _read_sparse(transition: Any) -> TransitionRows:
@@ -103,7 +106,7 @@ def _read_sparse(transition: Any) -> TransitionRows:
         matrix.check_format(full_check=True)
     except ValueError as error:
         raise ModelError(f"the sparse transition is malformed: {error}") from error
-    return TransitionRows(_canonical(matrix), "sparse")
+    return TransitionRows(_canonical(matrix), "sparse", NO_LISTS, NO_LISTS)
 
 
 def _read_successor_lists(indices: Any, probabilities: Any) -> TransitionRows:
@@ -293,17 +296,35 @@ def _expected_signal(
     name: str, signal: Any, rows: TransitionRows, ending: np.ndarray
 ) -> np.ndarray:
     """Mean over successors of a signal given per successor, the ending step included."""
-    n_states, n_actions = ending.shape
-    ends = bool((ending > 0).any())
-    if rows.form == "lists" and rows.indices is not None and rows.probabilities is not None:
-        columns, table, form = rows.indices.shape[2], (n_states, n_actions), "(S, A, b{})"
-    elif sp.issparse(signal):
-        columns, table, form = n_states, (n_states * n_actions,), "(S*A, S{})"
+    columns = _check_successor_shape(name, signal, rows, ending)
+    if sp.issparse(signal):
+        signal = signal.tocsr()
+        last = signal[:, [-1]].toarray()
     else:
-        columns, table, form = n_states, (n_states, n_actions), "(S, A, S{})"
+        last = signal[..., -1]
+    if rows.form == "lists":
+        used = np.where(rows.probabilities > 0, signal[..., :columns], 0.0)
+        expected = (rows.probabilities * used).sum(axis=2)
+    else:
+        per_row = signal[..., :columns].reshape(rows.matrix.shape)
+        expected = rows.matrix.multiply(per_row).sum(axis=1)
+    expected = np.asarray(expected).reshape(ending.shape)
+    # A value for the ending step counts only where episodes do end.
+    return np.where(ending > 0, expected + ending * last.reshape(ending.shape), expected)
+
+
+def _check_successor_shape(name: str, signal: Any, rows: TransitionRows, ending: np.ndarray) -> int:
+    """The number of successor columns, without the one for the ending step."""
+    n_states, n_actions = ending.shape
+    table: tuple[int, ...] = (n_states, n_actions)
+    columns, form = n_states, "(S, A, S{})"
+    if rows.form == "lists":
+        columns, form = rows.indices.shape[2], "(S, A, b{})"
+    elif sp.issparse(signal):
+        table, form = (n_states * n_actions,), "(S*A, S{})"
+    ends = bool((ending > 0).any())
     allowed = [(*table, columns + 1)] + ([] if ends else [(*table, columns)])
     if signal.shape not in allowed:
-        successor = form.format(" + 1" if ends else "")
         hint = (
             " Some rows end episodes, so the last column is the value received with the ending step."
             if ends
@@ -311,18 +332,7 @@ def _expected_signal(
         )
         raise ModelError(
             f"signal {name!r} has shape {signal.shape}; expected (S,) = {(n_states,)}, (S, A) = "
-            f"{(n_states, n_actions)}, or per successor {successor} = "
+            f"{(n_states, n_actions)}, or per successor {form.format(' + 1' if ends else '')} = "
             f"{(*table, columns + int(ends))}.{hint}"
         )
-    at_end = 0.0
-    if ends:
-        last = signal[..., -1] if not sp.issparse(signal) else signal.tocsr()[:, [-1]].toarray()
-        at_end = np.where(ending > 0, last.reshape(ending.shape), 0.0) * ending
-    if sp.issparse(signal):
-        product = rows.matrix.multiply(signal.tocsr()[:, :columns])
-    elif rows.form == "lists" and rows.probabilities is not None:
-        values = np.where(rows.probabilities > 0, signal[..., :columns], 0.0)
-        return (rows.probabilities * values).sum(axis=2) + at_end
-    else:
-        product = rows.matrix.multiply(signal[..., :columns].reshape(rows.matrix.shape))
-    return np.asarray(product.sum(axis=1)).reshape(ending.shape) + at_end
+    return columns

@@ -104,7 +104,7 @@ class Custom(Utility):
         shape = (mdp.n_states, mdp.n_actions)
         try:
             with double_precision():
-                result = jax.eval_shape(self.function, jax.ShapeDtypeStruct(shape, jnp.float64))
+                result = jax.eval_shape(self.function, jnp.zeros(shape))
         except Exception as error:
             raise UtilityError(
                 f"{self!r} cannot be traced by JAX with an occupancy of shape {shape}: {error}. "

@@ -16,6 +16,7 @@ gives
 from __future__ import annotations
 
 from dataclasses import dataclass, fields
+from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 import jax
@@ -82,21 +83,6 @@ class Space(NamedTuple):
         return cls(mdp.n_states, mdp.n_actions, mdp.discount)
 
 
-def _flatten(function: Record) -> tuple[tuple[Any, ...], tuple[Any, ...]]:
-    names = [field.name for field in fields(function)]  # type: ignore[arg-type]
-    leaves = tuple(getattr(function, name) for name in names if name not in function.static)
-    return leaves, tuple(getattr(function, name) for name in function.static)
-
-
-def _build(cls: type, aux: tuple[Any, ...], leaves: tuple[Any, ...]) -> Any:
-    names = [field.name for field in fields(cls)]
-    dynamic = [name for name in names if name not in cls.static]  # type: ignore[attr-defined]
-    function = object.__new__(cls)
-    for name, value in [*zip(dynamic, leaves, strict=True), *zip(cls.static, aux, strict=True)]:  # type: ignore[attr-defined]
-        object.__setattr__(function, name, value)
-    return function
-
-
 class Record:
     """A frozen dataclass that is a JAX pytree: its fields are arrays unless named in ``static``."""
 
@@ -104,10 +90,18 @@ class Record:
 
     def __init_subclass__(cls, **arguments: Any) -> None:
         super().__init_subclass__(**arguments)
-        # ``fields`` is not known before @dataclass has run, so it is looked up when flattening.
-        jax.tree_util.register_pytree_node(
-            cls, _flatten, lambda aux, leaves: _build(cls, aux, leaves)
-        )
+        jax.tree_util.register_pytree_node(cls, _flatten, partial(_unflatten, cls))
+
+
+def _flatten(record: Any) -> tuple[tuple[Any, ...], tuple[Any, ...]]:
+    names = [field.name for field in fields(record) if field.name not in record.static]
+    leaves = tuple(getattr(record, name) for name in names)
+    return leaves, tuple(getattr(record, name) for name in record.static)
+
+
+def _unflatten(cls: Any, fixed: tuple[Any, ...], leaves: tuple[Any, ...]) -> Any:
+    names = [field.name for field in fields(cls) if field.name not in cls.static]
+    return cls(**dict(zip([*names, *cls.static], [*leaves, *fixed], strict=True)))
 
 
 class OccupancyFunction(Record):

@@ -276,7 +276,7 @@ def _least_distance(matrix: np.ndarray, room: np.ndarray) -> np.ndarray:
 def _hildreth(matrix: Array, room: Array, sweeps: int = 20_000) -> Array:
     """The same under JAX: raise one multiplier at a time until none moves any more."""
     squares = (matrix * matrix).sum(axis=1)
-    tolerance = 4.0 * jnp.finfo(room.dtype).eps * (1.0 + jnp.abs(room).max())
+    tolerance = 4.0 * float(np.finfo(room.dtype).eps) * (1.0 + jnp.abs(room).max())
 
     def correct(index: int, carry: tuple[Array, Array, Array]) -> tuple[Array, Array, Array]:
         step, weights, moved = carry
