@@ -1,0 +1,36 @@
+"""The main job in one go: what `make demo` runs."""
+
+from __future__ import annotations
+
+import cvxmdp as cm
+from cvxmdp.experiments import tracking_problem
+
+
+def heading(text: str) -> None:
+    print(f"\n{text}\n{'=' * len(text)}")
+
+
+def main() -> None:
+    heading("The paper's 8x8 tracking problem: reach the goal, stay near the expert")
+    problem = tracking_problem("8x8-traj2", budget=0.01)
+    solution = cm.solve(problem)
+    print(solution)
+    print("\nThe policy, where it goes:\n")
+    print(problem.mdp.render(solution.policy))
+
+    heading("Safe exploration: see as much as possible, spend little time in hazards")
+    hazards = [10, 11, 14, 18, 21, 29, 30, 37, 43, 44, 51, 53]
+    mdp = cm.gridworld(8, slip=0.1, discount=0.95, hazards=hazards)
+    problem = cm.Problem(
+        mdp,
+        maximize=cm.entropy(),
+        subject_to={"hazard": cm.linear("hazard", per="step") <= 0.05},
+    )
+    solution = cm.solve(problem)
+    print(solution)
+    print("\nThe grid (S start, ! hazard) and the policy's likeliest moves:\n")
+    print(mdp.render(solution.policy))
+
+
+if __name__ == "__main__":
+    main()

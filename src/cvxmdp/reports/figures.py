@@ -1,0 +1,121 @@
+"""Pictures of solutions, drawn with Matplotlib."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from cvxmdp.errors import CvxmdpError, require
+from cvxmdp.models.layout import GridLayout
+from cvxmdp.occupancy import state_distribution
+
+if TYPE_CHECKING:
+    from cvxmdp.solution import Solution
+
+DIRECTIONS = {"left": (-1, 0), "right": (1, 0), "up": (0, -1), "down": (0, 1)}  # x right, y down
+BINDING = 1e-6  # share of a budget below which a slack is rounding
+VISITED = 1e-6  # share of time below which a state's arrow would only show solver noise
+
+
+def plot_solution(solution: Solution, path: str | Path | None = None) -> Any:
+    """The state distribution (on its grid where there is one) beside the constraints.
+
+    Args:
+        solution: one with a policy.
+        path: where to write the picture; the format follows the file's ending.
+
+    Returns:
+        The Matplotlib figure.
+    """
+    if solution.occupancy is None:
+        raise CvxmdpError(f"there is nothing to plot: {solution.message}")
+    require("matplotlib", "report")
+    from matplotlib.figure import Figure
+
+    constraints = solution.problem.constraints
+    columns = 2 if constraints else 1
+    figure = Figure(figsize=(5.5 * columns, 5.0), layout="constrained")
+    axes = figure.subplots(1, columns, squeeze=False)[0]
+    mdp = solution.problem.mdp
+    share = state_distribution(mdp, solution.occupancy)
+    if mdp.layout is not None:
+        draw_grid(axes[0], figure, mdp.layout, share)
+        if solution.policy is not None:
+            draw_arrows(axes[0], mdp.layout, share, solution.policy.probabilities(), mdp.action_names)
+    else:
+        axes[0].plot(np.sort(share)[::-1])
+        axes[0].set(xlabel="states, most visited first", ylabel="share of (discounted) time")
+        axes[0].set_yscale("log")
+    title = f"{solution.problem.sense} {solution.problem.utility!r} = {solution.objective:.6g}"
+    axes[0].set_title(title, fontsize=10)
+    if constraints:
+        draw_slack(axes[1], solution)
+    if path is not None:
+        figure.savefig(path, dpi=150)
+    return figure
+
+
+def draw_grid(axes: Any, figure: Any, layout: GridLayout, values: np.ndarray) -> None:
+    """A heat map of one number per state, with the walls, hazards, start and goal marked."""
+    shown = values.reshape(layout.rows, layout.columns).astype(float).copy()
+    shown.ravel()[list(layout.walls)] = np.nan
+    image = axes.imshow(shown, cmap="viridis")
+    figure.colorbar(image, ax=axes, shrink=0.8, label="share of (discounted) time")
+    marks = ((layout.starts, "S"), (layout.goals, "G"), (layout.hazards, "!"))
+    for states, letter in marks:
+        for state in states:
+            row, column = divmod(state, layout.columns)
+            axes.text(column + 0.42, row - 0.42, letter, color="#ff5050", ha="right", va="top")
+    axes.set(xticks=[], yticks=[])
+
+
+def draw_arrows(
+    axes: Any,
+    layout: GridLayout,
+    share: np.ndarray,
+    probabilities: np.ndarray,
+    action_names: tuple[str, ...] | None,
+) -> None:
+    """The policy as arrows: one per direction, as long as the action is likely."""
+    for action, name in enumerate(action_names or ()):
+        if name not in DIRECTIONS:
+            continue
+        right, down = DIRECTIONS[name]
+        states = np.flatnonzero((share > VISITED) & (probabilities[:, action] > 0.02))
+        rows, columns = np.divmod(states, layout.columns)
+        length = 0.45 * probabilities[states, action]
+        axes.quiver(
+            columns,
+            rows,
+            right * length,
+            down * length,
+            angles="xy",
+            scale_units="xy",
+            scale=1,
+            color="white",
+            width=0.006,
+        )
+
+
+def draw_slack(axes: Any, solution: Solution) -> None:
+    """How much of each budget is left, relative to its size: right of the line is allowed."""
+    names = list(solution.slack)
+    sizes = [abs(solution.problem.constraints[name].budget) or 1.0 for name in names]
+    left = np.array([solution.slack[name] / size for name, size in zip(names, sizes, strict=True)])
+    colours = ["#2a9d8f" if share >= -BINDING else "#d62828" for share in left]
+    axes.barh(names, left, color=colours, height=0.4)
+    axes.axvline(0.0, color="black", linewidth=0.8)
+    for position, (name, share) in enumerate(zip(names, left, strict=True)):
+        state = "violated" if share < -BINDING else "binding" if share <= BINDING else "slack left"
+        text = f" {state}, multiplier {solution.multipliers[name]:.4g}"
+        axes.annotate(text, (0.0, position + 0.25), va="bottom")
+    # A budget that is used up to rounding must look used up, so the axis has a smallest width.
+    reach = 1.15 * max(0.1, float(np.abs(left).max()))
+    axes.set(
+        title="budget left, as a share of the budget",
+        xlabel="violated  <  0  <  allowed",
+        xlim=(-reach, reach),
+        ylim=(-0.6, len(names) - 0.4),
+    )

@@ -1,0 +1,51 @@
+"""The paper's four examples and the demo run as scripts, and give the known optima."""
+
+from __future__ import annotations
+
+import importlib
+import sys
+from pathlib import Path
+
+import pytest
+
+EXAMPLES = Path(__file__).parent.parent / "examples"
+
+
+@pytest.fixture
+def run(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.syspath_prepend(str(EXAMPLES))
+
+    def run_example(name: str):
+        sys.modules.pop(name, None)
+        return importlib.import_module(name).main()
+
+    return run_example
+
+
+@pytest.mark.parametrize(
+    ("name", "part", "problem", "sign"),
+    [
+        ("safe_exploration", None, "safe exploration", 1),
+        ("safe_learning", None, "safe learning", 1),
+        ("apprenticeship", "l2", "apprenticeship l2", -1),
+        ("apprenticeship", "kl", "apprenticeship kl", -1),
+        ("feasibility", "point", "feasibility, point", 1),
+        ("feasibility", "box", "feasibility, box", 1),
+    ],
+)
+def test_example_gives_the_known_optimum(run, reference, capsys, name, part, problem, sign):
+    solution = run(name)
+    if part is not None:
+        solution = solution[part]
+    assert solution.objective * sign == pytest.approx(
+        reference["problems"][problem]["optimum"], abs=1e-6
+    )
+    assert "Optimal" in capsys.readouterr().out
+
+
+def test_demo_prints_both_solutions(run, capsys):
+    run("demo")
+    printed = capsys.readouterr().out
+    assert printed.count("Optimal:") == 2
+    assert "23.927" in printed  # 100 * 0.9**13 - 0.2 * (1 - 0.9**13) / 0.1
+    assert "4.047617" in printed
