@@ -39,8 +39,10 @@ def main() -> None:
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20
     print(hardware())
     print(mdp)
-    print(f"built and validated in {built - started:.1f} s; {reached:,} reachable states found in "
-          f"{searched - built:.1f} s; peak memory {peak:.2f} GiB")
+    print(
+        f"built and validated in {built - started:.1f} s; {reached:,} reachable states found in "
+        f"{searched - built:.1f} s; peak memory {peak:.2f} GiB"
+    )
 
 
 if __name__ == "__main__":

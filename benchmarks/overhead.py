@@ -66,8 +66,12 @@ def main() -> None:
         ours.append(timed(lambda: with_cvxmdp(mdp, budget, options.tolerance)))
     best_hand, best_ours = (min(seconds for seconds, _ in runs[1:]) for runs in (hand, ours))
     print(hardware())
-    print(f"Garnet with {options.states:,} states, entropy under one budget, best of {options.rounds}")
-    print(f"bare CVXPY {best_hand:.2f} s, cvxmdp {best_ours:.2f} s: ratio {best_ours / best_hand:.2f}")
+    print(
+        f"Garnet with {options.states:,} states, entropy under one budget, best of {options.rounds}"
+    )
+    print(
+        f"bare CVXPY {best_hand:.2f} s, cvxmdp {best_ours:.2f} s: ratio {best_ours / best_hand:.2f}"
+    )
     print(f"objectives {hand[-1][1]:.9f} and {ours[-1][1]:.9f}")
 
 

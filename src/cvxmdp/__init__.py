@@ -44,6 +44,16 @@ _WHERE = {
     "solution": ("Solution", "Status"),
     "exact": ("ConvexProgram",),
     "driver": ("solve",),
+    "certificates": (
+        "Certificate",
+        "Check",
+        "Frontier",
+        "Slater",
+        "certify",
+        "check",
+        "frontier",
+        "slater",
+    ),
 }
 _MODULE_OF = {name: module for module, names in _WHERE.items() for name in names}
 
@@ -65,6 +75,16 @@ def __dir__() -> list[str]:
 
 
 if TYPE_CHECKING:
+    from cvxmdp.certificates import (
+        Certificate,
+        Check,
+        Frontier,
+        Slater,
+        certify,
+        check,
+        frontier,
+        slater,
+    )
     from cvxmdp.driver import solve
     from cvxmdp.exact import ConvexProgram
     from cvxmdp.models import (

@@ -56,7 +56,8 @@ def read_arrays(path: str | Path, kind: str) -> tuple[dict[str, np.ndarray], dic
             arrays = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
     except FileNotFoundError:
         raise
-    except (SafetensorError, OSError, TypeError, ValueError) as error:
+    # AttributeError: number types of safetensors that NumPy does not have.
+    except (SafetensorError, OSError, TypeError, ValueError, AttributeError) as error:
         raise FileFormatError(f"{path} is not a file that cvxmdp wrote: {error}") from error
     if metadata.get("cvxmdp") != kind:
         held = metadata.get("cvxmdp")
@@ -66,7 +67,7 @@ def read_arrays(path: str | Path, kind: str) -> tuple[dict[str, np.ndarray], dic
         )
     try:
         description = json.loads(metadata["description"])
-    except (KeyError, ValueError) as error:
+    except (KeyError, ValueError, RecursionError) as error:
         raise FileFormatError(f"{path} holds a damaged description: {error}") from error
     if not isinstance(description, dict):
         raise FileFormatError(f"{path} holds a damaged description: not a table of names")

@@ -20,10 +20,12 @@ import scipy.sparse.linalg as spla
 
 from cvxmdp.errors import PolicyError
 from cvxmdp.models.tabular import TabularMDP
+from cvxmdp.models.validation import numbers
 from cvxmdp.policies import Policy, TabularPolicy
 
 DENSE_LIMIT = 1_500  # states up to which a dense factorisation is the fastest and most exact
 MASK_ROUNDING = 1e-12
+ENDED_ROUNDING = 1e-6  # relative error of undiscounted visits beyond which none are reported
 
 
 def uniform_policy(mdp: TabularMDP) -> TabularPolicy:
@@ -115,12 +117,19 @@ def policy_of(mdp: TabularMDP, occupancy: Any) -> TabularPolicy:
         mdp: the model.
         occupancy: shape (S, A), not negative.
     """
-    x = np.asarray(occupancy, dtype=np.float64)
-    expected = (mdp.n_states, mdp.n_actions)
-    if x.shape != expected or not np.isfinite(x).all() or (x < 0).any():
+    x = _read_occupancy(mdp, occupancy)
+    if not np.isfinite(x).all() or (x < 0).any():
+        state, action = np.argwhere(~np.isfinite(x) | (x < 0))[0]
         raise PolicyError(
-            f"an occupancy is an array of shape {expected} that is finite and not negative; got "
-            f"shape {x.shape}, smallest entry {x.min() if x.size else 'none'}"
+            f"an occupancy is finite and not negative; got {x[state, action]} at state "
+            f"{mdp.state_label(state)}, action {mdp.action_label(action)}"
+        )
+    outside = np.where(mdp.actions, 0.0, x)
+    if outside.max() > MASK_ROUNDING * x.sum():
+        state, action = np.unravel_index(np.argmax(outside), outside.shape)
+        raise PolicyError(
+            f"the occupancy is {x[state, action]:.3g} at state {mdp.state_label(int(state))}, action "
+            f"{mdp.action_label(int(action))}, where this action is not available"
         )
     inside = np.where(mdp.actions, x, 0.0)
     visits = inside.sum(axis=1, keepdims=True)
@@ -129,19 +138,31 @@ def policy_of(mdp: TabularMDP, occupancy: Any) -> TabularPolicy:
     return TabularPolicy(np.where(visited, inside / np.where(visited, visits, 1.0), uniform))
 
 
+def _read_occupancy(mdp: TabularMDP, occupancy: Any) -> np.ndarray:
+    expected = (mdp.n_states, mdp.n_actions)
+    x = numbers(occupancy, "an occupancy", PolicyError)
+    if x.shape != expected:
+        raise PolicyError(f"an occupancy is an array of shape {expected}; got shape {x.shape}")
+    return x
+
+
 def flow_residual(mdp: TabularMDP, occupancy: np.ndarray) -> np.ndarray:
     """What the flow equations miss, shape (S,): zero for an occupancy."""
     inflow = mdp.initial + mdp.discount * (mdp.transition.T @ occupancy.ravel())
     return occupancy.sum(axis=1) - inflow
 
 
-def state_distribution(mdp: TabularMDP, occupancy: np.ndarray) -> np.ndarray:
+def state_distribution(mdp: TabularMDP, occupancy: Any) -> np.ndarray:
     """d(s) = (1 - gamma) * sum_a x(s,a), shape (S,). Sums to less than one when episodes end."""
-    return (1.0 - mdp.discount) * occupancy.sum(axis=1)
+    return (1.0 - mdp.discount) * _read_occupancy(mdp, occupancy).sum(axis=1)
 
 
 def episode_visits(mdp: TabularMDP, policy: Any) -> np.ndarray | None:
-    """Undiscounted expected visits per episode, (S, A), or None where episodes may last forever."""
+    """Undiscounted expected visits per episode, (S, A).
+
+    None where episodes may last forever, or so long that rounding hides their end, and for models
+    beyond ``DENSE_LIMIT`` states.
+    """
     probabilities = as_policy(mdp, policy).probabilities()
     transition = policy_transition(mdp, probabilities)
     if mdp.n_states > DENSE_LIMIT or not _surely_ends(mdp, probabilities, transition):
@@ -151,8 +172,15 @@ def episode_visits(mdp: TabularMDP, policy: Any) -> np.ndarray | None:
     # States the policy does not visit may never end; they are not part of its episodes.
     matrix[~visited] = 0.0
     matrix[~visited, ~visited] = 1.0
-    visits = np.linalg.solve(matrix, mdp.initial)
-    return np.maximum(visits, 0.0)[:, None] * probabilities
+    try:
+        visits = np.maximum(np.linalg.solve(matrix, mdp.initial), 0.0)
+    except np.linalg.LinAlgError:
+        return None
+    occupancy = visits[:, None] * probabilities
+    # One episode ends once. Where the policy ends it so rarely that this is lost in rounding, the
+    # visits are, too.
+    ended = float((occupancy * mdp.ending).sum())
+    return occupancy if abs(ended - 1.0) <= ENDED_ROUNDING else None
 
 
 def _reached_from(start: np.ndarray, transition: sp.csr_array) -> np.ndarray:

@@ -13,8 +13,8 @@ import numpy as np
 from cvxmdp.errors import ProblemError, did_you_mean
 from cvxmdp.models.tabular import TabularMDP
 from cvxmdp.occupancy import as_policy, occupancy_of
-from cvxmdp.utilities import Constraint, OccupancyFunction, Utility
-from cvxmdp.utilities.utility import require_concave
+from cvxmdp.utilities import Constraint, Curvature, OccupancyFunction, Utility
+from cvxmdp.utilities.utility import require_curvature
 
 
 @dataclass(frozen=True)
@@ -90,9 +90,8 @@ class Problem:
 
     def _bind_objective(self, utility: Any) -> OccupancyFunction:
         if self.sense == "maximize":
-            return require_concave(utility, "the utility to maximise").bind(self.mdp)
-        negated = -utility if isinstance(utility, Utility) else utility
-        return require_concave(negated, "minus the utility to minimise").bind(self.mdp)
+            return require_curvature(utility, Curvature.CONCAVE, "maximize=").bind(self.mdp)
+        return (-require_curvature(utility, Curvature.CONVEX, "minimize=")).bind(self.mdp)
 
     def _bind_slacks(self) -> Mapping[str, OccupancyFunction]:
         bound = {}

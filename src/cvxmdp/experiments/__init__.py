@@ -1,5 +1,10 @@
 """The paper's experiments: instances, settings, and what was published."""
 
-from cvxmdp.experiments.tracking import INSTANCES, expert_occupancy, tracking_model, tracking_problem
+from cvxmdp.experiments.tracking import (
+    INSTANCES,
+    expert_occupancy,
+    tracking_model,
+    tracking_problem,
+)
 
 __all__ = ["INSTANCES", "expert_occupancy", "tracking_model", "tracking_problem"]

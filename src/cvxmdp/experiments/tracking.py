@@ -60,9 +60,7 @@ def expert_occupancy(instance: str) -> np.ndarray:
     return occupancy
 
 
-def tracking_problem(
-    instance: str, *, budget: float = 0.01, norm: str = "half-squared"
-) -> Problem:
+def tracking_problem(instance: str, *, budget: float = 0.01, norm: str = "half-squared") -> Problem:
     """Maximise the return while staying near the expert, the paper's eq. (exp_tracking).
 
     Args:

@@ -42,15 +42,27 @@ def from_function(
         A model whose states are numbered in the order they were found (breadth first) and named by
         ``str(state)``; actions not available in a state are masked.
     """
+    explorer = _Explorer(successors, _availability(actions), dict(signals or {}), max_states)
+    if not isinstance(initial, Mapping):
+        explorer.number(initial)
     starts = dict(initial) if isinstance(initial, Mapping) else {initial: 1.0}
-    if not starts:
-        raise ModelError("initial names no state")
-    available = actions if callable(actions) else (lambda _, every=tuple(actions): every)
-    explorer = _Explorer(successors, available, dict(signals or {}), max_states)
+    if not starts or None in starts:
+        raise ModelError("initial names no state (None is the end of an episode, not a state)")
     for state in starts:
         explorer.number(state)
     explorer.run()
     return explorer.model(starts, discount)
+
+
+def _availability(actions: Any) -> Callable[[Any], Iterable[Hashable]]:
+    if isinstance(actions, Iterable):  # first: an Enum of actions can be called, too
+        every = tuple(actions)
+        return lambda _: every
+    if not callable(actions):
+        raise ModelError(
+            f"actions must be the actions or a function of the state that gives them; got {actions!r}"
+        )
+    return actions
 
 
 class _Explorer:
@@ -95,13 +107,18 @@ class _Explorer:
 
     def _expand(self, state: State) -> None:
         here = self.states[state]
-        for action in self.available(state):
+        seen = set()
+        for action in self._listed(self.available(state), f"actions({state!r})"):
             column = self.actions.setdefault(action, len(self.actions))
+            if action in seen:
+                raise ModelError(f"action {action!r} is given twice in state {state!r}")
+            seen.add(action)
             self.pairs.append((here, column))
             for name, function in self.signals.items():
                 self.values[name].append((here, column, float(function(state, action))))
             total = 0.0
-            for outcome in self.successors(state, action):
+            outcomes = self.successors(state, action)
+            for outcome in self._listed(outcomes, f"successors({state!r}, {action!r})"):
                 total += self._add_outcome(state, action, here, column, outcome)
             if not math.isclose(total, 1.0, rel_tol=0, abs_tol=1e-9):
                 raise ModelError(
@@ -110,13 +127,20 @@ class _Explorer:
                     "None)"
                 )
 
+    @staticmethod
+    def _listed(given: Any, call: str) -> Iterable[Any]:
+        if not isinstance(given, Iterable):
+            raise ModelError(f"{call} must give a list; it gave {given!r}. Is a return missing?")
+        return given
+
     def _add_outcome(
         self, state: State, action: Hashable, here: int, column: int, outcome: Any
     ) -> float:
         try:
             probability, successor, *rest = outcome
             probability = float(probability)
-            values = dict(rest[0]) if rest else {}
+            (given,) = rest or ({},)
+            values = {name: float(value) for name, value in dict(given).items()}
         except (TypeError, ValueError) as error:
             raise ModelError(
                 f"an outcome of state {state!r}, action {action!r} is {outcome!r}; expected "
@@ -126,10 +150,17 @@ class _Explorer:
             raise ModelError(
                 f"an outcome of state {state!r}, action {action!r} has probability {probability}"
             )
-        if successor is not None and probability > 0:
+        if probability == 0.0:
+            return probability
+        if successor is not None:
             self.entries.append((here, column, self.number(successor), probability))
         for name, value in values.items():
-            self.values.setdefault(name, []).append((here, column, probability * float(value)))
+            if name in self.signals:
+                raise ModelError(
+                    f"signal {name!r} is given both as a function, in signals, and with the outcomes "
+                    f"of state {state!r}, action {action!r}; give it once"
+                )
+            self.values.setdefault(name, []).append((here, column, probability * value))
         return probability
 
     def model(self, starts: Mapping[State, float], discount: float) -> TabularMDP:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import scipy.sparse as sp
 
@@ -57,19 +57,15 @@ def load_model(path: str | Path) -> TabularMDP:
             actions=mask,
             state_names=description["state_names"],
             action_names=description["action_names"],
-            layout=None if layout is None else _read_layout(layout, n_states),
+            layout=None if layout is None else _read_layout(layout),
         )
     except (KeyError, TypeError, ValueError, ModelError) as error:
         raise FileFormatError(f"{path} does not hold a valid model: {error}") from error
 
 
-def _read_layout(layout: dict[str, object], n_states: int) -> GridLayout:
-    read = GridLayout(
-        **{
-            name: tuple(value) if isinstance(value, list) else value
-            for name, value in layout.items()
-        }  # type: ignore[arg-type]
-    )
-    if read.rows * read.columns != n_states:
-        raise ModelError(f"a {read.rows} x {read.columns} layout for {n_states} states")
-    return read
+def _read_layout(layout: Any) -> GridLayout:
+    fields: dict[str, Any] = {
+        name: tuple(value) if isinstance(value, list) else value
+        for name, value in dict(layout).items()
+    }
+    return GridLayout(**fields)

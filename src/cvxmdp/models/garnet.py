@@ -68,6 +68,10 @@ def _distinct_successors(
     repeats = np.arange(rows)
     while repeats.size:
         ordered = np.sort(drawn[repeats], axis=1)
-        repeats = repeats[(np.diff(ordered, axis=1) == 0).any(axis=1)]
-        drawn[repeats] = random.integers(n_states, size=(repeats.size, branching))
+        again = np.diff(ordered, axis=1) == 0
+        # Only the repeated entries are drawn again: a whole row without any may never come up. No
+        # state is treated differently from another, so all sets of successors stay equally likely.
+        ordered[:, 1:][again] = random.integers(n_states, size=int(again.sum()))
+        drawn[repeats] = ordered
+        repeats = repeats[again.any(axis=1)]
     return drawn

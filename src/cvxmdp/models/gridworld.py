@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -108,8 +108,12 @@ def gridworld(
 
 
 def _read_size(size: Any) -> tuple[int, int]:
-    pair = (size, size) if isinstance(size, int | np.integer) else tuple(size)
-    if len(pair) != 2 or not all(isinstance(n, int | np.integer) and n >= 1 for n in pair):
+    pair = (size, size) if isinstance(size, int | np.integer) else size
+    if (
+        not isinstance(pair, Sequence)
+        or len(pair) != 2
+        or not all(isinstance(n, int | np.integer) and n >= 1 for n in pair)
+    ):
         raise ModelError(f"size must be n or (rows, columns), at least 1 each; got {size!r}")
     return int(pair[0]), int(pair[1])
 
@@ -125,6 +129,8 @@ class _CellReader:
             return ()
         if isinstance(cells, int | np.integer) or self._is_pair(cells):
             cells = [cells]
+        if not isinstance(cells, Iterable):
+            raise ModelError(f"{what}: a cell is a number or a pair (row, column); got {cells!r}")
         return tuple(sorted({self._state(cell, what) for cell in cells}))
 
     @staticmethod

@@ -54,6 +54,11 @@ def _read_table(env: Any, discount: float, signals: dict[str, Outcome]) -> Tabul
             f"{type(env).__name__} has no transition table (attribute P). This importer reads "
             "environments such as FrozenLake-v1, CliffWalking-v1 and Taxi-v4."
         )
+    if getattr(env, "fickle_passenger", False):
+        raise ModelError(
+            f"{type(env).__name__} with fickle_passenger=True changes destinations in ways its table "
+            "does not hold; import it with fickle_passenger=False"
+        )
     n_states, n_actions = int(env.observation_space.n), int(env.action_space.n)
     initial = getattr(env, "initial_state_distrib", None)
     if initial is None:
@@ -77,7 +82,7 @@ def _read_table(env: Any, discount: float, signals: dict[str, Outcome]) -> Tabul
     shape = (n_states * n_actions, n_states)
     return TabularMDP(
         sp.csr_array((probabilities, (rows, columns)), shape=shape),
-        np.asarray(initial, dtype=np.float64) / np.sum(initial),
+        initial,
         discount,
         signals=expected,
         action_names=_action_names(env, n_actions),

@@ -6,6 +6,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from cvxmdp.errors import ModelError
+
 ARROWS = {"left": "←", "down": "↓", "right": "→", "up": "↑"}
 
 
@@ -24,6 +26,19 @@ class GridLayout:
     hazards: tuple[int, ...] = ()
     starts: tuple[int, ...] = ()
     goals: tuple[int, ...] = ()
+
+    def __post_init__(self) -> None:
+        sizes = (self.rows, self.columns)
+        if not all(isinstance(size, int | np.integer) and size >= 1 for size in sizes):
+            raise ModelError(f"a layout has at least one row and one column; got {sizes}")
+        every = range(self.rows * self.columns)
+        for what in ("walls", "hazards", "starts", "goals"):
+            states = getattr(self, what)
+            if not isinstance(states, tuple) or not all(state in every for state in states):
+                raise ModelError(
+                    f"the {what} of a layout are a tuple of states of its {self.rows} x "
+                    f"{self.columns} grid; got {states!r}"
+                )
 
     def render(
         self, probabilities: np.ndarray | None = None, action_names: tuple[str, ...] | None = None

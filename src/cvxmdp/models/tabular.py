@@ -94,6 +94,10 @@ class TabularMDP:
             "action_names": action_names,
             "layout": layout,
         }
+        if layout is not None and layout.rows * layout.columns != n_states:
+            raise ModelError(
+                f"a {layout.rows} x {layout.columns} layout does not fit {n_states} states"
+            )
         for name, value in fields.items():
             validation.freeze(value)
             object.__setattr__(self, name, value)
@@ -103,6 +107,14 @@ class TabularMDP:
             f"a TabularMDP cannot be changed (tried to set {name!r}); make another, for example "
             f"with mdp.replace({name}=...)"
         )
+
+    def __delattr__(self, name: str) -> None:
+        raise AttributeError(f"a TabularMDP cannot be changed (tried to delete {name!r})")
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        # For copies and other processes; the default cannot copy the read-only view of the signals.
+        arguments = {**self._arguments(), "signals": dict(self.signals)}
+        return TabularMDP, tuple(arguments.values())
 
     @property
     def n_states(self) -> int:
@@ -135,7 +147,15 @@ class TabularMDP:
 
     def replace(self, **changes: Any) -> TabularMDP:
         """The same model with other constructor arguments, checked like a new one."""
-        arguments: dict[str, Any] = {
+        arguments = self._arguments()
+        for name in changes:
+            if name not in arguments:
+                raise ModelError(f"TabularMDP has no {name!r}. {did_you_mean(name, arguments)}")
+        return TabularMDP(**{**arguments, **changes})
+
+    def _arguments(self) -> dict[str, Any]:
+        """What the constructor would be given to make this model, in its order."""
+        return {
             "transition": self.transition,
             "initial": self.initial,
             "discount": self.discount,
@@ -145,10 +165,6 @@ class TabularMDP:
             "action_names": self.action_names,
             "layout": self.layout,
         }
-        for name in changes:
-            if name not in arguments:
-                raise ModelError(f"TabularMDP has no {name!r}. {did_you_mean(name, arguments)}")
-        return TabularMDP(**{**arguments, **changes})
 
     @cached_property
     def reachable(self) -> np.ndarray:
@@ -187,8 +203,16 @@ class TabularMDP:
     def render(self, policy: Any = None) -> str:
         """The grid as text, with the arrows of a policy's likeliest actions when one is given."""
         if self.layout is None:
-            raise ModelError("only models made by gridworld(...) have a layout to render")
-        probabilities = None if policy is None else np.asarray(policy.probabilities())
+            raise ModelError("only models of grids, such as gridworld(...), can be rendered")
+        if policy is None:
+            return self.layout.render()
+        given = policy.probabilities() if hasattr(policy, "probabilities") else policy
+        probabilities = validation.numbers(given, "the policy to render")
+        if probabilities.shape != self.actions.shape:
+            raise ModelError(
+                f"the policy to render has shape {probabilities.shape}; expected (S, A) = "
+                f"{self.actions.shape}"
+            )
         return self.layout.render(probabilities, self.action_names)
 
     def save(self, path: str | Path) -> None:

@@ -5,6 +5,7 @@ Nothing is renormalised or clipped. Sparse input stays sparse; every check is on
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -12,7 +13,7 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
-from cvxmdp.errors import ModelError
+from cvxmdp.errors import CvxmdpError, ModelError
 
 # A row that misses one by less than ROUNDING sums to one; by more than ENDING it ends episodes.
 # In between it looks like lost digits, and treating those as endings would be a silent mistake.
@@ -65,20 +66,23 @@ def freeze(value: Any) -> None:
             freeze(part)
 
 
-def numbers(given: Any, what: str) -> np.ndarray:
+def numbers(given: Any, what: str, error: type[CvxmdpError] = ModelError) -> np.ndarray:
     """A float64 array that shares no memory with what was given; an error where it is not numeric."""
     try:
-        return np.array(given, dtype=np.float64)
-    except (TypeError, ValueError) as error:
-        raise ModelError(f"{what} must be an array of numbers: {error}") from error
+        array = np.array(given)
+        if np.iscomplexobj(array):
+            raise TypeError("these are complex")
+        return array.astype(np.float64, copy=False)
+    except (TypeError, ValueError) as cause:
+        raise error(f"{what} must be an array of real numbers: {cause}") from cause
 
 
 def read_transition(transition: Any) -> TransitionRows:
     """The three accepted forms of P as one: compressed sparse rows (S*A, S)."""
-    if isinstance(transition, tuple) and len(transition) == 2 and np.ndim(transition[0]) == 3:
-        return _read_successor_lists(*transition)
     if sp.issparse(transition):
         return _read_sparse(transition)
+    if isinstance(transition, tuple) and len(transition) == 2 and _dimensions(transition[0]) == 3:
+        return _read_successor_lists(*transition)
     dense = numbers(transition, "transition")
     if dense.ndim != 3 or dense.shape[0] != dense.shape[2] or 0 in dense.shape:
         raise ModelError(
@@ -90,8 +94,15 @@ def read_transition(transition: Any) -> TransitionRows:
     return TransitionRows(matrix, "dense", NO_LISTS, NO_LISTS)
 
 
+def _dimensions(given: Any) -> int:
+    try:
+        return np.ndim(given)
+    except ValueError:  # ragged lists
+        return -1
+
+
 def _read_sparse(transition: Any) -> TransitionRows:
-    rows, n_states = transition.shape
+    rows, n_states = transition.shape if transition.ndim == 2 else (0, 0)
     if n_states == 0 or rows == 0 or rows % n_states:
         raise ModelError(
             f"a sparse transition has shape {transition.shape}; expected (S*A, S): one row per "
@@ -101,17 +112,27 @@ def _read_sparse(transition: Any) -> TransitionRows:
         raise ModelError(
             f"transition must hold real numbers; its entries are of type {transition.dtype}"
         )
+    _check_sparse_format(transition)
     matrix = sp.csr_array(transition, dtype=np.float64, copy=True)
+    return TransitionRows(_canonical(matrix), "sparse", NO_LISTS, NO_LISTS)
+
+
+def _check_sparse_format(matrix: Any) -> None:
+    """Before SciPy's compiled code, which trusts indices and pointers, touches the matrix."""
+    if not hasattr(matrix, "check_format"):
+        return
     try:
         matrix.check_format(full_check=True)
+        # With a negative number of entries check_format does not look at the pointers.
+        if (np.diff(matrix.indptr) < 0).any():
+            raise ValueError("index pointer values must form a non-decreasing sequence")
     except ValueError as error:
         raise ModelError(f"the sparse transition is malformed: {error}") from error
-    return TransitionRows(_canonical(matrix), "sparse", NO_LISTS, NO_LISTS)
 
 
 def _read_successor_lists(indices: Any, probabilities: Any) -> TransitionRows:
     indices = np.asarray(indices)
-    probabilities = np.asarray(probabilities, dtype=np.float64)
+    probabilities = numbers(probabilities, "the probabilities of successor lists")
     if indices.shape != probabilities.shape or not np.issubdtype(indices.dtype, np.integer):
         raise ModelError(
             f"successor lists need integer indices and probabilities of one shape (S, A, b); got "
@@ -132,7 +153,7 @@ def _read_successor_lists(indices: Any, probabilities: Any) -> TransitionRows:
     columns = np.where(padding, 0, indices).astype(kind).ravel()
     pointers = np.arange(0, indices.size + 1, width, dtype=kind)
     shape = (n_states * n_actions, n_states)
-    # One copy of the probabilities: _canonical sums duplicates in place.
+    # Another copy of the probabilities: _canonical sums duplicates in place.
     matrix = sp.csr_array((probabilities.ravel().copy(), columns, pointers), shape=shape)
     _check_entries(matrix.data, matrix, PairLabel(n_actions, None, None))
     return TransitionRows(_canonical(matrix), "lists", indices, probabilities)
@@ -242,7 +263,7 @@ def read_discount(given: Any) -> float:
     """The discount factor, in [0, 1)."""
     try:
         discount = float(given)
-    except (TypeError, ValueError) as error:
+    except (TypeError, ValueError, OverflowError) as error:
         raise ModelError(f"discount must be a number in [0, 1); got {given!r}") from error
     if not 0.0 <= discount < 1.0:
         raise ModelError(
@@ -261,7 +282,7 @@ def read_names(given: Sequence[str] | None, count: int, what: str) -> tuple[str,
     if len(names) != count:
         raise ModelError(f"{what} has {len(names)} names for {count} of them")
     if len(set(names)) != count:
-        twice = next(name for name in names if names.count(name) > 1)
+        twice = next(name for name, times in Counter(names).items() if times > 1)
         raise ModelError(f"{what} must be different from each other; {twice!r} occurs twice")
     return names
 
@@ -307,10 +328,19 @@ def _expected_signal(
         expected = (rows.probabilities * used).sum(axis=2)
     else:
         per_row = signal[..., :columns].reshape(rows.matrix.shape)
-        expected = rows.matrix.multiply(per_row).sum(axis=1)
-    expected = np.asarray(expected).reshape(ending.shape)
+        expected = _mean_over_entries(rows.matrix, per_row)
     # A value for the ending step counts only where episodes do end.
-    return np.where(ending > 0, expected + ending * last.reshape(ending.shape), expected)
+    last = np.where(ending > 0, last.reshape(ending.shape), 0.0)
+    return expected.reshape(ending.shape) + ending * last
+
+
+def _mean_over_entries(matrix: sp.csr_array, values: Any) -> np.ndarray:
+    """Row sums of matrix * values; what ``values`` holds outside the matrix's entries is not read."""
+    if not matrix.nnz:
+        return np.zeros(matrix.shape[0])
+    rows = np.repeat(np.arange(matrix.shape[0]), np.diff(matrix.indptr))
+    received = np.asarray(values[rows, matrix.indices]).ravel()
+    return np.bincount(rows, weights=matrix.data * received, minlength=matrix.shape[0])
 
 
 def _check_successor_shape(name: str, signal: Any, rows: TransitionRows, ending: np.ndarray) -> int:

@@ -16,7 +16,8 @@ from scipy.special import softmax
 
 from cvxmdp.errors import PolicyError
 from cvxmdp.files import write_arrays
-from cvxmdp.policies.tabular import draw
+from cvxmdp.models.validation import numbers
+from cvxmdp.policies.tabular import draw, refuse_change
 
 
 class SoftmaxTable:
@@ -30,7 +31,7 @@ class SoftmaxTable:
     kind = "softmax table"
 
     def __init__(self, params: Any, actions: Any = None) -> None:
-        logits = np.array(params, dtype=np.float64)
+        logits = numbers(params, "the logits of a softmax table", PolicyError)
         if logits.ndim != 2 or 0 in logits.shape:
             raise PolicyError(f"the logits of a softmax table are (S, A); got shape {logits.shape}")
         mask = np.ones(logits.shape, dtype=bool) if actions is None else np.array(actions)
@@ -52,6 +53,11 @@ class SoftmaxTable:
         self._matrix = softmax(np.where(mask, logits, -np.inf), axis=1)
         for array in (self.params, self.actions, self._matrix):
             array.flags.writeable = False
+        self._frozen = True
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        refuse_change(self, name)
+        super().__setattr__(name, value)
 
     @classmethod
     def uniform(cls, actions: Any) -> SoftmaxTable:

@@ -9,6 +9,7 @@ import numpy as np
 
 from cvxmdp.errors import PolicyError
 from cvxmdp.files import write_arrays
+from cvxmdp.models.validation import numbers
 
 ROUNDING = 1e-9
 
@@ -23,10 +24,7 @@ class TabularPolicy:
     kind = "tabular"
 
     def __init__(self, probabilities: Any) -> None:
-        try:
-            matrix = np.array(probabilities, dtype=np.float64)
-        except (TypeError, ValueError) as error:
-            raise PolicyError(f"a policy is a matrix of numbers: {error}") from error
+        matrix = numbers(probabilities, "a policy", PolicyError)
         if matrix.ndim != 2 or 0 in matrix.shape:
             raise PolicyError(f"a policy is an (S, A) matrix; got shape {matrix.shape}")
         wrong = ~np.isfinite(matrix) | (matrix < 0)
@@ -46,6 +44,11 @@ class TabularPolicy:
             )
         matrix.flags.writeable = False
         self._matrix = matrix
+        self._frozen = True
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        refuse_change(self, name)
+        super().__setattr__(name, value)
 
     @property
     def n_states(self) -> int:
@@ -74,6 +77,14 @@ class TabularPolicy:
         return (
             f"TabularPolicy({self.n_states:,} states; {self.n_actions} actions; deterministic in "
             f"{deterministic:,} of them)"
+        )
+
+
+def refuse_change(policy: Any, name: str) -> None:
+    """An error when a policy that is complete is changed: its probabilities would not follow."""
+    if getattr(policy, "_frozen", False):
+        raise AttributeError(
+            f"a {type(policy).__name__} cannot be changed (tried to set {name!r}); make another"
         )
 
 

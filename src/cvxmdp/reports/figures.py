@@ -12,6 +12,7 @@ from cvxmdp.models.layout import GridLayout
 from cvxmdp.occupancy import state_distribution
 
 if TYPE_CHECKING:
+    from cvxmdp.certificates.frontier import Frontier
     from cvxmdp.solution import Solution
 
 DIRECTIONS = {"left": (-1, 0), "right": (1, 0), "up": (0, -1), "down": (0, 1)}  # x right, y down
@@ -43,7 +44,9 @@ def plot_solution(solution: Solution, path: str | Path | None = None) -> Any:
     if mdp.layout is not None:
         draw_grid(axes[0], figure, mdp.layout, share)
         if solution.policy is not None:
-            draw_arrows(axes[0], mdp.layout, share, solution.policy.probabilities(), mdp.action_names)
+            draw_arrows(
+                axes[0], mdp.layout, share, solution.policy.probabilities(), mdp.action_names
+            )
     else:
         axes[0].plot(np.sort(share)[::-1])
         axes[0].set(xlabel="states, most visited first", ylabel="share of (discounted) time")
@@ -119,3 +122,42 @@ def draw_slack(axes: Any, solution: Solution) -> None:
         xlim=(-reach, reach),
         ylim=(-0.6, len(names) - 0.4),
     )
+
+
+def plot_frontier(frontier: Frontier, path: str | Path | None = None) -> Any:
+    """The proven envelopes of the best objective against the budget."""
+    require("matplotlib", "report")
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(7.0, 4.5), layout="constrained")
+    axes = figure.subplots()
+    budgets = np.array([point.budget for point in frontier.points])
+    grid = np.linspace(budgets.min(), budgets.max(), 401)
+    bounds = np.array([frontier.envelope(float(budget)) for budget in grid])
+    finite = np.isfinite(bounds).all(axis=1)
+    axes.fill_between(
+        grid[finite], *bounds[finite].T, color="#2a9d8f", alpha=0.35, label="proven: lies in here"
+    )
+    solved = [point for point in frontier.points if point.certificate.policy is not None]
+    axes.plot(
+        [point.budget for point in solved],
+        [point.solution.objective for point in solved],
+        "o",
+        color="#1d3557",
+        label="solved",
+    )
+    if np.isfinite(frontier.infeasible_until):
+        axes.axvline(frontier.infeasible_until, color="#d62828", label="infeasible from here")
+    if np.isfinite(frontier.free_from):
+        axes.axvline(
+            frontier.free_from, color="#6c757d", linestyle=":", label="not binding from here"
+        )
+    constraint = frontier.problem.constraints[frontier.constraint]
+    axes.set(
+        xlabel=f"budget: {constraint.utility!r} {constraint.sense} budget",
+        ylabel=f"{frontier.problem.sense} {frontier.problem.utility!r}",
+    )
+    axes.legend()
+    if path is not None:
+        figure.savefig(path, dpi=150)
+    return figure

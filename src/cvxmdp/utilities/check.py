@@ -78,7 +78,7 @@ def _probe(
         share = 0.5 if probe % 2 else random.random()
         if probe % 4 == 3:  # near pairs see local bumps that far ones average away
             second = 0.95 * first + 0.05 * second
-        for point in (first, second):
+        for point in (first, second, (1 - share) * first + share * second):
             trouble = _not_finite(function, point, repr(utility))
             if trouble:
                 return UtilityCheck(False, probe + 1, trouble, None)

@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import NoReturn
 
-from cvxmdp.errors import CurvatureError, UtilityError
+from cvxmdp.errors import UtilityError
 from cvxmdp.utilities.curvature import Curvature
-from cvxmdp.utilities.utility import Utility, explain_terms
+from cvxmdp.utilities.utility import Utility, require_curvature
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -23,17 +23,10 @@ class Constraint:
     budget: float
 
     def __post_init__(self) -> None:
-        curvature = self.utility.curvature
-        if self.sense == "<=" and not curvature.is_convex:
-            raise CurvatureError(
-                f"{self!r}: <= needs a convex utility, but this one is {curvature.value}: "
-                + explain_terms(self.utility, wanted=Curvature.CONVEX)
-            )
-        if self.sense == ">=" and not curvature.is_concave:
-            raise CurvatureError(
-                f"{self!r}: >= needs a concave utility, but this one is {curvature.value}: "
-                + explain_terms(self.utility, wanted=Curvature.CONCAVE)
-            )
+        if self.sense not in ("<=", ">="):
+            raise UtilityError(f"the sense of a constraint is '<=' or '>='; got {self.sense!r}")
+        wanted = Curvature.CONVEX if self.sense == "<=" else Curvature.CONCAVE
+        require_curvature(self.utility, wanted, f"{self!r}: {self.sense}")
 
     @property
     def slack(self) -> Utility:

@@ -78,6 +78,13 @@ def _declare(function: Function | None, curvature: Curvature, constants: Constan
         raise UtilityError(
             f"@{curvature.value} goes on a function of the occupancy; got {function!r}"
         )
+    try:
+        hash(function)
+    except TypeError as error:
+        raise UtilityError(
+            f"@{curvature.value}: JAX compiles functions that can be hashed, and {function!r} cannot. "
+            "Wrap it: a function that takes the occupancy and calls it."
+        ) from error
     return Custom(function, curvature, constants)
 
 
@@ -114,6 +121,11 @@ class Custom(Utility):
             raise UtilityError(
                 f"{self!r} must return a scalar; for an occupancy of shape {shape} it returns "
                 f"{getattr(result, 'shape', result)!r}"
+            )
+        if not jnp.issubdtype(result.dtype, jnp.floating):
+            raise UtilityError(
+                f"{self!r} must return a real number with a gradient; it returns {result.dtype}, as "
+                "counts and comparisons do"
             )
         return bound
 

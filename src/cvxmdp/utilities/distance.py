@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from numbers import Real
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
@@ -41,9 +42,9 @@ def distance(target: Any, norm: str = "l2", *, smoothing: float = 0.0) -> Utilit
             is positive wherever a policy can go.
     """
     if norm not in NORMS:
-        raise UtilityError(f"unknown norm {norm!r}. {did_you_mean(norm, NORMS)}")
-    if not 0.0 <= smoothing < 1.0:
-        raise UtilityError(f"smoothing is a share, at least 0 and less than 1; got {smoothing}")
+        raise UtilityError(f"unknown norm {norm!r}. {did_you_mean(str(norm).lower(), NORMS)}")
+    if not isinstance(smoothing, Real) or not 0.0 <= smoothing < 1.0:
+        raise UtilityError(f"smoothing is a share, at least 0 and less than 1; got {smoothing!r}")
     if smoothing and norm != "kl":
         raise UtilityError(f'smoothing only goes with norm="kl"; got norm={norm!r}')
     if isinstance(target, ConvexSet):
@@ -130,12 +131,13 @@ class DistanceFunction(OccupancyFunction):
         xp = namespace(x)
         residual = self._residual(x)
         if self.norm == "l1":
-            return xp.abs(residual).sum()
+            # |r|, but with derivative 0 at r = 0 (jnp.abs has 1 there): inside a box it is flat
+            return (residual * xp.sign(residual)).sum()
         square = (residual * residual).sum()
         if self.norm == "l2-squared":
             return square
         # sqrt has no derivative at zero; the inner where keeps automatic differentiation finite.
-        return xp.where(square > 0, xp.sqrt(xp.where(square > 0, square, 1.0)), 0.0)
+        return xp.where(square == 0, 0.0, xp.sqrt(xp.where(square == 0, 1.0, square)))
 
     def gradient(self, x: Array) -> Array:
         """Sign, direction, or twice the residual."""
@@ -187,9 +189,9 @@ class KLFunction(OccupancyFunction):
     def _ratio(self, x: Array) -> tuple[Array, Array, Array]:
         xp = namespace(x)
         inside = self.target > 0
-        p = self.scale * x
+        p = xp.where(inside, self.scale * x, 0.0)
         q = self.scale * self.target
-        tiny = xp.finfo(x.dtype).tiny
+        tiny = xp.finfo(p.dtype).tiny
         logs = xp.log(xp.maximum(p, tiny)) - xp.log(xp.where(inside, q, 1.0))
         return p, q, xp.where(inside, logs, 0.0)
 

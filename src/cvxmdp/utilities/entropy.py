@@ -71,7 +71,8 @@ class EntropyFunction(OccupancyFunction):
         p = self._distribution(x)
         inside = p > 0
         terms = -p * xp.log(xp.where(inside, p, 1.0))
-        return xp.where(inside, terms, xp.where(p < 0, -xp.inf, 0.0)).sum()
+        border = xp.where(p < 0, -xp.inf, 0.0 * p)  # zero, or NaN where p is
+        return xp.where(inside, terms, border).sum()
 
     def gradient(self, x: Array) -> Array:
         """-scale * (log p + 1)."""
@@ -87,6 +88,7 @@ class EntropyFunction(OccupancyFunction):
         return cp.sum(cp.entr(p))
 
     def constants(self, space: Space) -> Constants:
-        """|f| <= log n, or 1/e for a single cell; neither Lipschitz nor smooth at the border."""
+        """|f| <= log n, or n/e for n < 3 cells; neither Lipschitz nor smooth at the border."""
+        # Where episodes end the mass m is below one; m log(n / m) is largest at m = min(1, n / e).
         cells = space.n_states * (1 if self.of == "state" else space.n_actions)
-        return Constants(None, None, max(math.log(cells), 1.0 / math.e))
+        return Constants(None, None, math.log(cells) if cells > math.e else cells / math.e)

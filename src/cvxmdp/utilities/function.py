@@ -23,6 +23,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from cvxmdp.errors import UtilityError
+
 if TYPE_CHECKING:
     from cvxmdp.models.tabular import TabularMDP
     from cvxmdp.utilities.cvxpy_form import OccupancyVariable
@@ -38,6 +40,14 @@ def namespace(x: Array) -> Any:
 def detached(x: Array) -> Array:
     """X without its derivative, under JAX."""
     return x if isinstance(x, np.ndarray) else jax.lax.stop_gradient(x)
+
+
+def real_array(given: Any, what: str) -> np.ndarray:
+    """A copy as an array of float64, or an error that names what was given."""
+    try:
+        return np.array(given, dtype=np.float64)
+    except (TypeError, ValueError) as error:
+        raise UtilityError(f"{what} must be made of numbers; got {given!r}") from error
 
 
 class Affine(NamedTuple):

@@ -10,7 +10,7 @@ from cvxmdp.utilities.constraint import Constraint
 from cvxmdp.utilities.curvature import Curvature
 from cvxmdp.utilities.function import Array, OccupancyFunction, namespace
 from cvxmdp.utilities.linear import linear
-from cvxmdp.utilities.utility import Utility, require_concave
+from cvxmdp.utilities.utility import Utility, require_curvature
 
 if TYPE_CHECKING:
     from cvxmdp.models.tabular import TabularMDP
@@ -40,7 +40,7 @@ def log_sum(*returns: Any) -> Utility:
     parts = []
     for given in returns:
         utility = given if isinstance(given, Utility) else linear(given)
-        require_concave(utility, "each argument of log_sum")
+        require_curvature(utility, Curvature.CONCAVE, "log_sum")
         parts.append(Log(utility, f"log_sum({utility!r})"))
     total: Utility = parts[0]
     for part in parts[1:]:
@@ -82,8 +82,8 @@ class LogFunction(OccupancyFunction):
         """The logarithm of the inner value."""
         xp = namespace(x)
         inside = self.inner.value(x)
-        positive = inside > 0
-        return xp.where(positive, xp.log(xp.where(positive, inside, 1.0)), -xp.inf)
+        outside = inside <= 0  # false for NaN, which must not pass for minus infinity
+        return xp.where(outside, -xp.inf, xp.log(xp.where(outside, 1.0, inside)))
 
     def gradient(self, x: Array) -> Array:
         """gradient(inner) / inner."""

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from cvxmdp.errors import UtilityError, require
 from cvxmdp.utilities.curvature import Curvature
 from cvxmdp.utilities.function import Array, Constants, OccupancyFunction, Space, namespace
-from cvxmdp.utilities.utility import Utility, require_concave
+from cvxmdp.utilities.utility import Utility, require_curvature
 
 if TYPE_CHECKING:
     from cvxmdp.models.tabular import TabularMDP
@@ -20,7 +20,7 @@ def minimum(*utilities: Utility) -> Utility:
     if not utilities:
         raise UtilityError("minimum needs at least one utility")
     for utility in utilities:
-        require_concave(utility, "each argument of minimum")
+        require_curvature(utility, Curvature.CONCAVE, "minimum")
     return Minimum(tuple(utilities))
 
 

@@ -9,7 +9,7 @@ import numpy as np
 
 from cvxmdp.errors import CurvatureError, UtilityError, require
 from cvxmdp.utilities.curvature import Curvature
-from cvxmdp.utilities.function import Array, Constants, OccupancyFunction, Space
+from cvxmdp.utilities.function import Array, Constants, OccupancyFunction, Space, real_array
 from cvxmdp.utilities.utility import Utility
 
 if TYPE_CHECKING:
@@ -28,18 +28,19 @@ def quadratic(matrix: Any = None, *, weights: Any = None, factor: Any = None) ->
         weights: w of shape (S,) or (S, A): sum w * x^2; all of one sign.
         factor: F of shape (k, S, A) or (k, S*A): |F x|^2, convex, for large models.
     """
-    given = [name for name in ("matrix", "weights", "factor") if locals()[name] is not None]
+    sources = {"matrix": matrix, "weights": weights, "factor": factor}
+    given = [name for name, source in sources.items() if source is not None]
     if len(given) != 1:
         raise UtilityError(
-            f"quadratic takes one of matrix, weights and factor; got {given or 'none'}"
+            f"quadratic takes one of matrix, weights and factor; got {' and '.join(given) or 'none'}"
         )
-    source = matrix if matrix is not None else weights if weights is not None else factor
-    array = np.array(source, dtype=np.float64)
+    kind = given[0]
+    array = real_array(sources[kind], f"the {kind} of a quadratic")
     if not np.isfinite(array).all():
-        raise UtilityError(f"the {given[0]} of a quadratic has NaN or infinity in it")
-    if given[0] == "matrix":
+        raise UtilityError(f"the {kind} of a quadratic has NaN or infinity in it")
+    if kind == "matrix":
         return _from_matrix(array)
-    if given[0] == "weights":
+    if kind == "weights":
         if array.ndim not in (1, 2):
             raise UtilityError(f"weights must be (S,) or (S, A); got shape {array.shape}")
         if (array < 0).any() and (array > 0).any():
@@ -50,7 +51,7 @@ def quadratic(matrix: Any = None, *, weights: Any = None, factor: Any = None) ->
         return Quadratic("weights", np.sqrt(np.abs(array)), -1.0 if (array < 0).any() else 1.0)
     if array.ndim not in (2, 3):
         raise UtilityError(f"factor must be (k, S, A) or (k, S*A); got shape {array.shape}")
-    return Quadratic("factor", array.reshape(array.shape[0], -1), 1.0)
+    return Quadratic("factor", array, 1.0)
 
 
 def _from_matrix(matrix: np.ndarray) -> Utility:
@@ -100,12 +101,12 @@ class Quadratic(Utility):
                     f"or {shape}"
                 )
             return DiagonalFunction(np.broadcast_to(root, shape).copy(), self.sign)
-        if self.root.shape[1] != shape[0] * shape[1]:
+        if self.root.shape[1:] not in (shape, (shape[0] * shape[1],)):
             raise UtilityError(
-                f"a quadratic over {self.root.shape[1]} pairs does not fit a model with S*A = "
-                f"{shape[0] * shape[1]}"
+                f"a quadratic over occupancies of shape {self.root.shape[1:]} does not fit a model "
+                f"with (S, A) = {shape}, S*A = {shape[0] * shape[1]}"
             )
-        return FactorFunction(self.root, self.sign)
+        return FactorFunction(self.root.reshape(self.root.shape[0], -1), self.sign)
 
     def __repr__(self) -> str:
         return f"quadratic(<{'convex' if self.sign > 0 else 'concave'}>)"

@@ -7,6 +7,7 @@ policies into their occupancies.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from numbers import Real
 from typing import TYPE_CHECKING, Any
 
 import jax
@@ -15,7 +16,7 @@ import numpy as np
 from scipy.optimize import linprog, nnls
 
 from cvxmdp.errors import UtilityError, require
-from cvxmdp.utilities.function import Array, Record, namespace
+from cvxmdp.utilities.function import Array, Record, namespace, real_array
 
 if TYPE_CHECKING:
     from cvxmdp.models.tabular import TabularMDP
@@ -23,8 +24,8 @@ if TYPE_CHECKING:
 
 def ball(center: Any, radius: float) -> ConvexSet:
     """All points within a Euclidean distance ``radius`` of ``center`` (an occupancy or a policy)."""
-    if not np.isfinite(radius) or radius < 0:
-        raise UtilityError(f"the radius of a ball must be finite and not negative; got {radius}")
+    if not isinstance(radius, Real) or not 0 <= radius < np.inf:
+        raise UtilityError(f"the radius of a ball must be finite and not negative; got {radius!r}")
     return ConvexSet("ball", (point_like(center, "center"), float(radius)))
 
 
@@ -34,12 +35,21 @@ def box(lower: Any, upper: Any) -> ConvexSet:
     Args:
         lower, upper: numbers or arrays of shape (S, A).
     """
-    low, high = np.array(lower, dtype=np.float64), np.array(upper, dtype=np.float64)
+    low, high = real_array(lower, "lower of a box"), real_array(upper, "upper of a box")
+    shapes = {side.shape for side in (low, high) if side.ndim}
+    if len(shapes) > 1 or any(len(shape) != 2 for shape in shapes):
+        raise UtilityError(
+            f"the bounds of a box are numbers or arrays (S, A); got shapes {low.shape} and {high.shape}"
+        )
     if np.isnan(low).any() or np.isnan(high).any():
         raise UtilityError("a bound of the box is NaN")
     if (low > high).any():
         where = tuple(int(index) for index in np.argwhere(low > high)[0])
-        raise UtilityError(f"the box is empty: lower is above upper at entry {where}")
+        raise UtilityError(
+            "the box is empty: lower is above upper" + (f" at entry {where}" if where else "")
+        )
+    if (low == np.inf).any() or (high == -np.inf).any():
+        raise UtilityError("the box is empty: no number is above lower = inf or below upper = -inf")
     return ConvexSet("box", (low, high))
 
 
@@ -50,7 +60,8 @@ def polytope(matrix: Any, bounds: Any) -> ConvexSet:
         matrix: shape (m, S, A), or (m, S*A) in row-major order.
         bounds: shape (m,).
     """
-    rows, limits = np.array(matrix, dtype=np.float64), np.array(bounds, dtype=np.float64)
+    rows = real_array(matrix, "the matrix of a polytope")
+    limits = real_array(bounds, "the bounds of a polytope")
     if rows.ndim not in (2, 3) or limits.shape != rows.shape[:1] or 0 in rows.shape:
         raise UtilityError(
             f"a polytope needs a matrix (m, S, A) or (m, S*A) and bounds (m,); got {rows.shape} and "
@@ -60,15 +71,18 @@ def polytope(matrix: Any, bounds: Any) -> ConvexSet:
         raise UtilityError("the polytope's matrix and bounds must be finite; leave out free rows")
     flat = rows.reshape(rows.shape[0], -1)
     empty_rows = ~flat.any(axis=1)
-    if (empty_rows & (limits < 0)).any():
+    impossible = empty_rows & (limits < 0)
+    if impossible.any():
         raise UtilityError(
-            f"the polytope is empty: row {np.argmax(empty_rows)} reads 0 <= a negative"
+            f"the polytope is empty: row {np.argmax(impossible)} reads 0 <= a negative"
         )
-    flat, limits = flat[~empty_rows], limits[~empty_rows]
+    if empty_rows.all():
+        raise UtilityError("every row of the polytope is zero, so that it contains every point")
+    rows, flat, limits = rows[~empty_rows], flat[~empty_rows], limits[~empty_rows]
     found = linprog(np.zeros(flat.shape[1]), A_ub=flat, b_ub=limits, bounds=(None, None))
     if found.status == 2:
         raise UtilityError("the polytope is empty: no point satisfies all its inequalities")
-    return ConvexSet("polytope", (flat, limits))
+    return ConvexSet("polytope", (rows, limits))
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -94,12 +108,12 @@ class ConvexSet:
                 ) from error
             return Box(low, high)
         matrix, bounds = self.arguments
-        if matrix.shape[1] != shape[0] * shape[1]:
+        if matrix.shape[1:] not in (shape, (shape[0] * shape[1],)):
             raise UtilityError(
-                f"the polytope's rows have {matrix.shape[1]} entries; expected S*A = "
-                f"{shape[0] * shape[1]}"
+                f"the polytope's rows have shape {matrix.shape[1:]}; expected (S, A) = {shape} or "
+                f"S*A = {shape[0] * shape[1]}"
             )
-        return Polytope(matrix, bounds)
+        return Polytope(matrix.reshape(matrix.shape[0], -1), bounds)
 
     def __repr__(self) -> str:
         if self.kind == "ball":
@@ -134,14 +148,15 @@ def point_like(given: Any, what: str) -> Any:
 
 def as_occupancy(point: Any, mdp: TabularMDP, what: str) -> np.ndarray:
     """The occupancy of a policy, or the array itself once it is seen to fit the model."""
-    from cvxmdp.occupancy import occupancy_of
+    from cvxmdp.occupancy import flow_residual, occupancy_of
 
     if not isinstance(point, np.ndarray):
         return occupancy_of(mdp, point)
     shape = (mdp.n_states, mdp.n_actions)
     if point.shape != shape:
         raise UtilityError(f"{what} has shape {point.shape}; the model needs {shape}")
-    if point.sum() > mdp.max_mass * (1 + 1e-6) and np.allclose(point.sum(axis=1), 1.0):
+    rows_sum_to_one = (point >= 0).all() and np.allclose(point.sum(axis=1), 1.0)
+    if rows_sum_to_one and np.abs(flow_residual(mdp, point)).max() > 1e-6:
         raise UtilityError(
             f"{what} looks like a policy (its rows sum to one), where an array means an occupancy. "
             "Wrap it: TabularPolicy(array)."
@@ -263,6 +278,8 @@ def _least_distance(matrix: np.ndarray, room: np.ndarray) -> np.ndarray:
     """The shortest u with matrix @ u <= room: Lawson and Hanson's reduction to NNLS."""
     if (room >= 0).all():
         return np.zeros(matrix.shape[1])
+    if not np.isfinite(room).all():
+        return np.full(matrix.shape[1], np.nan)
     # Scaling room does not change the direction of u, and keeps the last row comparable.
     scale = np.abs(room).max()
     stacked = np.vstack([-matrix.T, -room[None, :] / scale])
@@ -274,7 +291,12 @@ def _least_distance(matrix: np.ndarray, room: np.ndarray) -> np.ndarray:
 
 
 def _hildreth(matrix: Array, room: Array, sweeps: int = 20_000) -> Array:
-    """The same under JAX: raise one multiplier at a time until none moves any more."""
+    """The same under JAX: raise one multiplier at a time until none moves any more.
+
+    Where they still move after the last sweep (many nearly dependent rows, a point far away) there is
+    no answer, and NaN is returned: a solver that gets there stops and says so.
+    """
+    matrix = jnp.asarray(matrix, room.dtype)  # a loop's index cannot reach into NumPy
     squares = (matrix * matrix).sum(axis=1)
     tolerance = 4.0 * float(np.finfo(room.dtype).eps) * (1.0 + jnp.abs(room).max())
 
@@ -301,4 +323,5 @@ def _hildreth(matrix: Array, room: Array, sweeps: int = 20_000) -> Array:
         jnp.zeros_like(room),
         jnp.full((), jnp.inf, room.dtype),
     )
-    return jax.lax.while_loop(unfinished, sweep, start)[1]
+    _, step, _, moved = jax.lax.while_loop(unfinished, sweep, start)
+    return jnp.where(moved <= 1e3 * tolerance, step, jnp.nan)

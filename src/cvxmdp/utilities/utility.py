@@ -121,32 +121,43 @@ class Utility:
 
 
 def _number(given: Any, utility: Utility, action: str) -> float:
-    array_like_scalar = isinstance(given, np.ndarray) and given.shape == ()
-    if isinstance(given, bool) or not (isinstance(given, Real) or array_like_scalar):
+    if isinstance(given, np.ndarray) and given.shape == ():
+        given = given[()]
+    if isinstance(given, bool) or not isinstance(given, Real):
         raise UtilityError(
             f"{utility!r} is {action} {given!r}; expected a number, whose sign is known"
         )
-    if not math.isfinite(given):
+    try:
+        number = float(given)
+    except OverflowError:
+        number = math.inf
+    if not math.isfinite(number):
         raise UtilityError(f"{utility!r} is {action} {given}; expected a finite number")
-    return float(given)
+    return number
 
 
-def require_concave(utility: Any, role: str) -> Utility:
-    """The utility itself, or an error that names the term that is not concave, and the fix."""
+def require_curvature(utility: Any, wanted: Curvature, role: str) -> Utility:
+    """The utility itself, or an error that names the term that bends the wrong way, and the fix.
+
+    Args:
+        utility: what the user gave.
+        wanted: CONCAVE or CONVEX; affine utilities are both.
+        role: where the user gave it, to begin the message with.
+    """
     if not isinstance(utility, Utility):
         raise UtilityError(
-            f"{role} must be a utility such as linear('reward') or entropy(); got {utility!r}. "
+            f"{role} needs a utility such as linear('reward') or entropy(); got {utility!r}. "
             "Wrap your own function with @concave or @convex."
         )
-    if utility.curvature.is_concave:
+    if utility.curvature in (wanted, Curvature.AFFINE):
         return utility
     raise CurvatureError(
-        f"{role} must be concave, but {utility!r} is {utility.curvature.value}: "
-        + explain_terms(utility, wanted=Curvature.CONCAVE)
+        f"{role} needs a {wanted.value} utility, but {utility!r} is {utility.curvature.value}: "
+        + _explain_terms(utility, wanted)
     )
 
 
-def explain_terms(utility: Utility, wanted: Curvature) -> str:
+def _explain_terms(utility: Utility, wanted: Curvature) -> str:
     """Name the first term that bends the wrong way, and how to use it rightly."""
     for weight, term in utility.terms():
         bent = term.curvature.times(weight)
@@ -176,6 +187,10 @@ class WeightedSum(Utility):
     def of(cls, parts: tuple[tuple[float, Utility], ...], constant: float) -> Utility:
         """A sum without zero weights; a single atom stays itself."""
         kept = tuple((weight, term) for weight, term in parts if weight != 0)
+        if not all(math.isfinite(number) for number in (constant, *(w for w, _ in kept))):
+            raise UtilityError(
+                f"a weight or the constant of {cls(kept, constant)!r} is too large for a float"
+            )
         if len(kept) == 1 and kept[0][0] == 1.0 and constant == 0:
             return kept[0][1]
         return cls(kept, constant)

@@ -1,0 +1,258 @@
+r"""certify: prove how good a policy is, whoever made it.
+
+The upper bound does not depend on the policy: it comes from multipliers and tangents, found by
+``search`` and computed by ``bounds``. The lower bound is the objective of the policy's own occupancy
+if every constraint surely holds there; else of (1 - b) x + b x_slater with the smallest b for which
+concavity proves feasibility, whose policy is the *repaired* one. Finding is not trusted; what is
+claimed is what ``bounds`` computes, and the same code computes it again in ``check``.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from cvxmdp.certificates.bounds import Achieved, Claims, achieved
+from cvxmdp.certificates.certificate import Certificate
+from cvxmdp.certificates.fingerprint import fingerprint
+from cvxmdp.certificates.search import (
+    Proof,
+    best,
+    by_gradient,
+    by_program,
+    by_program_for,
+    linearise,
+    occupancy_policy,
+)
+from cvxmdp.certificates.slater import Slater, slater_of
+from cvxmdp.errors import ProblemError, did_you_mean
+from cvxmdp.occupancy import as_policy
+from cvxmdp.policies import TabularPolicy
+from cvxmdp.problem import Problem
+
+# Claims are written down a little looser than computed, so that another machine's rounding cannot
+# turn a true certificate away.
+LOOSENED = 1e-13
+
+
+def certify(
+    problem: Problem,
+    answer: Any,
+    multipliers: Mapping[str, float] | None = None,
+    *,
+    tolerance: float = 1e-7,
+) -> Certificate:
+    """Prove bounds on the best objective, and on what a policy achieves.
+
+    Args:
+        problem: what the policy is for.
+        answer: a solution, a policy, or an (S, A) array of probabilities, from anywhere.
+        multipliers: for the upper bound; the solution's own, or good ones that are found, when not
+            given. Any that are not negative give a true bound.
+        tolerance: relative gap at which looking for a better proof stops.
+    """
+    return Certifier(problem).certify(answer, multipliers, tolerance)
+
+
+class Certifier:
+    """Certifies several policies of one problem; what does not depend on the policy is kept."""
+
+    def __init__(self, problem: Problem) -> None:
+        self.problem = problem
+        self.claims = Claims(problem)
+        self._slater: Slater | None = None
+        self._searched: Proof | None = None
+
+    def slater(self) -> Slater:
+        """The Slater point, found when it is first needed."""
+        if self._slater is None:
+            self._slater = slater_of(self.claims)
+        return self._slater
+
+    def certify(
+        self, answer: Any, multipliers: Mapping[str, float] | None, tolerance: float
+    ) -> Certificate:
+        """See ``certify``."""
+        if getattr(answer, "status", None) is not None and getattr(answer, "policy", 0) is None:
+            answer = None  # a solver that says "infeasible": there is no policy to look at
+        given = None
+        if answer is not None:
+            matrix = as_policy(self.problem.mdp, answer).probabilities()
+            given = achieved(self.claims, matrix)
+        kept, share, policy = self._feasible(given, None if given is None else matrix)
+        if kept is None and self.claims.slacks and self.slater().infeasible:
+            return self._infeasible(given)
+        floor = kept.objective if kept is not None else -math.inf
+        proof = self._upper(answer, given, multipliers, floor, tolerance)
+        return self._write(given, kept, share, policy, proof)
+
+    def _feasible(
+        self, given: Achieved | None, matrix: np.ndarray | None
+    ) -> tuple[Achieved | None, float, np.ndarray | None]:
+        """A surely feasible policy: the given one, or its mixture with the Slater point."""
+        if given is not None and given.feasible:
+            return given, 0.0, matrix
+        if not self.claims.slacks:
+            return None, 0.0, None
+        room = self.slater()
+        if not room.exists:
+            return None, 0.0, None
+        safe = achieved(self.claims, room.policy.probabilities())
+        if given is None:
+            return (safe, 1.0, room.policy.probabilities()) if safe.feasible else (None, 0.0, None)
+        return self._repair(given, safe)
+
+    def _repair(
+        self, given: Achieved, safe: Achieved
+    ) -> tuple[Achieved | None, float, np.ndarray | None]:
+        # By concavity g((1-b) x + b x_safe) >= (1-b) g(x) + b g(x_safe); drift is allowed for twice,
+        # because the mixture's policy has an occupancy of its own, computed anew.
+        share = 0.0
+        for name, slack in given.slack.items():
+            wanted = 2.0 * (given.computed_slack[name] - slack)
+            if slack < wanted:
+                inside = safe.slack[name]
+                share = max(share, (wanted - slack) / (inside - slack) if inside > slack else 1.0)
+        if not math.isfinite(given.objective):
+            share = max(share, 1e-6)
+        while share <= 1.0:
+            mixed = (1 - share) * given.occupancy + share * safe.occupancy
+            policy = occupancy_policy(self.claims, mixed)
+            found = achieved(self.claims, policy)
+            if found.feasible:
+                return found, share, policy
+            share = max(2.0 * share, 1e-12)
+        if not safe.feasible:
+            return None, 0.0, None
+        return safe, 1.0, occupancy_policy(self.claims, safe.occupancy)
+
+    def _upper(
+        self,
+        answer: Any,
+        given: Achieved | None,
+        multipliers: Mapping[str, float] | None,
+        floor: float,
+        tolerance: float,
+    ) -> Proof | None:
+        """The best proof of an upper bound: the cheap ones first, until one is tight enough."""
+        if multipliers is not None:
+            return self._upper_for(self._read_multipliers(multipliers), given)
+        proofs: list[Proof | None] = []
+        own = getattr(answer, "multipliers", None if self.claims.slacks else {})
+        if given is not None and own is not None and not any(math.isnan(mu) for mu in own.values()):
+            proofs.append(linearise(self.claims, given.occupancy, self._read_multipliers(own)))
+        if not self._tight(best(proofs), floor, tolerance):
+            proofs.append(self._search())
+        return best(proofs)
+
+    def _upper_for(self, known: dict[str, float], given: Achieved | None) -> Proof | None:
+        """The best proof with multipliers that the user chose."""
+        at = given.occupancy if given is not None else np.zeros(self.claims.shape)
+        return best([linearise(self.claims, at, known), by_program_for(self.claims, known)])
+
+    def _search(self) -> Proof | None:
+        if self._searched is None:
+            self._searched = best([by_program(self.claims)]) or self._by_gradient()
+        return self._searched
+
+    def _by_gradient(self) -> Proof | None:
+        if not self.claims.slacks:
+            return by_gradient(self.claims)
+        room = self.slater()
+        bound = max(room.dual_bound.values()) if room.dual_bound else 100.0
+        return by_gradient(self.claims, room.policy.probabilities(), dual_bound=bound)
+
+    def _tight(self, proof: Proof | None, floor: float, tolerance: float) -> bool:
+        if proof is None or not math.isfinite(floor):
+            return False
+        return proof.upper - floor <= tolerance * max(abs(proof.upper), abs(floor), 1e-300)
+
+    def _read_multipliers(self, multipliers: Mapping[str, float]) -> dict[str, float]:
+        for name in multipliers:
+            if name not in self.claims.slacks:
+                known = did_you_mean(name, self.claims.slacks)
+                raise ProblemError(f"a multiplier for an unknown constraint {name!r}. {known}")
+        missing = [name for name in self.claims.slacks if name not in multipliers]
+        if missing:
+            raise ProblemError(f"no multiplier for the constraint {missing[0]!r}")
+        negative = [name for name, value in multipliers.items() if value < 0]
+        if negative:
+            value = multipliers[negative[0]]
+            raise ProblemError(
+                f"the multiplier of {negative[0]!r} must not be negative; got {value}"
+            )
+        return {name: float(multipliers[name]) for name in self.claims.slacks}
+
+    def _infeasible(self, given: Achieved | None) -> Certificate:
+        room = self.slater()
+        return Certificate(
+            upper=-math.inf,
+            lower=-math.inf,
+            policy=None,
+            slack={},
+            multipliers={},
+            infeasible=True,
+            conflict=room.conflict,
+            slack_bound=_up(room.margin_bound),
+            proof=room.proof,
+            repaired=False,
+            repair_share=0.0,
+            flow_residual=given.flow_residual if given else 0.0,
+            flow_cost=given.drift if given else 0.0,
+            **self._common(given),
+        )
+
+    def _common(self, given: Achieved | None) -> dict[str, Any]:
+        claims, problem = self.claims, self.problem
+        uniform = claims.objective.value(
+            achieved(claims, occupancy_policy(claims, np.zeros(claims.shape))).occupancy
+        )
+        return {
+            "given_slack": dict(given.computed_slack) if given else {},
+            "assumes": claims.promises,
+            "uniform": problem.sign * uniform,
+            "sense": problem.sense,
+            "statement": repr(problem),
+            "fingerprint": fingerprint(problem),
+        }
+
+    def _write(
+        self,
+        given: Achieved | None,
+        kept: Achieved | None,
+        share: float,
+        policy: np.ndarray | None,
+        proof: Proof | None,
+    ) -> Certificate:
+        sign = self.problem.sign
+        ceiling = _up(proof.upper) if proof is not None else math.inf
+        floor = _down(kept.objective) if kept is not None else -math.inf
+        return Certificate(
+            upper=ceiling if sign > 0 else -floor,
+            lower=floor if sign > 0 else -ceiling,
+            policy=TabularPolicy(policy) if kept is not None else None,
+            slack={name: max(0.0, _down(slack)) for name, slack in kept.slack.items()}
+            if kept
+            else {},
+            multipliers=proof.multipliers if proof is not None else {},
+            infeasible=False,
+            conflict=(),
+            slack_bound=math.inf,
+            proof=proof.proof if proof is not None else {},
+            repaired=share > 0,
+            repair_share=share,
+            flow_residual=kept.flow_residual if kept else math.nan,
+            flow_cost=kept.drift if kept else math.nan,
+            **self._common(given),
+        )
+
+
+def _up(value: float) -> float:
+    return value + LOOSENED * max(1.0, abs(value))
+
+
+def _down(value: float) -> float:
+    return value - LOOSENED * max(1.0, abs(value))

@@ -1,0 +1,186 @@
+r"""Finding tangents, multipliers and values that make a bound tight. Nothing here is trusted.
+
+Three ways, from cheap to thorough, each as good a proof as any other:
+
+1. linearise at an occupancy at hand, with multipliers at hand: one MDP solve;
+2. a conic program whose dual variables are the tangents (``dual_program``), for small models;
+3. natural policy gradient on the Lagrangian with averaged tangents, for large models and for functions
+   of which only the gradient is known.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from cvxmdp.certificates.atoms import CertificateError, SumNode
+from cvxmdp.certificates.bounds import (
+    Claims,
+    achieved,
+    chain,
+    discounted_solve,
+    lagrangian_tangent,
+    read_policy,
+    solve_occupancy,
+    upper_bound,
+)
+from cvxmdp.certificates.dual_program import dual_program
+from cvxmdp.certificates.values import optimal_values
+
+PROGRAM_LIMIT = 20_000  # pairs up to which a conic program is tried
+MIXED_IN = 1e-7  # share of the uniform policy that keeps logarithms finite when linearising
+
+
+class Proof(NamedTuple):
+    """An upper bound and what proves it; ``policy`` is what the search thought best, or None."""
+
+    upper: float
+    multipliers: dict[str, float]
+    proof: dict[str, Any]
+    policy: np.ndarray | None
+
+
+def finish(
+    claims: Claims,
+    multipliers: Mapping[str, float],
+    tangents: Mapping[str, Any],
+    policy: np.ndarray | None = None,
+) -> Proof | None:
+    """Solve the MDP of the tangents' reward and compute the bound; None where there is none."""
+    kept = {name: float(value) for name, value in multipliers.items()}
+    try:
+        reward, _, _ = lagrangian_tangent(claims, kept, tangents)
+        values, _ = optimal_values(claims, reward)
+        proof = {**tangents, "values": values}
+        return Proof(upper_bound(claims, kept, proof), kept, proof, policy)
+    except CertificateError:
+        return None
+
+
+def linearise(claims: Claims, x: np.ndarray, multipliers: Mapping[str, float]) -> Proof | None:
+    """The proof with all tangents at x (a little of the uniform policy mixed in)."""
+    uniform = claims.actions / claims.actions.sum(axis=1, keepdims=True)
+    z = (1 - MIXED_IN) * x + MIXED_IN * solve_occupancy(claims, uniform)
+    return finish(claims, multipliers, tangents_at(claims, z))
+
+
+def tangents_at(claims: Claims, x: np.ndarray) -> dict[str, Any]:
+    """Tangents of every function at x."""
+    slacks = {name: node.at(x) for name, node in claims.slacks.items()}
+    return {"objective": claims.objective.at(x), "slacks": slacks}
+
+
+def by_program(claims: Claims) -> Proof | None:
+    """The proof that a conic program finds, for models that are not too large for it."""
+    if int(claims.actions.sum()) > PROGRAM_LIMIT:
+        return None
+    found = dual_program(claims)
+    if found is None:
+        return None
+    policy = occupancy_policy(claims, found.occupancy)
+    return finish(claims, found.multipliers, found.proof, policy)
+
+
+def by_program_for(claims: Claims, multipliers: Mapping[str, float]) -> Proof | None:
+    """The same with multipliers that are given: the Lagrangian is the objective of the program."""
+    weights = [1.0, *(float(multipliers[name]) for name in claims.slacks)]
+    whole = claims.smallest_slack()
+    whole.objective = SumNode(weights, [claims.objective, *claims.slacks.values()], 0.0)
+    found = by_program(whole)
+    if found is None:
+        return None
+    first, *rest = found.proof["objective"]["parts"]
+    tangents = {"objective": first, "slacks": dict(zip(claims.slacks, rest, strict=True))}
+    return finish(claims, multipliers, tangents)
+
+
+def occupancy_policy(claims: Claims, x: np.ndarray) -> np.ndarray:
+    """The policy of an occupancy, uniform where nothing is visited."""
+    x = np.where(claims.actions, np.maximum(x, 0.0), 0.0)
+    visits = x.sum(axis=1, keepdims=True)
+    uniform = claims.actions / claims.actions.sum(axis=1, keepdims=True)
+    return np.where(visits > 0, x / np.where(visits > 0, visits, 1.0), uniform)
+
+
+def best(candidates: list[Proof | None]) -> Proof | None:
+    """The proof with the lowest bound."""
+    found = [proof for proof in candidates if proof is not None and math.isfinite(proof.upper)]
+    return min(found, key=lambda proof: proof.upper) if found else None
+
+
+def by_gradient(
+    claims: Claims,
+    start: np.ndarray | None = None,
+    multipliers: Mapping[str, float] | None = None,
+    iterations: int = 300,
+    dual_bound: float = 100.0,
+) -> Proof | None:
+    """Natural policy gradient on the Lagrangian; tangents are averaged over the last half.
+
+    Each step multiplies pi(a|s) by exp(step * advantage) of the shadow reward and lowers the
+    multipliers along the slack; both steps are relative to the largest value seen, so no units have to
+    be known. By the convexity of conjugates the averaged tangent is at least as good as the average
+    of the tangents.
+    """
+    if start is None:
+        start = claims.actions / claims.actions.sum(axis=1, keepdims=True)
+    uniform = claims.actions / claims.actions.sum(axis=1, keepdims=True)
+    mixed = 0.99 * read_policy(claims, start) + 0.01 * uniform
+    logits = np.log(np.where(claims.actions, mixed, 1.0))
+    names = list(claims.slacks)
+    mu = np.array([float((multipliers or {}).get(name, 0.0)) for name in names])
+    steepest, values = np.full(len(names), 1e-300), None
+    trail: list[tuple[dict[str, Any], np.ndarray]] = []
+    visited = np.zeros(claims.shape)
+    for step in range(iterations):
+        policy = _softmax(logits, claims.actions)
+        x = solve_occupancy(claims, policy)
+        tangents = tangents_at(claims, x)
+        try:
+            reward, _, _ = lagrangian_tangent(claims, dict(zip(names, mu, strict=True)), tangents)
+        except CertificateError:
+            return None
+        gained = (policy * reward).sum(axis=1)
+        values = discounted_solve(chain(claims, policy), gained, claims.discount, guess=values)
+        following = claims.discount * (claims.transition @ values).reshape(claims.shape)
+        advantage = np.where(claims.actions, reward + following - values[:, None], 0.0)
+        if step >= iterations // 2:
+            trail.append((tangents, mu))
+            visited += x
+        size = float(np.abs(advantage[claims.reached]).max())
+        rate = 1.0 / math.sqrt(step + 1.0)
+        if size > 0:
+            logits = logits + 6.0 * rate * advantage / size
+        slack = np.array([node.value(x) for node in claims.slacks.values()])
+        steepest = np.maximum(steepest, np.abs(slack))
+        mu = np.clip(mu - 0.1 * dual_bound * rate * slack / steepest, 0.0, dual_bound)
+    return _average(claims, trail, names, occupancy_policy(claims, visited))
+
+
+def _softmax(logits: np.ndarray, actions: np.ndarray) -> np.ndarray:
+    shifted = np.where(actions, logits, -np.inf)
+    weights = np.exp(shifted - shifted.max(axis=1, keepdims=True))
+    return weights / weights.sum(axis=1, keepdims=True)
+
+
+def _average(
+    claims: Claims,
+    trail: list[tuple[dict[str, Any], np.ndarray]],
+    names: list[str],
+    policy: np.ndarray,
+) -> Proof | None:
+    weights = np.array([mu for _, mu in trail]).reshape(len(trail), len(names))
+    even = np.ones(len(trail))
+    tangents = {
+        "objective": claims.objective.mean([one["objective"] for one, _ in trail], even),
+        "slacks": {
+            name: node.mean([one["slacks"][name] for one, _ in trail], weights[:, k])
+            for k, (name, node) in enumerate(claims.slacks.items())
+        },
+    }
+    mu = dict(zip(names, weights.mean(axis=0), strict=True))
+    at_mean = tangents_at(claims, achieved(claims, policy).occupancy)
+    return best([finish(claims, mu, tangents, policy), finish(claims, mu, at_mean, policy)])

@@ -1,0 +1,177 @@
+r"""Slater points: the policy with the largest smallest slack, and what follows from it.
+
+The paper's lemma on strong duality: with a point whose slacks are xi_i > 0, optimal multipliers lie in
+the box 0 <= mu_i <= (f* - f(slater)) / xi_i, so searching mu_i in [0, 1 + (M - f(slater)) / xi_i] is
+enough, M any upper bound on f. (The paper's remark on several constraints drops the "1 +", which the
+convergence proofs need.) When no policy has a positive smallest slack, a certified upper bound on it
+says so: weights on the constraints whose weighted sum no policy can make positive.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from cvxmdp.certificates.bounds import Claims, achieved
+from cvxmdp.certificates.search import Proof, best, by_gradient, by_program, occupancy_policy
+from cvxmdp.errors import ProblemError, SolverError
+from cvxmdp.policies import TabularPolicy
+from cvxmdp.problem import Problem
+
+SHARES = (0.0, 1e-4, 1e-3, 1e-2, 0.1, 0.3, 0.5)  # of the uniform policy, to enter f's domain
+
+
+@dataclass(frozen=True)
+class Slater:
+    """The answer to: is there room inside the constraints?
+
+    Attributes:
+        policy: the policy with the largest smallest slack that was found.
+        margins: its slack per constraint, surely at least this (the paper's xi_i).
+        margin: the smallest of them.
+        margin_bound: proven: no policy has a smallest slack above this.
+        objective: f of the policy at least, in the sign that is maximised.
+        objective_bound: M, a proven upper bound on f over all policies; infinite if none was found.
+        dual_bound: per constraint 1 + (M - f(policy)) / xi_i; None without a Slater point.
+        conflict: the constraints that cannot hold together strictly; empty with a Slater point.
+        weights: of the constraints in the proof of ``margin_bound``.
+        proof: its parameters, checkable by ``bounds.upper_bound``.
+    """
+
+    policy: TabularPolicy
+    margins: dict[str, float]
+    margin: float
+    margin_bound: float
+    objective: float
+    objective_bound: float
+    dual_bound: dict[str, float] | None
+    conflict: tuple[str, ...]
+    weights: dict[str, float]
+    proof: dict[str, Any]
+
+    @property
+    def exists(self) -> bool:
+        """True when every constraint can hold with room to spare."""
+        return self.margin > 0
+
+    @property
+    def infeasible(self) -> bool:
+        """True when it is proven that no policy satisfies all constraints."""
+        return self.margin_bound < 0
+
+    def __str__(self) -> str:
+        lines = []
+        if self.exists:
+            lines.append(
+                f"Slater point found: every constraint holds with at least {self.margin:.6g}."
+            )
+            lines.append(f"No policy has a smallest slack above {self.margin_bound:.6g} (proven).")
+            for name, margin in self.margins.items():
+                bound = self.dual_bound[name] if self.dual_bound else math.inf
+                lines.append(f"  {name}: slack {margin:.6g}, multiplier at most {bound:.6g}")
+            return "\n".join(lines)
+        names = ", ".join(repr(name) for name in self.conflict)
+        if self.infeasible:
+            lines.append(f"Infeasible: no policy satisfies {names} together (proven).")
+            mean = " + ".join(
+                f"{self.weights[name]:.4g} * slack of {name!r}" for name in self.conflict
+            )
+            lines.append(f"  {mean} is at most {self.margin_bound:.6g} for every policy.")
+        else:
+            lines.append(f"No policy was found that satisfies {names} with room to spare.")
+            lines.append(
+                f"  The best smallest slack found is {self.margin:.3g}; none above "
+                f"{self.margin_bound:.3g} exists (proven)."
+            )
+        return "\n".join(lines)
+
+
+def slater(problem: Problem) -> Slater:
+    """The policy with the largest smallest slack, its margins, and the dual bound that follows.
+
+    Args:
+        problem: one with at least one constraint.
+    """
+    if not problem.constraints:
+        raise ProblemError("slater needs a problem with constraints; this one has none")
+    return slater_of(Claims(problem))
+
+
+def slater_of(claims: Claims) -> Slater:
+    """``slater`` for a problem the checker has read."""
+    room = claims.smallest_slack()
+    proof = prove(room)
+    policy, found = _into_domain(claims, _policy_of(proof, claims))
+    margin = min(found.slack.values())
+    weights = dict(
+        zip(claims.slacks, _weights(proof.proof["objective"], len(claims.slacks)), strict=True)
+    )
+    if margin > 0:
+        unconstrained = prove(_without_constraints(claims)).upper
+        dual_bound = {
+            name: 1.0 + max(0.0, unconstrained - found.objective) / xi
+            for name, xi in found.slack.items()
+        }
+        conflict: tuple[str, ...] = ()
+    else:
+        unconstrained, dual_bound = math.inf, None
+        largest = max(weights.values())
+        conflict = tuple(name for name, weight in weights.items() if weight > 1e-6 * largest)
+    return Slater(
+        TabularPolicy(policy),
+        found.slack,
+        margin,
+        proof.upper,
+        found.objective,
+        unconstrained,
+        dual_bound,
+        conflict,
+        weights,
+        proof.proof,
+    )
+
+
+def prove(claims: Claims) -> Proof:
+    """The best proof of an upper bound that can be found for claims without constraints."""
+    found = best([by_program(claims)]) or best([by_gradient(claims)])
+    if found is None:
+        raise SolverError(
+            "no finite bound was found. Likely causes: a utility that is infinite or has no finite "
+            "gradient at the occupancy of the uniform policy."
+        )
+    return found
+
+
+def _without_constraints(claims: Claims) -> Claims:
+    other = claims.smallest_slack()
+    other.objective = claims.objective
+    return other
+
+
+def _policy_of(proof: Proof, claims: Claims) -> np.ndarray:
+    if proof.policy is not None:
+        return proof.policy
+    return occupancy_policy(claims, np.zeros(claims.shape))
+
+
+def _into_domain(claims: Claims, policy: np.ndarray) -> tuple[np.ndarray, Any]:
+    """Mix in the uniform policy until f is finite: a log utility may be infinite at the first try."""
+    uniform = occupancy_policy(claims, np.zeros(claims.shape))
+    first, other = achieved(claims, policy), achieved(claims, uniform)
+    if math.isfinite(first.objective) or min(first.slack.values()) <= 0:
+        return policy, first
+    for share in SHARES[1:]:
+        mixed = (1 - share) * first.occupancy + share * other.occupancy
+        candidate = occupancy_policy(claims, mixed)
+        found = achieved(claims, candidate)
+        if math.isfinite(found.objective) and min(found.slack.values()) > 0:
+            return candidate, found
+    return policy, first
+
+
+def _weights(parameters: dict[str, Any], count: int) -> np.ndarray:
+    weights = np.maximum(np.asarray(parameters["weights"], dtype=np.float64), 0.0)
+    return weights / weights.sum() if count else weights

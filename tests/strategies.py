@@ -1,0 +1,271 @@
+"""Random models, policies, utilities and constraints for the tests.
+
+Everything is drawn from a ``numpy.random.Generator``; a hypothesis test draws a seed from ``seeds`` and
+makes one with ``generator(seed)``, so that a failing example is one number.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import hypothesis.strategies as st
+import jax.numpy as jnp
+import numpy as np
+
+import cvxmdp as cm
+
+seeds = st.integers(0, 2**32 - 1)
+generator = np.random.default_rng
+
+Maker = Callable[[cm.TabularMDP, np.random.Generator], cm.Utility]
+
+
+def random_model(
+    random: np.random.Generator,
+    *,
+    n_states: int | None = None,
+    n_actions: int | None = None,
+    discount: float | None = None,
+    endings: bool | None = None,
+    mask: bool | None = None,
+    unreachable: bool | None = None,
+) -> cm.TabularMDP:
+    """A small random model with the positive signals "reward" and "cost".
+
+    Args:
+        random: the source of everything that is not given.
+        n_states, n_actions, discount: drawn from 3 to 6, 2 to 3, and [0.5, 0.95].
+        endings: some rows sum to less than one.
+        mask: some actions are not available; every state keeps one.
+        unreachable: no policy visits the last state.
+    """
+    states = int(random.integers(3, 7)) if n_states is None else n_states
+    actions = int(random.integers(2, 4)) if n_actions is None else n_actions
+    endings, mask, unreachable = (
+        bool(random.random() < 0.5) if choice is None else choice
+        for choice in (endings, mask, unreachable)
+    )
+    available = random.random((states, actions)) < (0.7 if mask else 1.0)
+    available[np.arange(states), random.integers(actions, size=states)] = True
+    weights = random.gamma(0.5, size=(states, actions, states)) + 1e-3
+    initial = random.gamma(1.0, size=states) + 1e-3
+    if unreachable:
+        weights[:-1, :, -1] = 0.0
+        initial[-1] = 0.0
+    transition = weights / weights.sum(axis=2, keepdims=True)
+    if endings:
+        ends = np.where(
+            random.random((states, actions)) < 0.5, 0.0, random.random((states, actions))
+        )
+        transition = transition * (1.0 - ends)[:, :, None]
+    return cm.TabularMDP(
+        transition,
+        initial / initial.sum(),
+        float(random.uniform(0.5, 0.95)) if discount is None else discount,
+        signals={name: 0.1 + random.random((states, actions)) for name in ("reward", "cost")},
+        actions=available,
+    )
+
+
+def random_policy(
+    mdp: cm.TabularMDP, random: np.random.Generator, *, concentration: float | None = None
+) -> cm.TabularPolicy:
+    """Dirichlet rows over the available actions; small concentrations are nearly deterministic."""
+    if concentration is None:
+        concentration = 10.0 ** random.uniform(-1.0, 1.0)
+    draws = random.gamma(concentration, size=mdp.actions.shape) + 1e-9
+    draws = np.where(mdp.actions, draws, 0.0)
+    return cm.TabularPolicy(draws / draws.sum(axis=1, keepdims=True))
+
+
+def random_deterministic_policy(
+    mdp: cm.TabularMDP, random: np.random.Generator
+) -> cm.TabularPolicy:
+    """One available action in each state: an extreme point of the occupancies, full of zeros."""
+    scores = np.where(mdp.actions, random.random(mdp.actions.shape), -1.0)
+    return cm.TabularPolicy(np.eye(mdp.n_actions)[scores.argmax(axis=1)])
+
+
+def random_occupancy(mdp: cm.TabularMDP, random: np.random.Generator) -> np.ndarray:
+    """The occupancy of a random policy, every third time of a deterministic one."""
+    draw = random_deterministic_policy if random.random() < 1 / 3 else random_policy
+    return cm.occupancy_of(mdp, draw(mdp, random))
+
+
+def interior_point(mdp: cm.TabularMDP, random: np.random.Generator) -> np.ndarray:
+    """A positive (S, A) array near the uniform policy's occupancy; not an occupancy itself."""
+    uniform = cm.occupancy_of(mdp, cm.uniform_policy(mdp))
+    return uniform * random.uniform(0.8, 1.2, uniform.shape) + 0.05 * random.random(uniform.shape)
+
+
+def _uniform_occupancy(mdp: cm.TabularMDP) -> np.ndarray:
+    return cm.occupancy_of(mdp, cm.uniform_policy(mdp))
+
+
+def _random_array(mdp: cm.TabularMDP, random: np.random.Generator) -> np.ndarray:
+    return random.normal(size=(mdp.n_states, mdp.n_actions))
+
+
+def _factor(mdp: cm.TabularMDP, random: np.random.Generator, rows: int) -> np.ndarray:
+    return random.normal(size=(rows, mdp.n_states, mdp.n_actions)) / 3.0
+
+
+def _random_ball(mdp: cm.TabularMDP, random: np.random.Generator) -> object:
+    return cm.ball(random_policy(mdp, random), float(random.uniform(0.05, 0.3)))
+
+
+def _random_box(mdp: cm.TabularMDP, random: np.random.Generator) -> object:
+    middle = _uniform_occupancy(mdp) * random.uniform(0.3, 1.5, (mdp.n_states, mdp.n_actions))
+    upper = np.where(random.random(middle.shape) < 0.2, np.inf, 1.1 * middle)
+    return cm.box(0.9 * middle, upper)
+
+
+def _random_polytope(mdp: cm.TabularMDP, random: np.random.Generator) -> object:
+    rows = random.normal(size=(4, mdp.n_states, mdp.n_actions))
+    inside = _uniform_occupancy(mdp) + 0.3 * _random_array(mdp, random)
+    return cm.polytope(rows, np.einsum("isa,sa->i", rows, inside) + 0.1)
+
+
+def _safe_barrier(mdp: cm.TabularMDP, random: np.random.Generator) -> cm.Utility:
+    largest = mdp.max_mass * mdp.signal("cost").max()
+    return cm.log_barrier(cm.linear("cost") <= float(largest * random.uniform(1.5, 2.0)))
+
+
+@cm.concave
+def coverage(occupancy):
+    return jnp.log(occupancy.sum(axis=1) + 0.1).mean()
+
+
+@cm.convex
+def smooth_maximum(occupancy):
+    return jnp.log(jnp.exp(occupancy).sum())
+
+
+AFFINE: dict[str, Maker] = {
+    "linear signal": lambda mdp, random: cm.linear("reward"),
+    "linear per step": lambda mdp, random: cm.linear("cost", per="step"),
+    "linear array": lambda mdp, random: cm.linear(_random_array(mdp, random)),
+    "linear per state": lambda mdp, random: cm.linear(random.normal(size=mdp.n_states)),
+    "linear sum": lambda mdp, random: 2 * cm.linear("reward") - cm.linear("cost") / 3 + 0.7,
+    "constant": lambda mdp, random: 0 * cm.entropy() + 1.5,
+}
+CONCAVE: dict[str, Maker] = {
+    "entropy": lambda mdp, random: cm.entropy(),
+    "entropy state-action": lambda mdp, random: cm.entropy(of="state-action"),
+    "log_barrier": _safe_barrier,
+    "log_barrier of distance": lambda mdp, random: cm.log_barrier(
+        cm.distance(random_policy(mdp, random), norm="l2-squared") <= 20.0 * mdp.max_mass**2
+    ),
+    "log_sum": lambda mdp, random: cm.log_sum("reward", "cost", cm.linear("cost") + 1.0),
+    "minimum": lambda mdp, random: cm.minimum(
+        cm.linear(_random_array(mdp, random)), cm.entropy(), 0.3 * cm.linear("reward") - 1.0
+    ),
+    "quadratic concave matrix": lambda mdp, random: cm.quadratic(_concave_matrix(mdp, random)),
+    "quadratic concave weights": lambda mdp, random: cm.quadratic(
+        weights=-random.random((mdp.n_states, mdp.n_actions))
+    ),
+    "minus distance": lambda mdp, random: -cm.distance(random_policy(mdp, random), norm="l2"),
+    "concave sum": lambda mdp, random: (
+        cm.linear("reward")
+        + 0.5 * cm.entropy()
+        - 2 * cm.distance(_random_ball(mdp, random), norm="l2-squared")
+        - 1.0
+    ),
+}
+CONVEX: dict[str, Maker] = {
+    "l1 to policy": lambda mdp, random: cm.distance(random_policy(mdp, random), norm="l1"),
+    "l2 to policy": lambda mdp, random: cm.distance(random_policy(mdp, random), norm="l2"),
+    "l2-squared to occupancy": lambda mdp, random: cm.distance(
+        random_occupancy(mdp, random), norm="l2-squared"
+    ),
+    "l2 to any point": lambda mdp, random: cm.distance(_random_array(mdp, random)),
+    "kl to policy": lambda mdp, random: cm.distance(
+        random_policy(mdp, random, concentration=3.0), norm="kl"
+    ),
+    "kl with smoothing": lambda mdp, random: cm.distance(
+        random_deterministic_policy(mdp, random), norm="kl", smoothing=0.1
+    ),
+    "l2 to ball": lambda mdp, random: cm.distance(_random_ball(mdp, random), norm="l2"),
+    "l2-squared to ball": lambda mdp, random: cm.distance(
+        _random_ball(mdp, random), norm="l2-squared"
+    ),
+    "l1 to box": lambda mdp, random: cm.distance(_random_box(mdp, random), norm="l1"),
+    "l2 to box": lambda mdp, random: cm.distance(_random_box(mdp, random), norm="l2"),
+    "l2-squared to box": lambda mdp, random: cm.distance(
+        _random_box(mdp, random), norm="l2-squared"
+    ),
+    "l2 to polytope": lambda mdp, random: cm.distance(_random_polytope(mdp, random), norm="l2"),
+    "l2-squared to polytope": lambda mdp, random: cm.distance(
+        _random_polytope(mdp, random), norm="l2-squared"
+    ),
+    "quadratic convex matrix": lambda mdp, random: cm.quadratic(-_concave_matrix(mdp, random)),
+    "quadratic weights per state": lambda mdp, random: cm.quadratic(
+        weights=random.random(mdp.n_states)
+    ),
+    "quadratic factor": lambda mdp, random: cm.quadratic(factor=_factor(mdp, random, 4)),
+    "minus minimum": lambda mdp, random: -cm.minimum(cm.linear("reward"), cm.linear("cost")),
+    "convex sum": lambda mdp, random: (
+        3 * cm.distance(random_policy(mdp, random), norm="l1") - cm.entropy() + cm.linear("cost")
+    ),
+}
+# Without a CVXPY form: ConvexProgram cannot take these.
+CUSTOM_CONCAVE: dict[str, Maker] = {
+    "custom concave": lambda mdp, random: coverage,
+    "custom in a minimum": lambda mdp, random: cm.minimum(coverage, cm.linear("reward") - 2.0),
+}
+CUSTOM_CONVEX: dict[str, Maker] = {
+    "custom convex": lambda mdp, random: smooth_maximum,
+    "custom convex sum": lambda mdp, random: smooth_maximum - coverage + cm.linear("cost"),
+}
+EVERY_UTILITY: dict[str, Maker] = {**AFFINE, **CONCAVE, **CONVEX, **CUSTOM_CONCAVE, **CUSTOM_CONVEX}
+
+
+def _concave_matrix(mdp: cm.TabularMDP, random: np.random.Generator) -> np.ndarray:
+    size = mdp.n_states * mdp.n_actions
+    root = random.normal(size=(size, size)) / size
+    return -(root @ root.T) - 0.1 * np.eye(size)
+
+
+def random_concave_utility(
+    mdp: cm.TabularMDP, random: np.random.Generator, *, custom: bool = False
+) -> cm.Utility:
+    """A concave (or affine) utility of a random kind, sometimes with a linear term.
+
+    Args:
+        mdp: the model it will be bound to.
+        random: the source.
+        custom: also utilities without a CVXPY form.
+    """
+    makers = {**AFFINE, **CONCAVE, **(CUSTOM_CONCAVE if custom else {})}
+    return _pick(makers, mdp, random)
+
+
+def random_convex_utility(
+    mdp: cm.TabularMDP, random: np.random.Generator, *, custom: bool = False
+) -> cm.Utility:
+    """A convex (or affine) utility of a random kind, sometimes with a linear term."""
+    makers = {**AFFINE, **CONVEX, **(CUSTOM_CONVEX if custom else {})}
+    return _pick(makers, mdp, random)
+
+
+def _pick(makers: dict[str, Maker], mdp: cm.TabularMDP, random: np.random.Generator) -> cm.Utility:
+    name = list(makers)[random.integers(len(makers))]
+    utility = float(random.uniform(0.5, 2.0)) * makers[name](mdp, random)
+    return utility + cm.linear("reward") if random.random() < 0.3 else utility
+
+
+def random_constraint(
+    mdp: cm.TabularMDP,
+    random: np.random.Generator,
+    feasible_policy: cm.TabularPolicy,
+    *,
+    custom: bool = False,
+) -> cm.Constraint:
+    """A constraint of a random kind and direction that the policy meets with room to spare."""
+    x = cm.occupancy_of(mdp, feasible_policy)
+    margin = float(random.uniform(0.05, 0.5))
+    if random.random() < 0.5:
+        utility = random_convex_utility(mdp, random, custom=custom)
+        return utility <= float(utility.bind(mdp).value(x)) + margin
+    utility = random_concave_utility(mdp, random, custom=custom)
+    return utility >= float(utility.bind(mdp).value(x)) - margin
