@@ -11,9 +11,9 @@ import resource
 import time
 
 import numpy as np
-from hardware import hardware
 
 import cvxmdp as cm
+from hardware import hardware
 
 
 def main() -> None:

@@ -14,9 +14,9 @@ from collections.abc import Callable
 import cvxpy as cp
 import numpy as np
 import scipy.sparse as sp
-from hardware import hardware
 
 import cvxmdp as cm
+from hardware import hardware
 
 
 def by_hand(mdp: cm.TabularMDP, budget: float, tolerance: float) -> float:

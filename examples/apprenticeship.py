@@ -8,9 +8,9 @@ Kullback-Leibler divergence.
 from __future__ import annotations
 
 import numpy as np
-from safe_exploration import HAZARDS
 
 import cvxmdp as cm
+from safe_exploration import HAZARDS
 
 
 def main() -> dict[str, cm.Solution]:

@@ -7,9 +7,9 @@ box of occupancies within 20% below and 25% above the known one.
 from __future__ import annotations
 
 import numpy as np
-from safe_exploration import HAZARDS
 
 import cvxmdp as cm
+from safe_exploration import HAZARDS
 
 
 def main() -> dict[str, cm.Solution]:

@@ -6,9 +6,8 @@ feasible start stays feasible on its way.
 
 from __future__ import annotations
 
-from safe_exploration import HAZARDS
-
 import cvxmdp as cm
+from safe_exploration import HAZARDS
 
 
 def main() -> cm.Solution:

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 
 import cvxmdp as cm
-from cvxmdp import occupancy as module
+from cvxmdp import fixed_point
 from cvxmdp.errors import PolicyError
 from cvxmdp.occupancy import as_policy, episode_visits, flow_residual
 
@@ -103,7 +103,7 @@ def test_the_large_path_equals_the_small_one(mdp: cm.TabularMDP, seed: int) -> N
     policy = random_policy(mdp, seed)
     small = cm.occupancy_of(mdp, policy)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(module, "DENSE_LIMIT", 0)
+        patch.setattr(fixed_point, "DENSE_LIMIT", 0)
         large = cm.occupancy_of(mdp, policy)
     assert np.abs(large - small).sum() <= 1e-13 * mdp.max_mass**2
     np.testing.assert_array_equal(large == 0, small == 0)

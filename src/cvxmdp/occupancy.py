@@ -16,14 +16,13 @@ from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
-import scipy.sparse.linalg as spla
 
 from cvxmdp.errors import PolicyError
+from cvxmdp.fixed_point import DENSE_LIMIT, solve_discounted
 from cvxmdp.models.tabular import TabularMDP
 from cvxmdp.models.validation import numbers
 from cvxmdp.policies import Policy, TabularPolicy
 
-DENSE_LIMIT = 1_500  # states up to which a dense factorisation is the fastest and most exact
 MASK_ROUNDING = 1e-12
 ENDED_ROUNDING = 1e-6  # relative error of undiscounted visits beyond which none are reported
 
@@ -73,41 +72,10 @@ def occupancy_of(mdp: TabularMDP, policy: Any) -> np.ndarray:
         policy: a policy, or an (S, A) array of probabilities.
     """
     probabilities = as_policy(mdp, policy).probabilities()
-    visits = discounted_visits(policy_transition(mdp, probabilities), mdp.initial, mdp.discount)
-    return np.where(mdp.actions, visits[:, None] * probabilities, 0.0)
-
-
-def discounted_visits(transition: sp.csr_array, initial: np.ndarray, discount: float) -> np.ndarray:
-    """Solve x = initial + discount * transition^T x, shape (S,), over the states it reaches.
-
-    Up to ``DENSE_LIMIT`` states by factorisation. Beyond, iteratively: a residual e (in the sum of
-    absolute values) means an error of at most e / (1 - discount), so iterating goes on until the
-    residual has the size of rounding.
-    """
-    backward = sp.csr_array(discount * transition.T)
-    if transition.shape[0] <= DENSE_LIMIT:
-        matrix = np.eye(transition.shape[0]) - backward.toarray()
-        visits = np.linalg.solve(matrix, initial)
-    else:
-        visits = _solve_iteratively(backward, initial, discount)
+    backward = policy_transition(mdp, probabilities).T
     # The exact solution is not negative; rounding below zero is not part of the answer.
-    return np.maximum(visits, 0.0)
-
-
-def _solve_iteratively(backward: sp.csr_array, initial: np.ndarray, discount: float) -> np.ndarray:
-    size = initial.shape[0]
-    operator = spla.LinearOperator((size, size), lambda v: v - backward @ v, dtype=np.float64)
-    guess, _ = spla.bicgstab(operator, initial, rtol=1e-14, atol=0.0, maxiter=500)
-    visits = guess if np.isfinite(guess).all() else initial.copy()
-    target = 1e-14 * initial.sum() / (1.0 - discount)
-    # Each sweep shrinks the residual by the discount, whatever the guess was.
-    for _ in range(int(np.ceil(np.log(1e-17) / np.log(max(discount, 1e-3))))):
-        following = initial + backward @ visits
-        residual = np.abs(following - visits).sum()
-        visits = following
-        if residual <= target:
-            break
-    return visits
+    visits = np.maximum(solve_discounted(backward, mdp.initial, mdp.discount), 0.0)
+    return np.where(mdp.actions, visits[:, None] * probabilities, 0.0)
 
 
 def policy_of(mdp: TabularMDP, occupancy: Any) -> TabularPolicy:

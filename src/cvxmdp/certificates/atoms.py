@@ -70,7 +70,7 @@ def numbers(parameters: Parameters, name: str, shape: tuple[int, ...]) -> np.nda
     return array
 
 
-def weighted_mean(arrays: Sequence[Any], weights: np.ndarray) -> Any:
+def weighted_mean(arrays: Any, weights: np.ndarray) -> Any:
     """The mean, or the last one where all weights are zero."""
     if not weights.sum() > 0:
         return np.asarray(arrays[-1], dtype=np.float64)

@@ -29,7 +29,6 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 import scipy.sparse.csgraph as csgraph
-import scipy.sparse.linalg as spla
 
 from cvxmdp.certificates.atoms import (
     EPS,
@@ -41,8 +40,7 @@ from cvxmdp.certificates.atoms import (
     read_function,
     total,
 )
-
-DENSE_LIMIT = 1_000
+from cvxmdp.fixed_point import solve_discounted
 
 
 class Claims:
@@ -243,7 +241,7 @@ def chain(claims: Claims, policy: np.ndarray) -> sp.csr_array:
 
 def solve_occupancy(claims: Claims, policy: np.ndarray) -> np.ndarray:
     """The occupancy of a policy; its quality is measured afterwards, not assumed."""
-    visits = discounted_solve(chain(claims, policy).T, claims.initial, claims.discount)
+    visits = solve_discounted(chain(claims, policy).T, claims.initial, claims.discount)
     x = np.maximum(visits, 0.0)[:, None] * policy
     return np.where(policy_support(claims, policy), x, 0.0)
 
@@ -253,25 +251,3 @@ def policy_support(claims: Claims, policy: np.ndarray) -> np.ndarray:
     own = chain(claims, policy)
     own.eliminate_zeros()
     return reachable_states(own, claims.initial, 1)[:, None] & (policy > 0)
-
-
-def discounted_solve(
-    matrix: sp.csr_array, right: np.ndarray, discount: float, guess: np.ndarray | None = None
-) -> np.ndarray:
-    """Solve v = right + discount * matrix v, directly where small, else by iteration."""
-    matrix = sp.csr_array(matrix)
-    if right.size <= DENSE_LIMIT:
-        return np.linalg.solve(np.eye(right.size) - discount * matrix.toarray(), right)
-    size = (right.size, right.size)
-    operator = spla.LinearOperator(size, lambda v: v - discount * (matrix @ v), dtype=np.float64)
-    start = right if guess is None else guess
-    found, _ = spla.bicgstab(operator, right, x0=start, rtol=1e-14, atol=0.0, maxiter=400)
-    values = found if np.isfinite(found).all() else start
-    best = math.inf
-    while True:  # plain sweeps shrink the error surely, down to rounding
-        following = right + discount * (matrix @ values)
-        change = float(np.abs(following - values).max())
-        values = following
-        if change <= 4 * EPS * float(np.abs(values).max()) or change >= best:
-            return values
-        best = change

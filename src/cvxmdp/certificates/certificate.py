@@ -76,14 +76,21 @@ class Certificate:
         return self.upper - self.lower if not self.infeasible else math.nan
 
     @property
+    def size(self) -> float:
+        """max(|upper|, |lower|, |bound - objective of the uniform policy|): what is large here.
+
+        The last one gives the relative gap a meaning when the optimum is near zero (imitation).
+        """
+        bound = self.upper if self.sense == "maximize" else self.lower
+        candidates = (self.upper, self.lower, bound - self.uniform)
+        return max((abs(number) for number in candidates if math.isfinite(number)), default=0.0)
+
+    @property
     def relative_gap(self) -> float:
-        """gap / max(|upper|, |lower|, |bound - objective of the uniform policy|)."""
+        """gap / size."""
         if not math.isfinite(self.gap):
             return self.gap
-        bound = self.upper if self.sense == "maximize" else self.lower
-        away = abs(bound - self.uniform) if math.isfinite(self.uniform) else 0.0
-        size = max(abs(self.upper), abs(self.lower), away)
-        return self.gap / size if size > 0 else 0.0
+        return self.gap / self.size if self.size > 0 else 0.0
 
     def __str__(self) -> str:
         from cvxmdp.reports.certificates import certificate_text

@@ -62,7 +62,7 @@ def dual_program(claims: Claims, tolerance: float = 1e-10) -> ProgramProof | Non
             program.solve(solver=cp.CLARABEL, accept_unknown=True, **options)
     except cp.error.SolverError:
         return None
-    if builder.pairs.value is None or holds and any(c.dual_value is None for c in holds.values()):
+    if builder.pairs.value is None or (holds and any(c.dual_value is None for c in holds.values())):
         return None
     x = np.zeros(claims.shape)
     x[builder.usable] = np.maximum(builder.pairs.value, 0.0)

@@ -105,7 +105,7 @@ class Frontier:
         """The solved budgets as cells: budget, lower, upper, price, state."""
         from cvxmdp.reports.tables import number
 
-        table = []
+        table: list[tuple[str, ...]] = []
         for point in self.points:
             certificate = point.certificate
             if certificate.infeasible:
@@ -202,7 +202,7 @@ def frontier(
     if budgets is not None:
         if len(budgets) == 0:
             raise ProblemError("budgets is empty; give at least one")
-        for budget in sorted(set(float(budget) for budget in budgets)):
+        for budget in sorted({float(budget) for budget in budgets}):
             tracer.solve(budget)
         return tracer.frontier()
     count = 9 if n is None else int(n)

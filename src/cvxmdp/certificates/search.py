@@ -21,7 +21,6 @@ from cvxmdp.certificates.bounds import (
     Claims,
     achieved,
     chain,
-    discounted_solve,
     lagrangian_tangent,
     read_policy,
     solve_occupancy,
@@ -29,6 +28,7 @@ from cvxmdp.certificates.bounds import (
 )
 from cvxmdp.certificates.dual_program import dual_program
 from cvxmdp.certificates.values import optimal_values
+from cvxmdp.fixed_point import solve_discounted
 
 PROGRAM_LIMIT = 20_000  # pairs up to which a conic program is tried
 MIXED_IN = 1e-7  # share of the uniform policy that keeps logarithms finite when linearising
@@ -144,7 +144,7 @@ def by_gradient(
         except CertificateError:
             return None
         gained = (policy * reward).sum(axis=1)
-        values = discounted_solve(chain(claims, policy), gained, claims.discount, guess=values)
+        values = solve_discounted(chain(claims, policy), gained, claims.discount, guess=values)
         following = claims.discount * (claims.transition @ values).reshape(claims.shape)
         advantage = np.where(claims.actions, reward + following - values[:, None], 0.0)
         if step >= iterations // 2:

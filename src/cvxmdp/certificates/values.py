@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from cvxmdp.certificates.bounds import Claims, chain, discounted_solve
+from cvxmdp.certificates.bounds import Claims, chain
+from cvxmdp.fixed_point import solve_discounted
 
 
 def optimal_values(
@@ -40,6 +41,6 @@ def optimal_values(
         policy = np.zeros(claims.shape)
         policy[states, greedy] = 1.0
         gained = reward[states, greedy]
-        values = discounted_solve(chain(claims, policy), gained, claims.discount, guess=values)
+        values = solve_discounted(chain(claims, policy), gained, claims.discount, guess=values)
     assert greedy is not None
     return values, greedy
