@@ -27,6 +27,7 @@ types: $(READY)  ## mypy
 bench: $(READY)  ## benchmarks: ratios measured in one run, with the hardware they were measured on
 	$(BIN)/python benchmarks/build_model.py
 	$(BIN)/python benchmarks/overhead.py
+	$(BIN)/python benchmarks/certification.py
 
 lock:            ## resolve requirements.lock anew from pyproject.toml (needs uv)
 	uv pip compile --universal --generate-hashes --no-emit-index-url --no-header --no-annotate \

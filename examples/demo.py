@@ -10,11 +10,18 @@ def heading(text: str) -> None:
     print(f"\n{text}\n{'=' * len(text)}")
 
 
+def show(solution: cm.Solution) -> None:
+    """A solution, and the proof of how good it is."""
+    print(solution)
+    print("\nCertificate\n-----------")
+    print(cm.certify(solution.problem, solution))
+
+
 def main() -> None:
     heading("The paper's 8x8 tracking problem: reach the goal, stay near the expert")
     problem = tracking_problem("8x8-traj2", budget=0.01)
     solution = cm.solve(problem)
-    print(solution)
+    show(solution)
     print("\nThe policy, where it goes:\n")
     print(problem.mdp.render(solution.policy))
 
@@ -27,7 +34,7 @@ def main() -> None:
         subject_to={"hazard": cm.linear("hazard", per="step") <= 0.05},
     )
     solution = cm.solve(problem)
-    print(solution)
+    show(solution)
     print("\nThe grid (S start, ! hazard) and the policy's likeliest moves:\n")
     print(mdp.render(solution.policy))
 

@@ -531,7 +531,7 @@ def test_whole_numbers_are_occupancies_too(open_model):
         (lambda: cm.log_sum(), "at least one"),
         (lambda: cm.log_sum(3.0), "linear takes"),
         (lambda: cm.minimum(), "at least one"),
-        (lambda: cm.minimum(cm.entropy(), 0.5), "each argument of minimum must be a utility"),
+        (lambda: cm.minimum(cm.entropy(), 0.5), "minimum needs a utility"),
         (lambda: cm.quadratic(), "one of matrix, weights and factor; got none"),
         (lambda: cm.quadratic(np.eye(2), weights=[1.0]), "got matrix and weights"),
         (lambda: cm.quadratic("matrix"), "the matrix of a quadratic must be made of numbers"),
@@ -553,7 +553,7 @@ def test_malformed_atoms_are_refused(call, message):
         (lambda: cm.quadratic(np.diag([1.0, -1.0])), "neither convex nor concave"),
         (lambda: cm.quadratic(weights=[1.0, -1.0]), "weights of both signs"),
         (lambda: cm.minimum(cm.distance([[1.0]])), "Convex utilities are minimised"),
-        (lambda: cm.log_sum(cm.distance([[1.0]])), "each argument of log_sum must be concave"),
+        (lambda: cm.log_sum(cm.distance([[1.0]])), "log_sum needs a concave"),
     ],
 )
 def test_wrong_curvature_is_refused(call, message):

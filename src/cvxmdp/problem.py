@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import cached_property
 from types import MappingProxyType
 from typing import Any
 
@@ -88,6 +87,14 @@ class Problem:
             "problem.with_budget(name, budget)"
         )
 
+    def __delattr__(self, name: str) -> None:
+        raise AttributeError(f"a Problem cannot be changed (tried to delete {name!r})")
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        # For copies and other processes; the default cannot copy the read-only view of constraints.
+        given = (self.utility, None) if self.sense == "maximize" else (None, self.utility)
+        return Problem, (self.mdp, *given, dict(self.constraints))
+
     def _bind_objective(self, utility: Any) -> OccupancyFunction:
         if self.sense == "maximize":
             return require_curvature(utility, Curvature.CONCAVE, "maximize=").bind(self.mdp)
@@ -107,7 +114,7 @@ class Problem:
         """1 when maximising, -1 when minimising: the user's objective is sign * f."""
         return 1.0 if self.sense == "maximize" else -1.0
 
-    @cached_property
+    @property
     def budgets(self) -> dict[str, float]:
         """The budget of each constraint."""
         return {name: constraint.budget for name, constraint in self.constraints.items()}
@@ -129,17 +136,30 @@ class Problem:
         Args:
             policy: a policy, a solution, or an (S, A) array of probabilities.
         """
+        if getattr(policy, "policy", policy) is None:
+            raise ProblemError(f"there is no policy to evaluate; got {policy!r}")
         return self.evaluate_occupancy(occupancy_of(self.mdp, as_policy(self.mdp, policy)))
 
     def evaluate_occupancy(self, x: np.ndarray) -> Evaluation:
         """Objective and slack of an occupancy, shape (S, A)."""
+        x = self._read_occupancy(x)
         slack = {name: float(g.value(x)) for name, g in self.slack_functions.items()}
         # adding zero turns a negative zero into a plain one
         objective = self.sign * float(self.objective_function.value(x)) + 0.0
         return Evaluation(objective, slack, x)
 
+    def _read_occupancy(self, given: Any) -> np.ndarray:
+        """An (S, A) array of float64: other types would be evaluated in lower precision."""
+        x = np.asarray(given, dtype=np.float64)
+        if x.shape != self.mdp.actions.shape:
+            raise ProblemError(
+                f"an occupancy is an array of shape {self.mdp.actions.shape}; got shape {x.shape}"
+            )
+        return x
+
     def lagrangian(self, x: np.ndarray, multipliers: Mapping[str, float]) -> float:
         """L(x, mu) = f(x) + sum_i mu_i g_i(x), f in the sign that is maximised."""
+        x = self._read_occupancy(x)
         total = float(self.objective_function.value(x))
         return total + sum(
             multipliers[name] * float(g.value(x)) for name, g in self.slack_functions.items()
@@ -147,6 +167,7 @@ class Problem:
 
     def shadow_reward(self, x: np.ndarray, multipliers: Mapping[str, float]) -> np.ndarray:
         """The gradient of L(., mu) at x, shape (S, A): the reward a small change of policy sees."""
+        x = self._read_occupancy(x)
         reward = np.array(self.objective_function.gradient(x), dtype=np.float64)
         for name, g in self.slack_functions.items():
             reward = reward + multipliers[name] * g.gradient(x)

@@ -25,7 +25,7 @@ The tangents, for any admissible parameter (this is Fenchel's inequality for eac
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -34,6 +34,10 @@ from cvxmdp.errors import CvxmdpError
 
 EPS = float(np.finfo(np.float64).eps)
 Parameters = dict[str, Any]
+# Factors beyond this (or below its inverse) are refused: with them underflow would not be harmless.
+LARGEST_FACTOR = 1e100
+FLOW_ROUNDING = 1e-8  # what the flow equations may miss at a point that passes for an occupancy
+FlowMiss = Callable[[np.ndarray], float]
 
 
 class CertificateError(CvxmdpError, ValueError):
@@ -41,11 +45,20 @@ class CertificateError(CvxmdpError, ValueError):
 
 
 class Tangent(NamedTuple):
-    """<reward, y> + constant, with the size of the numbers that were added up, for rounding."""
+    """<reward, y> + constant, and how large the numbers were that were added up, for rounding.
+
+    Attributes:
+        reward: shape (S, A).
+        constant: the constant.
+        size: the sum of the absolute values behind the constant.
+        steep: the largest such sum behind an entry of the reward. It can be far above the entry
+            itself: huge multipliers of opposite constraints cancel, and take digits with them.
+    """
 
     reward: np.ndarray
     constant: float
     size: float
+    steep: float
 
 
 def total(terms: np.ndarray) -> tuple[float, float]:
@@ -53,7 +66,15 @@ def total(terms: np.ndarray) -> tuple[float, float]:
     flat = np.asarray(terms, dtype=np.float64).ravel()
     if not np.isfinite(flat).all():
         return float(flat.sum()), math.inf
-    return math.fsum(flat), float(np.abs(flat).sum())
+    try:
+        return math.fsum(flat), float(np.abs(flat).sum())
+    except OverflowError as error:
+        raise CertificateError(f"the numbers are too large to be added up: {error}") from error
+
+
+def largest(array: np.ndarray) -> float:
+    """The largest absolute value, zero if there is none."""
+    return float(np.abs(array).max(initial=0.0))
 
 
 def numbers(parameters: Parameters, name: str, shape: tuple[int, ...]) -> np.ndarray:
@@ -93,6 +114,7 @@ class Node:
     """A concave or convex function of an (S, A) occupancy."""
 
     promises: tuple[str, ...] = ()
+    affine: bool = False
 
     def value(self, x: np.ndarray) -> float:
         """phi(x)."""
@@ -120,6 +142,8 @@ class Node:
 class LinearNode(Node):
     """<r, x>: its own tangent."""
 
+    affine = True
+
     def __init__(self, reward: np.ndarray) -> None:
         self.reward = np.asarray(reward, dtype=np.float64)
 
@@ -130,12 +154,12 @@ class LinearNode(Node):
     def drift(self, x: np.ndarray, error: Error) -> float:
         """max |r| times the error."""
         # Where the policy never goes, nothing can be off: a cost it surely avoids is exactly zero.
-        largest = float(np.abs(self.reward[error.support]).max(initial=0.0))
-        return largest * error.size + 4 * EPS * total(self.reward * x)[1]
+        steepest = largest(self.reward[error.support])
+        return steepest * error.size + 4 * EPS * total(self.reward * x)[1]
 
     def tangent(self, parameters: Parameters) -> Tangent:
         """Itself."""
-        return Tangent(self.reward, 0.0, 0.0)
+        return Tangent(self.reward, 0.0, 0.0, largest(self.reward))
 
     def at(self, x: np.ndarray) -> Parameters:
         """Nothing to choose."""
@@ -187,7 +211,7 @@ class EntropyNode(Node):
         if not math.isfinite(constant):
             raise CertificateError("'log_q' in the certificate is too large: its bound is infinite")
         reward = np.repeat(slope[:, None], self.shape[1], axis=1) if self.of == "state" else slope
-        return Tangent(reward, constant, size)
+        return Tangent(reward, constant, size, self.scale * (largest(log_q[self.cells]) + 1.0))
 
     def at(self, x: np.ndarray) -> Parameters:
         """log q = log p."""
@@ -231,7 +255,8 @@ class KLNode(Node):
         constant, size = total(np.stack([self.t, -q]))
         if not math.isfinite(constant):
             raise CertificateError("'log_q' in the certificate is too large: its bound is infinite")
-        return Tangent(slope, constant, size)
+        logs = np.abs(log_q) + np.abs(self.log_t) + 1.0
+        return Tangent(slope, constant, size, self.scale * largest(logs[self.cells]))
 
     def at(self, x: np.ndarray) -> Parameters:
         """log q = log p."""
@@ -239,7 +264,9 @@ class KLNode(Node):
 
 
 class PointSet:
-    """The supports max <v, z> of the convex sets; ``scale_to`` brings v into a norm ball."""
+    """A convex set: the point nearest to x, and its support max <v, z>. This one is a single point."""
+
+    promises: tuple[str, ...] = ()
 
     def __init__(self, point: np.ndarray) -> None:
         self.point = np.asarray(point, dtype=np.float64)
@@ -248,9 +275,14 @@ class PointSet:
         """The point of the set nearest to x."""
         return self.point
 
-    def direction(self, parameters: Parameters, shape: tuple[int, int]) -> np.ndarray:
-        """The direction v that the parameters stand for."""
-        return numbers(parameters, "v", shape)
+    def astray(self, x: np.ndarray) -> float:
+        """How far the computed nearest point may be outside the set, beyond rounding its entries."""
+        return 0.0
+
+    def direction(self, parameters: Parameters, shape: tuple[int, int]) -> tuple[np.ndarray, float]:
+        """The direction v that the parameters stand for, and its ``Tangent.steep``."""
+        v = numbers(parameters, "v", shape)
+        return v, largest(v)
 
     def support(self, v: np.ndarray, parameters: Parameters, scale: float) -> tuple[float, float]:
         """max <v, z> over the set (or an upper bound), and the size of the terms."""
@@ -274,6 +306,10 @@ class BallSet(PointSet):
         length = float(np.linalg.norm(away))
         return x if length <= self.radius else self.point + away * (self.radius / length)
 
+    def astray(self, x: np.ndarray) -> float:
+        """Rounding of the way to the center, which can be much longer than x."""
+        return (8 + x.size) * EPS * (float(np.abs(self.point).sum()) + self.radius)
+
     def support(self, v: np.ndarray, parameters: Parameters, scale: float) -> tuple[float, float]:
         """<v, center> + radius |v|."""
         value, size = total(v * self.point)
@@ -292,11 +328,11 @@ class BoxSet(PointSet):
         """Clip."""
         return np.clip(x, self.lower, self.upper)
 
-    def direction(self, parameters: Parameters, shape: tuple[int, int]) -> np.ndarray:
+    def direction(self, parameters: Parameters, shape: tuple[int, int]) -> tuple[np.ndarray, float]:
         """A direction along which the box ends; elsewhere the support would be infinite."""
-        v = numbers(parameters, "v", shape)
+        v, steep = super().direction(parameters, shape)
         endless = ((v > 0) & ~np.isfinite(self.upper)) | ((v < 0) & ~np.isfinite(self.lower))
-        return np.where(endless, 0.0, v)
+        return np.where(endless, 0.0, v), steep
 
     def support(self, v: np.ndarray, parameters: Parameters, scale: float) -> tuple[float, float]:
         """Each coordinate on its own."""
@@ -310,6 +346,40 @@ class PolytopeSet(PointSet):
     def __init__(self, matrix: np.ndarray, bounds: np.ndarray) -> None:
         self.matrix = np.asarray(matrix, dtype=np.float64)
         self.bounds = np.asarray(bounds, dtype=np.float64)
+        self.inside = self._deep_inside()
+        self.promises = (
+            ()
+            if (self._excess(self.inside) < 0).all()
+            else ("a polytope has no interior, and the projection on it is computed to rounding",)
+        )
+
+    def _deep_inside(self) -> np.ndarray:
+        """The point furthest from all faces, up to a distance of one; what it is worth is measured."""
+        from scipy.optimize import linprog
+
+        lengths = np.linalg.norm(self.matrix, axis=1)
+        size = self.matrix.shape[1]
+        found = linprog(
+            np.append(np.zeros(size), -1.0),
+            A_ub=np.column_stack([self.matrix, lengths]),
+            b_ub=self.bounds,
+            bounds=[(None, None)] * size + [(None, 1.0)],
+        )
+        return np.zeros(size) if found.x is None else np.asarray(found.x[:-1])
+
+    def _excess(self, z: np.ndarray) -> np.ndarray:
+        """An upper bound on matrix @ z - bounds."""
+        sizes = np.abs(self.matrix) @ np.abs(z) + np.abs(self.bounds)
+        return self.matrix @ z - self.bounds + (z.size + 4) * EPS * sizes
+
+    def astray(self, x: np.ndarray) -> float:
+        """How far the computed projection has to go towards the inside to be surely in the set."""
+        if self.promises:
+            return 0.0
+        z = self.nearest(x).ravel()
+        out = np.maximum(self._excess(z), 0.0)
+        share = float((out / (out - self._excess(self.inside))).max())
+        return share * float(np.linalg.norm(z - self.inside)) * (1 + (z.size + 8) * EPS)
 
     def nearest(self, x: np.ndarray) -> np.ndarray:
         """The projection, from its dual: non-negative least squares (Lawson and Hanson)."""
@@ -327,16 +397,16 @@ class PolytopeSet(PointSet):
         weights, _ = nnls(stacked, wanted, maxiter=100 * len(self.bounds))
         return scale * weights / max(1.0 - float(stacked[-1] @ weights), 1e-300)
 
-    def direction(self, parameters: Parameters, shape: tuple[int, int]) -> np.ndarray:
+    def direction(self, parameters: Parameters, shape: tuple[int, int]) -> tuple[np.ndarray, float]:
         """matrix' w."""
         weights = np.maximum(numbers(parameters, "w", self.bounds.shape), 0.0)
-        return (self.matrix.T @ weights).reshape(shape)
+        steep = largest(np.abs(self.matrix).T @ weights) * (1 + len(weights) / 8)
+        return (self.matrix.T @ weights).reshape(shape), steep
 
     def support(self, v: np.ndarray, parameters: Parameters, scale: float) -> tuple[float, float]:
         """<w, bounds>."""
         weights = np.maximum(numbers(parameters, "w", self.bounds.shape), 0.0)
-        value, size = total(scale * weights * self.bounds)
-        return value, size + float((scale * weights @ np.abs(self.matrix)).sum())
+        return total(scale * weights * self.bounds)
 
     def at(self, residual: np.ndarray) -> Parameters:
         """Weights w with matrix' w nearest to the residual."""
@@ -350,6 +420,7 @@ class DistanceNode(Node):
 
     def __init__(self, target: PointSet, norm: str, shape: tuple[int, int]) -> None:
         self.target, self.norm, self.shape = target, norm, shape
+        self.promises = target.promises
 
     def _residual(self, x: np.ndarray) -> np.ndarray:
         return x - self.target.nearest(x)
@@ -366,7 +437,8 @@ class DistanceNode(Node):
         """Distances change by no more than the point moves; squares by (2 D + e) e."""
         residual = self._residual(x)
         # Rounding moves each entry of the residual by a few units in the last place of x and z.
-        moved = error.size + 16 * EPS * float((2 * np.abs(x) + np.abs(residual)).sum())
+        rounding = 16 * EPS * float((2 * np.abs(x) + np.abs(residual)).sum())
+        moved = error.size + rounding + self.target.astray(x)
         length = self.value(x)
         if self.norm == "l2-squared":
             length = math.sqrt(length)
@@ -375,20 +447,21 @@ class DistanceNode(Node):
 
     def tangent(self, parameters: Parameters) -> Tangent:
         """<v, x> - support(v), or the same for the square."""
-        v = self.target.direction(parameters, self.shape)
+        v, steep = self.target.direction(parameters, self.shape)
         scale = 1.0
         if self.norm == "l1":
-            scale = 1.0 / max(1.0, float(np.abs(v).max()))
+            scale = 1.0 / max(1.0, largest(v))
         elif self.norm == "l2":
-            scale = 1.0 / max(1.0, float(np.linalg.norm(v)) * (1 + 2 * v.size * EPS))
-        v = scale * v
+            length = float(np.linalg.norm(v)) + 8 * v.size * EPS * steep
+            scale = 1.0 / max(1.0, length * (1 + 2 * v.size * EPS))
+        v, steep = scale * v, scale * steep
         support, size = self.target.support(v, parameters, scale)
         if not math.isfinite(support):
             raise CertificateError("a direction in the certificate has an infinite support")
         if self.norm == "l2-squared":
             square = total(v * v)[0]
-            return Tangent(2.0 * v, -2.0 * support - square, 2.0 * size + square)
-        return Tangent(v, -support, size)
+            return Tangent(2.0 * v, -2.0 * support - square, 2.0 * size + square, 2.0 * steep)
+        return Tangent(v, -support, size, steep)
 
     def at(self, x: np.ndarray) -> Parameters:
         """The residual's sign, direction, or itself."""
@@ -430,9 +503,13 @@ class QuadraticNode(Node):
         """2 <v, F x> - |v|^2."""
         shape = self.shape if self.diagonal else (self.root.shape[0],)
         v = numbers(parameters, "v", shape)
-        back = self.root * v if self.diagonal else (self.root.T @ v).reshape(self.shape)
         square = total(v * v)[0]
-        return Tangent(2.0 * back, -square, square)
+        if self.diagonal:
+            back = self.root * v
+            return Tangent(2.0 * back, -square, square, 2.0 * largest(back))
+        back = (self.root.T @ v).reshape(self.shape)
+        steep = largest(np.abs(self.root).T @ np.abs(v)) * (1 + v.size / 8)
+        return Tangent(2.0 * back, -square, square, 2.0 * steep)
 
     def at(self, x: np.ndarray) -> Parameters:
         """v = F x."""
@@ -442,11 +519,11 @@ class QuadraticNode(Node):
 class CustomNode(Node):
     """A user's function. Its concavity (convexity), value and gradient are taken on trust."""
 
-    def __init__(self, function: Any, shape: tuple[int, int]) -> None:
-        self.function, self.shape = function, shape
+    def __init__(self, function: Any, shape: tuple[int, int], flow_miss: FlowMiss) -> None:
+        self.function, self.shape, self.flow_miss = function, shape, flow_miss
         self.promises = (
-            f"{function.name} has the curvature it was declared with, and JAX computes its value and "
-            "gradient to rounding",
+            f"{function.name} has the curvature it was declared with on the model's occupancies, and "
+            "JAX computes its value and gradient to rounding",
         )
 
     def value(self, x: np.ndarray) -> float:
@@ -460,8 +537,12 @@ class CustomNode(Node):
         return slope * error.size + 64 * EPS * abs(self.value(x))
 
     def tangent(self, parameters: Parameters) -> Tangent:
-        """The gradient at any point z."""
+        """The gradient at any occupancy z: elsewhere nobody promised concavity (-x^3)."""
         z = numbers(parameters, "z", self.shape)
+        if (z < 0).any() or not self.flow_miss(z) <= FLOW_ROUNDING * (1.0 + float(z.sum())):
+            raise CertificateError(
+                f"'z' in the certificate, where {self.function.name} is linearised, is no occupancy"
+            )
         gradient = np.asarray(self.function.gradient(z), dtype=np.float64)
         value = float(self.function.value(z))
         if not (math.isfinite(value) and np.isfinite(gradient).all()):
@@ -469,7 +550,7 @@ class CustomNode(Node):
                 f"{self.function.name} has no finite gradient at the point given"
             )
         inner, size = total(gradient * z)
-        return Tangent(gradient, value - inner, size + abs(value))
+        return Tangent(gradient, value - inner, size + abs(value), largest(gradient))
 
     def at(self, x: np.ndarray) -> Parameters:
         """z = x."""
@@ -483,6 +564,7 @@ class SumNode(Node):
         self.weights = [float(weight) for weight in weights]
         self.nodes, self.offset = list(nodes), float(offset)
         self.promises = tuple(promise for node in nodes for promise in node.promises)
+        self.affine = all(node.affine for node in nodes)
 
     def value(self, x: np.ndarray) -> float:
         """The weighted sum."""
@@ -505,7 +587,9 @@ class SumNode(Node):
         reward = sum(weight * tangent.reward for weight, tangent in pairs)
         constant = math.fsum([*(w * tangent.constant for w, tangent in pairs), self.offset])
         size = sum(abs(w) * t.size for w, t in pairs) + abs(self.offset)
-        return Tangent(np.asarray(reward), constant, size)
+        steep = sum(abs(w) * t.steep for w, t in pairs)
+        terms = 1 + len(pairs) / 8  # each further term, and weights that sum to one, round again
+        return Tangent(np.asarray(reward), constant, terms * size, terms * steep)
 
     def at(self, x: np.ndarray) -> Parameters:
         """Each at x."""
@@ -541,12 +625,13 @@ class LogNode(Node):
     def tangent(self, parameters: Parameters) -> Tangent:
         """log t - 1 + inner / t."""
         t = float(numbers(parameters, "t", ()))
-        if not t > 0:
+        if not 1.0 / LARGEST_FACTOR <= t <= LARGEST_FACTOR:
             raise CertificateError(f"'t' in the certificate must be positive; it is {t}")
         (part,) = children(parameters, 1)
         inner = self.inner.tangent(part)
         constant = math.log(t) - 1.0 + inner.constant / t
-        return Tangent(inner.reward / t, constant, inner.size / t + abs(math.log(t)) + 1.0)
+        size = inner.size / t + abs(math.log(t)) + 1.0
+        return Tangent(inner.reward / t, constant, size, inner.steep / t)
 
     def at(self, x: np.ndarray) -> Parameters:
         """t = inner(x), or something positive."""
@@ -578,8 +663,9 @@ class MinimumNode(Node):
     def tangent(self, parameters: Parameters) -> Tangent:
         """A convex combination of tangents."""
         weights = np.maximum(numbers(parameters, "weights", (len(self.nodes),)), 0.0)
-        if not weights.sum() > 0:
+        if not largest(weights) > 0:
             raise CertificateError("the weights of a minimum in the certificate are all zero")
+        weights = weights / largest(weights)  # or their sum could overflow, and all become zero
         parts = children(parameters, len(self.nodes))
         return SumNode(list(weights / weights.sum()), self.nodes, 0.0).tangent({"parts": parts})
 
@@ -612,20 +698,24 @@ def children(parameters: Parameters, count: int) -> list[Parameters]:
     return parts
 
 
-def read_function(function: Any, reachable: np.ndarray) -> Node:
+def read_function(function: Any, reachable: np.ndarray, flow_miss: FlowMiss) -> Node:
     """The checker's own form of a problem's function, read from its numbers.
 
     Args:
         function: an ``OccupancyFunction``; only its type's name and its fields are looked at.
         reachable: boolean (S, A), the pairs that some policy can take.
+        flow_miss: what the flow equations miss at an (S, A) array, to see that it is an occupancy.
     """
     shape = (int(reachable.shape[0]), int(reachable.shape[1]))
     kind = type(function).__name__
+
+    def read(part: Any) -> Node:
+        return read_function(part, reachable, flow_miss)
+
     if kind == "LinearFunction":
         return LinearNode(function.reward)
     if kind == "SumFunction":
-        nodes = [read_function(part, reachable) for part in function.functions]
-        return SumNode(function.weights, nodes, function.offset)
+        return SumNode(function.weights, [read(p) for p in function.functions], function.offset)
     if kind == "EntropyFunction":
         return EntropyNode(function.scale, function.of, shape, reachable)
     if kind == "KLFunction":
@@ -637,11 +727,11 @@ def read_function(function: Any, reachable: np.ndarray) -> Node:
     if kind == "FactorFunction":
         return SumNode([function.sign], [QuadraticNode(function.factor, shape, False)], 0.0)
     if kind == "LogFunction":
-        return LogNode(read_function(function.inner, reachable))
+        return LogNode(read(function.inner))
     if kind == "MinimumFunction":
-        return MinimumNode([read_function(part, reachable) for part in function.functions])
+        return MinimumNode([read(part) for part in function.functions])
     if kind == "CustomFunction":
-        return CustomNode(function, shape)
+        return CustomNode(function, shape, flow_miss)
     raise CertificateError(f"there is no closed form to certify a {kind}")
 
 

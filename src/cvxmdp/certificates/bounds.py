@@ -4,14 +4,15 @@ r"""What a certificate rests on: two bounds, computed from the problem and check
 tangents of ``atoms`` bound that by <R, y> + c. For any V, the flow equations give
 
     <R, y> = <rho, V> + sum y(s,a) [R + gamma P V - V](s,a)
-          <= <rho, V> + max(0, max_s (T V - V)(s)) / (1 - gamma),
+          <= <rho, V> + max(0, max_s (T V - V)(s)) / (1 - gamma L),
 
-T the Bellman optimality operator over available actions and reachable states. This holds with
+T the Bellman optimality operator over available actions and reachable states, L the largest row sum
+of P (one, up to rounding, which a discount near one magnifies). This holds with
 missing mass (episodes that end) too; the max(0, .) is needed because an occupancy may have less
 mass than 1 / (1 - gamma).
 
 **Lower bound.** A policy's occupancy x is solved for; what the flow equations miss, e in the sum of
-absolute values, means an error of at most e / (1 - gamma) in x, which each atom's ``drift`` carries
+absolute values, means an error of at most e / (1 - gamma L) in x, which each atom's ``drift`` carries
 into objective and slack. The policy counts as feasible only if every slack is at least zero after
 its drift is taken off.
 
@@ -32,11 +33,13 @@ import scipy.sparse.csgraph as csgraph
 
 from cvxmdp.certificates.atoms import (
     EPS,
+    LARGEST_FACTOR,
     CertificateError,
     Error,
     MinimumNode,
     Node,
     Parameters,
+    largest,
     read_function,
     total,
 )
@@ -54,11 +57,31 @@ class Claims:
         self.actions = np.asarray(mdp.actions, dtype=bool)
         self.shape = (int(self.actions.shape[0]), int(self.actions.shape[1]))
         self.reached = reachable_states(self.transition, self.initial, self.shape[1])
+        self.shrink = self._shrink()
         pairs = self.reached[:, None] & self.actions
-        self.objective: Node = read_function(problem.objective_function, pairs)
+        self.objective: Node = read_function(problem.objective_function, pairs, self.flow_miss)
         self.slacks: dict[str, Node] = {
-            name: read_function(g, pairs) for name, g in problem.slack_functions.items()
+            name: read_function(g, pairs, self.flow_miss)
+            for name, g in problem.slack_functions.items()
         }
+
+    def _shrink(self) -> float:
+        """1 - gamma * the largest row sum: rows may sum to a little more than one by rounding."""
+        successors = int(np.diff(self.transition.indptr).max(initial=0))
+        rows = float(self.transition.sum(axis=1).max()) * (1 + (successors + 4) * EPS)
+        shrink = 1.0 - self.discount * rows
+        if not shrink > 0:
+            raise CertificateError(
+                f"with a discount of {self.discount!r} and rows that sum to up to {rows!r}, nothing "
+                "bounds the mass of an occupancy"
+            )
+        return shrink
+
+    def flow_miss(self, x: np.ndarray) -> float:
+        """What the flow equations miss at x, in the sum of absolute values."""
+        inflow = self.discount * (self.transition.T @ x.ravel())
+        outside = float(np.abs(x[~(self.reached[:, None] & self.actions)]).sum())
+        return float(np.abs(x.sum(axis=1) - self.initial - inflow).sum()) + outside
 
     def smallest_slack(self) -> Claims:
         """The same model with the smallest slack as the objective, and no constraints.
@@ -74,7 +97,12 @@ class Claims:
     @property
     def mass(self) -> float:
         """The largest mass of an occupancy."""
-        return float(self.initial.sum()) / (1.0 - self.discount)
+        return total(self.initial)[0] / self.shrink
+
+    @property
+    def affine(self) -> bool:
+        """True when every function is its own tangent."""
+        return all(node.affine for node in (self.objective, *self.slacks.values()))
 
     @property
     def promises(self) -> tuple[str, ...]:
@@ -117,24 +145,29 @@ def upper_bound(
 def lagrangian_tangent(
     claims: Claims, multipliers: Mapping[str, float], proof: Mapping[str, Any]
 ) -> tuple[np.ndarray, float, float]:
-    """Reward, constant and size of an affine function above the Lagrangian."""
+    """Reward, constant and size (for rounding) of an affine function above the Lagrangian."""
     if set(multipliers) != set(claims.slacks):
         raise CertificateError(
             f"multipliers are for {sorted(multipliers)}, constraints are {sorted(claims.slacks)}"
         )
     tangent = claims.objective.tangent(_table(proof, "objective"))
-    reward, constant, size = tangent.reward.copy(), [tangent.constant], tangent.size
+    reward, constant = tangent.reward.copy(), [tangent.constant]
+    size, steep = tangent.size, tangent.steep
     slacks = _table(proof, "slacks")
     for name, node in claims.slacks.items():
         multiplier = float(multipliers[name])
-        if not (math.isfinite(multiplier) and multiplier >= 0):
-            raise CertificateError(f"the multiplier of {name!r} must not be negative: {multiplier}")
+        if not 0 <= multiplier <= LARGEST_FACTOR:
+            raise CertificateError(
+                f"the multiplier of {name!r} must not be negative nor huge: {multiplier}"
+            )
         if multiplier > 0:
             part = node.tangent(_table(slacks, name))
             reward += multiplier * part.reward
             constant.append(multiplier * part.constant)
             size += multiplier * part.size
-    return reward, math.fsum(constant), size
+            steep += multiplier * part.steep
+    terms = 1 + len(claims.slacks) / 8
+    return reward, math.fsum(constant), terms * (size + steep * claims.mass)
 
 
 def _table(holder: Any, name: str) -> Parameters:
@@ -162,11 +195,13 @@ def best_return_bound(claims: Claims, reward: np.ndarray, values: np.ndarray) ->
     following = claims.discount * (claims.transition @ values).reshape(claims.shape)
     choices = np.where(claims.actions, reward + following, -np.inf)
     excess = (choices.max(axis=1) - values)[claims.reached]
+    if np.isnan(excess).any():
+        raise CertificateError("the numbers of the certificate are too large: no bound follows")
     inner, size = total(claims.initial * values)
     successors = int(np.diff(claims.transition.indptr).max(initial=0))
-    largest = float(np.abs(np.where(claims.actions, reward, 0.0))[claims.reached].max())
+    steepest = largest(np.where(claims.actions, reward, 0.0)[claims.reached])
     # A sum of k terms is off by at most k units in the last place of the sum of their sizes.
-    rounding = (successors + 8) * EPS * (largest + 2.0 * float(np.abs(values).max())) * claims.mass
+    rounding = (successors + 8) * EPS * (steepest + 2.0 * largest(values)) * claims.mass
     room = max(0.0, float(excess.max()))
     return inner + room * claims.mass * (1 + 8 * EPS) + 4 * EPS * size + rounding
 
@@ -201,14 +236,15 @@ def achieved(claims: Claims, policy: np.ndarray) -> Achieved:
     """Bounds on objective and slack of a policy, an (S, A) array of probabilities."""
     policy = read_policy(claims, policy)
     x = solve_occupancy(claims, policy)
-    inflow = claims.discount * (claims.transition.T @ x.ravel())
-    residual = float(np.abs(x.sum(axis=1) - claims.initial - inflow).sum())
+    residual = claims.flow_miss(x)
+    if not math.isfinite(residual):
+        raise CertificateError("the occupancy of the policy could not be computed")
     arrivals = np.bincount(claims.transition.indices, minlength=claims.shape[0])
     terms = int(arrivals.max(initial=0)) + claims.shape[1] + 8
     # The policy's rows were normalised, which is exact to a few units in the last place as well.
     residual += terms * EPS * (2.0 * float(x.sum()) + float(claims.initial.sum()))
     support = policy_support(claims, policy)
-    error = Error(residual / (1.0 - claims.discount), support)
+    error = Error(residual / claims.shrink * (1 + 8 * EPS), support)
     drift = claims.objective.drift(x, error)
     value = claims.objective.value(x)
     slack = {name: node.value(x) for name, node in claims.slacks.items()}
@@ -248,6 +284,9 @@ def solve_occupancy(claims: Claims, policy: np.ndarray) -> np.ndarray:
 
 def policy_support(claims: Claims, policy: np.ndarray) -> np.ndarray:
     """Boolean (S, A): pairs the policy takes with positive probability, at some time."""
-    own = chain(claims, policy)
+    # By what is positive, not by products, which may underflow to zero.
+    taken = np.repeat(policy.ravel() > 0, np.diff(claims.transition.indptr))
+    own = claims.transition.copy()
+    own.data = taken.astype(np.float64)
     own.eliminate_zeros()
-    return reachable_states(own, claims.initial, 1)[:, None] & (policy > 0)
+    return reachable_states(own, claims.initial, claims.shape[1])[:, None] & (policy > 0)

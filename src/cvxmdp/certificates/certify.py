@@ -18,6 +18,7 @@ import numpy as np
 from cvxmdp.certificates.bounds import Achieved, Claims, achieved
 from cvxmdp.certificates.certificate import Certificate
 from cvxmdp.certificates.fingerprint import fingerprint
+from cvxmdp.certificates.repair import Repaired, repair
 from cvxmdp.certificates.search import (
     Proof,
     best,
@@ -78,56 +79,25 @@ class Certifier:
         """See ``certify``."""
         if getattr(answer, "status", None) is not None and getattr(answer, "policy", 0) is None:
             answer = None  # a solver that says "infeasible": there is no policy to look at
-        given = None
+        given, kept = None, None
         if answer is not None:
             matrix = as_policy(self.problem.mdp, answer).probabilities()
             given = achieved(self.claims, matrix)
-        kept, share, policy = self._feasible(given, None if given is None else matrix)
-        if kept is None and self.claims.slacks and self.slater().infeasible:
-            return self._infeasible(given)
-        floor = kept.objective if kept is not None else -math.inf
+            kept = repair(self.claims, matrix, given, self._slater_policy)
+        if kept is None and self.claims.slacks:
+            if self.slater().infeasible:
+                return self._infeasible(given)
+            kept = self._slater_alone()
+        floor = kept.achieved.objective if kept is not None else -math.inf
         proof = self._upper(answer, given, multipliers, floor, tolerance)
-        return self._write(given, kept, share, policy, proof)
+        return self._write(given, kept, proof)
 
-    def _feasible(
-        self, given: Achieved | None, matrix: np.ndarray | None
-    ) -> tuple[Achieved | None, float, np.ndarray | None]:
-        """A surely feasible policy: the given one, or its mixture with the Slater point."""
-        if given is not None and given.feasible:
-            return given, 0.0, matrix
-        if not self.claims.slacks:
-            return None, 0.0, None
-        room = self.slater()
-        if not room.exists:
-            return None, 0.0, None
-        safe = achieved(self.claims, room.policy.probabilities())
-        if given is None:
-            return (safe, 1.0, room.policy.probabilities()) if safe.feasible else (None, 0.0, None)
-        return self._repair(given, safe)
+    def _slater_policy(self) -> np.ndarray:
+        return self.slater().policy.probabilities()
 
-    def _repair(
-        self, given: Achieved, safe: Achieved
-    ) -> tuple[Achieved | None, float, np.ndarray | None]:
-        # By concavity g((1-b) x + b x_safe) >= (1-b) g(x) + b g(x_safe); drift is allowed for twice,
-        # because the mixture's policy has an occupancy of its own, computed anew.
-        share = 0.0
-        for name, slack in given.slack.items():
-            wanted = 2.0 * (given.computed_slack[name] - slack)
-            if slack < wanted:
-                inside = safe.slack[name]
-                share = max(share, (wanted - slack) / (inside - slack) if inside > slack else 1.0)
-        if not math.isfinite(given.objective):
-            share = max(share, 1e-6)
-        while share <= 1.0:
-            mixed = (1 - share) * given.occupancy + share * safe.occupancy
-            policy = occupancy_policy(self.claims, mixed)
-            found = achieved(self.claims, policy)
-            if found.feasible:
-                return found, share, policy
-            share = max(2.0 * share, 1e-12)
-        if not safe.feasible:
-            return None, 0.0, None
-        return safe, 1.0, occupancy_policy(self.claims, safe.occupancy)
+    def _slater_alone(self) -> Repaired | None:
+        found = achieved(self.claims, self._slater_policy())
+        return Repaired(self._slater_policy(), 1.0, found) if found.feasible else None
 
     def _upper(
         self,
@@ -139,7 +109,7 @@ class Certifier:
     ) -> Proof | None:
         """The best proof of an upper bound: the cheap ones first, until one is tight enough."""
         if multipliers is not None:
-            return self._upper_for(self._read_multipliers(multipliers), given)
+            return self._upper_for(self._read_multipliers(multipliers), given, floor, tolerance)
         proofs: list[Proof | None] = []
         own = getattr(answer, "multipliers", None if self.claims.slacks else {})
         if given is not None and own is not None and not any(math.isnan(mu) for mu in own.values()):
@@ -148,10 +118,15 @@ class Certifier:
             proofs.append(self._search())
         return best(proofs)
 
-    def _upper_for(self, known: dict[str, float], given: Achieved | None) -> Proof | None:
+    def _upper_for(
+        self, known: dict[str, float], given: Achieved | None, floor: float, tolerance: float
+    ) -> Proof | None:
         """The best proof with multipliers that the user chose."""
         at = given.occupancy if given is not None else np.zeros(self.claims.shape)
-        return best([linearise(self.claims, at, known), by_program_for(self.claims, known)])
+        proof = linearise(self.claims, at, known)
+        if self.claims.affine or self._tight(proof, floor, tolerance):
+            return proof  # affine functions are their own tangents: there is no better proof
+        return best([proof, by_program_for(self.claims, known)])
 
     def _search(self) -> Proof | None:
         if self._searched is None:
@@ -178,11 +153,11 @@ class Certifier:
         missing = [name for name in self.claims.slacks if name not in multipliers]
         if missing:
             raise ProblemError(f"no multiplier for the constraint {missing[0]!r}")
-        negative = [name for name, value in multipliers.items() if value < 0]
-        if negative:
-            value = multipliers[negative[0]]
+        wrong = [name for name, value in multipliers.items() if not 0 <= value < math.inf]
+        if wrong:
+            value = multipliers[wrong[0]]
             raise ProblemError(
-                f"the multiplier of {negative[0]!r} must not be negative; got {value}"
+                f"the multiplier of {wrong[0]!r} must be finite and not negative; got {value}"
             )
         return {name: float(multipliers[name]) for name in self.claims.slacks}
 
@@ -220,32 +195,26 @@ class Certifier:
         }
 
     def _write(
-        self,
-        given: Achieved | None,
-        kept: Achieved | None,
-        share: float,
-        policy: np.ndarray | None,
-        proof: Proof | None,
+        self, given: Achieved | None, kept: Repaired | None, proof: Proof | None
     ) -> Certificate:
         sign = self.problem.sign
         ceiling = _up(proof.upper) if proof is not None else math.inf
-        floor = _down(kept.objective) if kept is not None else -math.inf
+        floor = _down(kept.achieved.objective) if kept is not None else -math.inf
+        sure = kept.achieved.slack if kept is not None else {}
         return Certificate(
             upper=ceiling if sign > 0 else -floor,
             lower=floor if sign > 0 else -ceiling,
-            policy=TabularPolicy(policy) if kept is not None else None,
-            slack={name: max(0.0, _down(slack)) for name, slack in kept.slack.items()}
-            if kept
-            else {},
+            policy=TabularPolicy(kept.policy) if kept is not None else None,
+            slack={name: max(0.0, _down(slack)) for name, slack in sure.items()},
             multipliers=proof.multipliers if proof is not None else {},
             infeasible=False,
             conflict=(),
             slack_bound=math.inf,
             proof=proof.proof if proof is not None else {},
-            repaired=share > 0,
-            repair_share=share,
-            flow_residual=kept.flow_residual if kept else math.nan,
-            flow_cost=kept.drift if kept else math.nan,
+            repaired=kept is not None and kept.share > 0,
+            repair_share=kept.share if kept is not None else 0.0,
+            flow_residual=kept.achieved.flow_residual if kept is not None else math.nan,
+            flow_cost=kept.achieved.drift if kept is not None else math.nan,
             **self._common(given),
         )
 

@@ -72,13 +72,19 @@ def check(certificate: str | Path, problem: Any) -> Check:
         return _check_bounds(document, stated, claims, problem.sign)
     except CertificateError as error:
         return Check(False, (str(error),))
+    except (ArithmeticError, LookupError, TypeError, ValueError, RecursionError) as error:
+        # Claims are compared only after everything was read and computed, so a file that breaks the
+        # arithmetic (numbers that overflow, tables where arrays belong) has proven nothing.
+        return Check(False, (f"the certificate cannot be evaluated: {error!r}.",))
 
 
 def _read(path: Path) -> dict[str, Any]:
     if path.stat().st_size > LARGEST_FILE:
         raise CertificateError(f"the file is larger than {LARGEST_FILE:,} bytes")
     try:
-        document = json.loads(path.read_text("utf-8"), parse_constant=_refuse)
+        document = json.loads(
+            path.read_text("utf-8"), parse_constant=_refuse, object_pairs_hook=_once
+        )
     except (ValueError, RecursionError) as error:
         raise CertificateError(f"the file is not JSON: {error}") from error
     if not isinstance(document, dict) or document.get("format") != FORMAT:
@@ -95,6 +101,14 @@ def _refuse(constant: str) -> float:
     raise ValueError(f"{constant} is not a number that JSON knows")
 
 
+def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """A table whose names occur once: of two claims of one name readers would see either."""
+    table = dict(pairs)
+    if len(table) < len(pairs):
+        raise ValueError(f"some name among {sorted(table)} occurs twice in one table")
+    return table
+
+
 def _claims(document: dict[str, Any], problem: Any, claims: Claims) -> dict[str, Any]:
     """The claims with their types, after it is clear that they are about this problem."""
     if document.get("problem") != fingerprint(problem):
@@ -105,7 +119,12 @@ def _claims(document: dict[str, Any], problem: Any, claims: Claims) -> dict[str,
     stated = document["claims"]
     if stated.get("sense") != problem.sense:
         raise CertificateError(f"the certificate claims to {stated.get('sense')!r}")
-    missing = [promise for promise in claims.promises if promise not in stated.get("assumes", [])]
+    if stated.get("statement") != repr(problem):
+        raise CertificateError("the certificate states another problem in words")
+    assumes = stated.get("assumes")
+    if not isinstance(assumes, list):
+        raise CertificateError("the certificate does not list the promises it rests on")
+    missing = [promise for promise in claims.promises if promise not in assumes]
     if missing:
         raise CertificateError(f"the certificate hides a promise it rests on: {missing[0]}")
     if not isinstance(stated.get("infeasible"), bool):
@@ -135,6 +154,7 @@ def _check_infeasible(document: dict[str, Any], stated: dict[str, Any], claims: 
         raise CertificateError("the problem has no constraints and cannot be infeasible")
     proof = decode_tree(document["evidence"].get("proof"))
     bound = upper_bound(claims.smallest_slack(), {}, {**proof, "slacks": {}})
+    _check_conflict(stated.get("conflict"), proof["objective"]["weights"], claims)
     stated_bound = _number(stated, "slack_bound")
     reasons = []
     if not bound < 0:
@@ -147,6 +167,15 @@ def _check_infeasible(document: dict[str, Any], stated: dict[str, Any], claims: 
             f"{bound:.17g}."
         )
     return Check(not reasons, tuple(reasons), -math.inf, -math.inf, claims.promises)
+
+
+def _check_conflict(conflict: Any, weights: Any, claims: Claims) -> None:
+    """The proof may only use the constraints that are said to be in conflict."""
+    if not isinstance(conflict, list) or not set(conflict) <= set(claims.slacks):
+        raise CertificateError("the conflict does not name constraints of the problem")
+    for name, weight in zip(claims.slacks, weights, strict=True):
+        if weight > 0 and name not in conflict:
+            raise CertificateError(f"the proof uses {name!r}, which the conflict does not name")
 
 
 def _check_bounds(

@@ -15,6 +15,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +27,8 @@ from cvxmdp.driver import solve
 from cvxmdp.errors import ProblemError, did_you_mean
 from cvxmdp.problem import Problem
 from cvxmdp.solution import Solution
+
+FREE_GAP = 1e-5  # relative gap up to which a constraint is said not to bind
 
 
 @dataclass(frozen=True)
@@ -231,6 +234,20 @@ class _Tracer:
                 self.infeasible_until = budget if ahead else self.infeasible_until
         return self.points[budget]
 
+    @cached_property
+    def free(self) -> tuple[Solution, Certificate]:
+        """The problem without the constraint, solved and certified."""
+        others = {name: c for name, c in self.problem.constraints.items() if name != self.name}
+        sense = {self.problem.sense: self.problem.utility}
+        problem = Problem(self.problem.mdp, **sense, subject_to=others)
+        solution = solve(problem)
+        return solution, certify(problem, solution)
+
+    @property
+    def free_ceiling(self) -> float:
+        """Proven: without the constraint no policy does better than this."""
+        return _ceiling(self.problem, self.free[1])
+
     def ends(self) -> tuple[float, float]:
         """The least budget that allows a policy (nearly), and one that does not bind."""
         others = {name: c for name, c in self.problem.constraints.items() if name != self.name}
@@ -247,11 +264,7 @@ class _Tracer:
             (best.lower, best.upper) if self.direction > 0 else (best.upper, best.lower)
         )
         self.infeasible_until = proven
-        free = Problem(
-            self.problem.mdp, **{self.problem.sense: self.problem.utility}, subject_to=others
-        )
-        loose = solve(free)
-        used = float(utility.bind(self.problem.mdp).value(loose.occupancy))
+        used = float(utility.bind(self.problem.mdp).value(self.free[0].occupancy))
         # A little room at the tight end keeps a Slater point; none is lost at the loose end.
         width = max(self.direction * (used - reached), 1e-9 * max(1.0, abs(reached)))
         return reached + self.direction * 1e-3 * width, used + self.direction * 1e-9 * width
@@ -284,20 +297,15 @@ class _Tracer:
         feasible_from = ordered[0].budget if ordered else self.direction * math.inf
         free_from, free_gap = self.direction * math.inf, math.nan
         if ordered:
-            # Beyond the loosest solved budget the objective cannot exceed the lowest ceiling with
-            # no slope; from the first policy that reaches it, the constraint is free.
-            flat = [
-                _ceiling(self.problem, p.certificate)
-                for p in ordered
-                if p.certificate.multipliers.get(self.name, math.inf)
-                <= 1e-6 * max(1.0, abs(_ceiling(self.problem, p.certificate)))
-            ]
-            if flat:
-                for point in ordered:
-                    gap = min(flat) - _floor(self.problem, point.certificate)
-                    if gap <= 1e-5 * max(1.0, abs(min(flat))):
-                        free_from, free_gap = point.budget, max(gap, 0.0)
-                        break
+            # Without the constraint no policy exceeds the ceiling; from the first budget whose
+            # policy reaches it, the constraint is free. (A small multiplier alone proves nothing:
+            # budgets in small units have small prices.)
+            ceiling = self.free_ceiling
+            for point in ordered:
+                gap = ceiling - _floor(self.problem, point.certificate)
+                if gap <= FREE_GAP * max(1.0, abs(ceiling)):
+                    free_from, free_gap = point.budget, max(gap, 0.0)
+                    break
         return Frontier(
             self.problem,
             self.name,

@@ -31,7 +31,8 @@ from cvxmdp.certificates.values import optimal_values
 from cvxmdp.fixed_point import solve_discounted
 
 PROGRAM_LIMIT = 20_000  # pairs up to which a conic program is tried
-MIXED_IN = 1e-7  # share of the uniform policy that keeps logarithms finite when linearising
+WORK = 6e7  # entries of the transition to pass through in a search by gradient
+MIXED_IN = 1e-9  # share of the uniform policy that keeps logarithms finite when linearising
 
 
 class Proof(NamedTuple):
@@ -115,7 +116,7 @@ def by_gradient(
     claims: Claims,
     start: np.ndarray | None = None,
     multipliers: Mapping[str, float] | None = None,
-    iterations: int = 300,
+    iterations: int | None = None,
     dual_bound: float = 100.0,
 ) -> Proof | None:
     """Natural policy gradient on the Lagrangian; tangents are averaged over the last half.
@@ -123,8 +124,10 @@ def by_gradient(
     Each step multiplies pi(a|s) by exp(step * advantage) of the shadow reward and lowers the
     multipliers along the slack; both steps are relative to the largest value seen, so no units have to
     be known. By the convexity of conjugates the averaged tangent is at least as good as the average
-    of the tangents.
+    of the tangents. Without ``iterations``, as many as fit into some minutes at the model's size.
     """
+    if iterations is None:
+        iterations = int(np.clip(WORK / max(claims.transition.nnz, 1), 20, 1_000))
     if start is None:
         start = claims.actions / claims.actions.sum(axis=1, keepdims=True)
     uniform = claims.actions / claims.actions.sum(axis=1, keepdims=True)
@@ -153,7 +156,7 @@ def by_gradient(
         size = float(np.abs(advantage[claims.reached]).max())
         rate = 1.0 / math.sqrt(step + 1.0)
         if size > 0:
-            logits = logits + 6.0 * rate * advantage / size
+            logits = logits + 2.0 * rate * advantage / size
         slack = np.array([node.value(x) for node in claims.slacks.values()])
         steepest = np.maximum(steepest, np.abs(slack))
         mu = np.clip(mu - 0.1 * dual_bound * rate * slack / steepest, 0.0, dual_bound)

@@ -16,11 +16,19 @@ from typing import Any
 import numpy as np
 
 from cvxmdp.certificates.bounds import Claims, achieved
-from cvxmdp.certificates.search import Proof, best, by_gradient, by_program, occupancy_policy
+from cvxmdp.certificates.search import (
+    Proof,
+    best,
+    by_gradient,
+    by_program,
+    finish,
+    occupancy_policy,
+)
 from cvxmdp.errors import ProblemError, SolverError
 from cvxmdp.policies import TabularPolicy
 from cvxmdp.problem import Problem
 
+NEGLIGIBLE = 1e-6  # weight of a constraint that is a solver's rounding, not part of a conflict
 SHARES = (0.0, 1e-4, 1e-3, 1e-2, 0.1, 0.3, 0.5)  # of the uniform policy, to enter f's domain
 
 
@@ -103,7 +111,7 @@ def slater(problem: Problem) -> Slater:
 def slater_of(claims: Claims) -> Slater:
     """``slater`` for a problem the checker has read."""
     room = claims.smallest_slack()
-    proof = prove(room)
+    proof = _without_bystanders(room, prove(room))
     policy, found = _into_domain(claims, _policy_of(proof, claims))
     margin = min(found.slack.values())
     weights = dict(
@@ -118,8 +126,7 @@ def slater_of(claims: Claims) -> Slater:
         conflict: tuple[str, ...] = ()
     else:
         unconstrained, dual_bound = math.inf, None
-        largest = max(weights.values())
-        conflict = tuple(name for name, weight in weights.items() if weight > 1e-6 * largest)
+        conflict = tuple(name for name, weight in weights.items() if weight > 0)
     return Slater(
         TabularPolicy(policy),
         found.slack,
@@ -143,6 +150,20 @@ def prove(claims: Claims) -> Proof:
             "gradient at the occupancy of the uniform policy."
         )
     return found
+
+
+def _without_bystanders(room: Claims, proof: Proof) -> Proof:
+    """The same proof without the constraints that hardly weigh in it, where it still proves as much.
+
+    A proof of infeasibility then speaks of those that are in conflict, and of no others.
+    """
+    weights = _weights(proof.proof["objective"], 1)
+    kept = np.where(weights > NEGLIGIBLE * weights.max(), weights, 0.0)
+    tangents = {"objective": {**proof.proof["objective"], "weights": kept}, "slacks": {}}
+    other = finish(room, {}, tangents, proof.policy)
+    if other is None or (proof.upper < 0 and not other.upper < 0):
+        return proof
+    return other
 
 
 def _without_constraints(claims: Claims) -> Claims:

@@ -6,7 +6,9 @@ r"""The exact answer as a convex program over the occupancy polytope.
 When f and all g_i are affine this is a linear program, the classical one of constrained MDPs
 (Altman, 1999), and SciPy's HiGHS solves it. Otherwise CVXPY writes it as a conic program, which
 Clarabel, an interior-point method, solves. The multipliers of g_i >= 0 are the paper's mu. Only
-states that some policy reaches become variables.
+states that some policy reaches become variables. Solvers' tolerances are absolute numbers near zero,
+so f and each g_i are handed over in units of their own size: costs in millionths or rewards in
+millions are solved as accurately as those near one.
 
 The answer's policy is that of the solver's x; its occupancy is then computed anew from the policy, so
 objective and slack are those of a policy that exists, not of a nearly feasible x.
@@ -24,15 +26,18 @@ from scipy.optimize import linprog
 
 from cvxmdp.errors import SolverError, require
 from cvxmdp.models.tabular import TabularMDP
-from cvxmdp.occupancy import flow_residual, policy_of
+from cvxmdp.occupancy import flow_residual, occupancy_of, policy_of, uniform_policy
 from cvxmdp.problem import Problem
 from cvxmdp.solution import Solution, Status
 from cvxmdp.utilities.cvxpy_form import OccupancyVariable
-from cvxmdp.utilities.function import Affine
+from cvxmdp.utilities.function import Affine, OccupancyFunction
 
 # What Clarabel calls solved by default; the answer is still called optimal when it stalls between
 # the tighter tolerance we ask for and this one, and the message says which was met.
 CLARABEL_DEFAULT = 1e-8
+# A curved optimum is flat: objectives that agree to 1e-10 leave 1e-5 of doubt about policy and
+# multipliers. So Clarabel goes on past the tolerance for as long as it gets anywhere.
+SHARPER = 1e-2
 # HiGHS's simplex is faster on small programs, its interior point (with crossover) on large ones.
 SIMPLEX_LIMIT = 500
 
@@ -76,12 +81,14 @@ class ConvexProgram:
         }
         if method == "highs-ipm":
             options["ipm_optimality_tolerance"] = max(self.tolerance, 1e-12)
+        unit = _largest(objective.reward[usable])
+        units = np.array([_largest(slack.reward[usable]) for slack in slacks])
         rows = np.array([-slack.reward[usable] for slack in slacks]).reshape(-1, usable.sum())
         started = time.perf_counter()
         found = linprog(
-            -objective.reward[usable],
-            A_ub=rows if slacks else None,
-            b_ub=[slack.offset for slack in slacks] if slacks else None,
+            -objective.reward[usable] / unit,
+            A_ub=rows / units[:, None] if slacks else None,
+            b_ub=[slack.offset for slack in slacks] / units if slacks else None,
             A_eq=flow,
             b_eq=initial,
             method=method,
@@ -101,7 +108,7 @@ class ConvexProgram:
         else:
             status, message = Status.INACCURATE, f"{Status.INACCURATE.value} HiGHS: {found.message}"
         # linprog minimises, so its marginals are minus ours.
-        marginals = -found.ineqlin.marginals if slacks else []
+        marginals = -found.ineqlin.marginals * unit / units if slacks else []
         return _answer(problem, usable, found.x, marginals, status, message, stats)
 
     def _solve_conic(self, problem: Problem) -> Solution:
@@ -110,12 +117,15 @@ class ConvexProgram:
         x = OccupancyVariable(usable)
         flow, initial = flow_equations(problem.mdp, usable)
         objective = _form(problem.utility, problem.objective_function, x)
+        slacks = [
+            _form(problem.constraints[name], g, x) for name, g in problem.slack_functions.items()
+        ]
+        unit, units = _units(problem)
         budgets = [
-            cp.Constant(0.0) <= _form(problem.constraints[name], g, x)
-            for name, g in problem.slack_functions.items()
+            cp.Constant(0.0) <= slack / size for slack, size in zip(slacks, units, strict=True)
         ]
         constraints = [flow @ x.pairs == initial, *budgets, *x.side_constraints]
-        program = cp.Problem(cp.Maximize(objective), constraints)
+        program = cp.Problem(cp.Maximize(objective / unit), constraints)
         started = time.perf_counter()
         status, message = self._run_clarabel(program)
         stats = {
@@ -124,14 +134,24 @@ class ConvexProgram:
             "iterations": program.solver_stats.num_iters if program.solver_stats else None,
         }
         if not status.has_policy:
+            if not problem.constraints:  # then it is the domain of the objective that is empty
+                message = f"The objective is infinite for every policy: {problem.utility!r}."
             return Solution.without_policy(problem, status, stats=stats, message=message)
-        marginals = [float(np.ravel(budget.dual_value)[0]) for budget in budgets]
+        marginals = [
+            float(np.ravel(budget.dual_value)[0]) * unit / size
+            for budget, size in zip(budgets, units, strict=True)
+        ]
         return _answer(problem, usable, x.pairs.value, marginals, status, message, stats)
 
     def _run_clarabel(self, program: Any) -> tuple[Status, str]:
-        """Ask for the tight tolerance; settle for Clarabel's default; else take what it has."""
+        """Ask for more than the tolerance, then for it, for Clarabel's default, for anything."""
         cp = require("cvxpy", "convex")
         settled = max(self.tolerance, CLARABEL_DEFAULT)
+        outcome = _call_clarabel(program, self.verbose, SHARPER * self.tolerance, self.tolerance)
+        if outcome in (cp.OPTIMAL, cp.OPTIMAL_INACCURATE):
+            return Status.OPTIMAL, _optimal("Clarabel", self.tolerance)
+        if outcome == cp.INFEASIBLE:
+            return Status.INFEASIBLE, Status.INFEASIBLE.value
         outcome = _call_clarabel(program, self.verbose, self.tolerance, settled)
         if outcome == cp.OPTIMAL:
             return Status.OPTIMAL, _optimal("Clarabel", self.tolerance)
@@ -170,6 +190,32 @@ def _call_clarabel(
     except cp.error.SolverError as error:
         return str(error)
     return str(program.status)
+
+
+def _largest(numbers: Any) -> float:
+    """The largest finite absolute value, or one where there is none but zero."""
+    sizes = np.abs(np.asarray(numbers, dtype=np.float64))
+    return float(sizes[np.isfinite(sizes)].max(initial=0.0)) or 1.0
+
+
+def _units(problem: Problem) -> tuple[float, list[float]]:
+    """A typical size of f and of each g_i over the occupancies.
+
+    Measured at two occupancies, by values (for f their difference, since its constant plays no part)
+    and by what the gradient at the first could change.
+    """
+    mdp = problem.mdp
+    first = np.eye(mdp.n_actions)[mdp.actions.argmax(axis=1)]
+    points = [occupancy_of(mdp, uniform_policy(mdp)), occupancy_of(mdp, first)]
+
+    def change(function: OccupancyFunction) -> float:
+        return _largest(function.gradient(points[0])[mdp.reachable_pairs] * mdp.max_mass)
+
+    f, slacks = problem.objective_function, problem.slack_functions.values()
+    return (
+        _largest([f.value(points[0]) - f.value(points[1]), change(f)]),
+        [_largest([*(g.value(point) for point in points), change(g)]) for g in slacks],
+    )
 
 
 def _optimal(solver: str, tolerance: float) -> str:

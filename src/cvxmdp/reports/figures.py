@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from textwrap import wrap
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -17,6 +18,8 @@ if TYPE_CHECKING:
 
 DIRECTIONS = {"left": (-1, 0), "right": (1, 0), "up": (0, -1), "down": (0, 1)}  # x right, y down
 BINDING = 1e-6  # share of a budget below which a slack is rounding
+MARKED = 100  # up to so many states, each is a point on the curve
+ROOM = 0.3  # height of a constraint's bar and its text, in inches
 VISITED = 1e-6  # share of time below which a state's arrow would only show solver noise
 
 
@@ -37,7 +40,8 @@ def plot_solution(solution: Solution, path: str | Path | None = None) -> Any:
 
     constraints = solution.problem.constraints
     columns = 2 if constraints else 1
-    figure = Figure(figsize=(5.5 * columns, 5.0), layout="constrained")
+    height = max(5.0, 2.0 + 2 * ROOM * len(constraints))
+    figure = Figure(figsize=(5.5 * columns, height), layout="constrained")
     axes = figure.subplots(1, columns, squeeze=False)[0]
     mdp = solution.problem.mdp
     share = state_distribution(mdp, solution.occupancy)
@@ -48,16 +52,21 @@ def plot_solution(solution: Solution, path: str | Path | None = None) -> Any:
                 axes[0], mdp.layout, share, solution.policy.probabilities(), mdp.action_names
             )
     else:
-        axes[0].plot(np.sort(share)[::-1])
+        axes[0].plot(np.sort(share)[::-1], marker="." if share.size <= MARKED else None)
         axes[0].set(xlabel="states, most visited first", ylabel="share of (discounted) time")
         axes[0].set_yscale("log")
     title = f"{solution.problem.sense} {solution.problem.utility!r} = {solution.objective:.6g}"
-    axes[0].set_title(title, fontsize=10)
+    axes[0].set_title(plain("\n".join(wrap(title, 70))), fontsize=10)
     if constraints:
         draw_slack(axes[1], solution)
     if path is not None:
         figure.savefig(path, dpi=150)
     return figure
+
+
+def plain(text: str) -> str:
+    """Text in which Matplotlib sees no formula: a name may well have dollars in it."""
+    return text.replace("$", r"\$")
 
 
 def draw_grid(axes: Any, figure: Any, layout: GridLayout, values: np.ndarray) -> None:
@@ -108,14 +117,15 @@ def draw_slack(axes: Any, solution: Solution) -> None:
     sizes = [abs(solution.problem.constraints[name].budget) or 1.0 for name in names]
     left = np.array([solution.slack[name] / size for name, size in zip(names, sizes, strict=True)])
     colours = ["#2a9d8f" if share >= -BINDING else "#d62828" for share in left]
-    axes.barh(names, left, color=colours, height=0.4)
+    # A budget that is used up to rounding must look used up, so the axis has a smallest width. A
+    # logarithm's slack may be minus infinity: its bar ends at the border.
+    reach = 1.15 * max(0.1, float(np.abs(left[np.isfinite(left)]).max(initial=0.0)))
+    axes.barh([plain(name) for name in names], left.clip(-reach, reach), color=colours, height=0.4)
     axes.axvline(0.0, color="black", linewidth=0.8)
     for position, (name, share) in enumerate(zip(names, left, strict=True)):
         state = "violated" if share < -BINDING else "binding" if share <= BINDING else "slack left"
         text = f" {state}, multiplier {solution.multipliers[name]:.4g}"
         axes.annotate(text, (0.0, position + 0.25), va="bottom")
-    # A budget that is used up to rounding must look used up, so the axis has a smallest width.
-    reach = 1.15 * max(0.1, float(np.abs(left).max()))
     axes.set(
         title="budget left, as a share of the budget",
         xlabel="violated  <  0  <  allowed",

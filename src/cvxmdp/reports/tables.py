@@ -39,7 +39,12 @@ def constraint_rows(solution: Solution) -> list[ConstraintRow]:
     rows = []
     for name, constraint in solution.problem.constraints.items():
         slack = solution.slack[name]
-        value = constraint.budget - slack if constraint.sense == "<=" else constraint.budget + slack
+        # Not budget minus slack: beside a budget of 1e20 nothing would be left of the value.
+        value = (
+            math.nan
+            if solution.occupancy is None
+            else float(constraint.utility.bind(solution.problem.mdp).value(solution.occupancy))
+        )
         cells = (name, repr(constraint), number(value), number(slack))
         rows.append(
             ConstraintRow(

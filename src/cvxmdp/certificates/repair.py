@@ -1,0 +1,105 @@
+r"""Repair: the nearest mixture of a policy with a safe one that surely satisfies every constraint.
+
+Mixing occupancies, (1 - b) x + b x_safe, keeps a policy where it is good and moves it into the
+constraints: by concavity g((1-b) x + b x_safe) >= (1-b) g(x) + b g(x_safe). The smallest b for which
+this proves feasibility is taken; the mixture's policy is then looked at afresh.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import NamedTuple
+
+import numpy as np
+
+from cvxmdp.certificates.bounds import Achieved, Claims, achieved
+from cvxmdp.certificates.search import occupancy_policy, tangents_at
+from cvxmdp.certificates.values import optimal_values
+
+ROUNDING_SHARE = 1e-6  # repairs up to this share only undo rounding; any interior point will do
+
+
+class Repaired(NamedTuple):
+    """A surely feasible policy and the share of the safe policy in it (zero: nothing was changed)."""
+
+    policy: np.ndarray
+    share: float
+    achieved: Achieved
+
+
+def repair(
+    claims: Claims,
+    policy: np.ndarray,
+    given: Achieved,
+    slater_policy: Callable[[], np.ndarray],
+) -> Repaired | None:
+    """A surely feasible policy near the given one, or None where none was found.
+
+    Args:
+        claims: the problem.
+        policy: probabilities (S, A).
+        given: what the policy achieves.
+        slater_policy: gives the policy with the largest smallest slack; called only when needed,
+            because finding it costs about a solve.
+    """
+    if given.feasible:
+        return Repaired(policy, 0.0, given)
+    if not claims.slacks:
+        return None
+    inside = _some_interior_point(claims)
+    if inside is not None and _share(given, inside) <= ROUNDING_SHARE:
+        found = _mix(claims, given, inside)
+        if found is not None and found.share <= ROUNDING_SHARE:
+            return found
+    safe = achieved(claims, slater_policy())
+    return _mix(claims, given, safe) if safe.feasible else None
+
+
+def _share(given: Achieved, safe: Achieved) -> float:
+    """The smallest share b that concavity proves feasible.
+
+    The slack is wanted above twice the margin of error, because the mixture's policy has an occupancy of
+    its own, computed anew.
+    """
+    share = 0.0
+    for name, slack in given.slack.items():
+        wanted = 2.0 * (given.computed_slack[name] - slack)
+        if slack < wanted:
+            reach = safe.slack[name] - slack
+            share = max(share, (wanted - slack) / reach if reach > wanted - slack else 1.0)
+    # A logarithm that is infinite here becomes finite with any share of a policy inside its domain.
+    return share if math.isfinite(given.objective) else max(share, 1e-9)
+
+
+def _mix(claims: Claims, given: Achieved, safe: Achieved) -> Repaired | None:
+    share = _share(given, safe)
+    while share < 1.0:
+        mixture = (1 - share) * given.occupancy + share * safe.occupancy
+        policy = occupancy_policy(claims, mixture)
+        found = achieved(claims, policy)
+        if found.feasible:
+            return Repaired(policy, share, found)
+        share = max(2.0 * share, 1e-12)
+    policy = occupancy_policy(claims, safe.occupancy)
+    alone = achieved(claims, policy)
+    return Repaired(policy, 1.0, alone) if alone.feasible else None
+
+
+def _some_interior_point(claims: Claims) -> Achieved | None:
+    """A policy with room in every constraint, found cheaply: the uniform one, or one MDP solve away."""
+    uniform = achieved(claims, occupancy_policy(claims, np.zeros(claims.shape)))
+    candidates = [uniform]
+    slopes = tangents_at(claims, uniform.occupancy)["slacks"]
+    reward = np.zeros(claims.shape)
+    for name, node in claims.slacks.items():
+        slope = node.tangent(slopes[name]).reward
+        reward += slope / max(float(np.abs(slope).max()), 1e-300)
+    _, greedy = optimal_values(claims, reward)
+    deterministic = np.zeros(claims.shape)
+    deterministic[np.arange(claims.shape[0]), greedy] = 1.0
+    best = achieved(claims, deterministic)
+    halfway = 0.5 * (uniform.occupancy + best.occupancy)  # inside the domain of entropy and logs
+    candidates += [best, achieved(claims, occupancy_policy(claims, halfway))]
+    inside = [one for one in candidates if one.feasible and min(one.slack.values()) > 0]
+    return max(inside, key=lambda one: min(one.slack.values())) if inside else None
