@@ -7,6 +7,7 @@ makes one with ``generator(seed)``, so that a failing example is one number.
 from __future__ import annotations
 
 from collections.abc import Callable
+from fractions import Fraction
 
 import hypothesis.strategies as st
 import jax.numpy as jnp
@@ -269,3 +270,65 @@ def random_constraint(
         return utility <= float(utility.bind(mdp).value(x)) + margin
     utility = random_concave_utility(mdp, random, custom=custom)
     return utility >= float(utility.bind(mdp).value(x)) - margin
+
+
+def random_problem(
+    mdp: cm.TabularMDP,
+    random: np.random.Generator,
+    feasible_policy: cm.TabularPolicy,
+    *,
+    constraints: int = 2,
+    custom: bool = False,
+) -> cm.Problem:
+    """A problem of either sense whose constraints the policy meets with room to spare."""
+    subject_to = {
+        f"limit {index}": random_constraint(mdp, random, feasible_policy, custom=custom)
+        for index in range(constraints)
+    }
+    if random.random() < 0.5:
+        utility = random_concave_utility(mdp, random, custom=custom)
+        return cm.Problem(mdp, maximize=utility, subject_to=subject_to)
+    utility = random_convex_utility(mdp, random, custom=custom)
+    return cm.Problem(mdp, minimize=utility, subject_to=subject_to)
+
+
+def exact_occupancy(mdp: cm.TabularMDP, probabilities: np.ndarray) -> list[list[Fraction]]:
+    """The occupancy of a policy in rational arithmetic: Gaussian elimination, no rounding at all.
+
+    Rows of the policy are normalised exactly; masked actions count as zero.
+    """
+    states, actions = mdp.actions.shape
+    table = mdp.dense_transition()
+    policy = [
+        [Fraction(float(p)) if ok else Fraction(0) for p, ok in zip(row, mask, strict=True)]
+        for row, mask in zip(probabilities, mdp.actions, strict=True)
+    ]
+    policy = [[p / sum(row) for p in row] for row in policy]
+    discount = Fraction(mdp.discount)
+    rows = []
+    for to in range(states):
+        row = [
+            -discount * sum(policy[s][a] * Fraction(float(table[s, a, to])) for a in range(actions))
+            for s in range(states)
+        ]
+        row[to] += 1
+        rows.append([*row, Fraction(float(mdp.initial[to]))])
+    for pivot in range(states):  # diagonally dominant by columns: no pivot is ever zero
+        for other in range(states):
+            if other != pivot and rows[other][pivot]:
+                factor = rows[other][pivot] / rows[pivot][pivot]
+                rows[other] = [x - factor * y for x, y in zip(rows[other], rows[pivot], strict=True)]
+    visits = [rows[s][-1] / rows[s][s] for s in range(states)]
+    return [[visits[s] * p for p in policy[s]] for s in range(states)]
+
+
+def exact_inner(reward: np.ndarray, x: list[list[Fraction]]) -> Fraction:
+    """<reward, x> without rounding."""
+    return sum(
+        (
+            Fraction(float(r)) * y
+            for rewards, row in zip(reward, x, strict=True)
+            for r, y in zip(rewards, row, strict=True)
+        ),
+        Fraction(0),
+    )

@@ -43,15 +43,14 @@ _WHERE = {
     "problem": ("Problem",),
     "solution": ("Solution", "Status"),
     "exact": ("ConvexProgram",),
+    "exact.frontier": ("Frontier", "frontier"),
     "driver": ("solve",),
     "certificates": (
         "Certificate",
         "Check",
-        "Frontier",
         "Slater",
         "certify",
         "check",
-        "frontier",
         "slater",
     ),
 }
@@ -78,15 +77,14 @@ if TYPE_CHECKING:
     from cvxmdp.certificates import (
         Certificate,
         Check,
-        Frontier,
         Slater,
         certify,
         check,
-        frontier,
         slater,
     )
     from cvxmdp.driver import solve
     from cvxmdp.exact import ConvexProgram
+    from cvxmdp.exact.frontier import Frontier, frontier
     from cvxmdp.models import (
         GridLayout,
         TabularMDP,

@@ -235,7 +235,8 @@ class _Builder:
         self.extra.extend(below)
 
         def read(factor: float, x: np.ndarray) -> Parameters:
-            duals = np.array([0.0 if b.dual_value is None else float(b.dual_value) for b in below])
+            found = [0.0 if b.dual_value is None else b.dual_value for b in below]
+            duals = np.array([float(np.ravel(dual)[0]) for dual in found])  # shapes () and (1,)
             weights = np.maximum(duals, 0.0)
             if not weights.sum() > NEGLIGIBLE:
                 return node.at(x)

@@ -212,8 +212,10 @@ def _units(problem: Problem) -> tuple[float, list[float]]:
         return _largest(function.gradient(points[0])[mdp.reachable_pairs] * mdp.max_mass)
 
     f, slacks = problem.objective_function, problem.slack_functions.values()
+    with np.errstate(invalid="ignore"):  # a logarithm may be minus infinity at both
+        difference = f.value(points[0]) - f.value(points[1])
     return (
-        _largest([f.value(points[0]) - f.value(points[1]), change(f)]),
+        _largest([difference, change(f)]),
         [_largest([*(g.value(point) for point in points), change(g)]) for g in slacks],
     )
 

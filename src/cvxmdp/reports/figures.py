@@ -13,7 +13,7 @@ from cvxmdp.models.layout import GridLayout
 from cvxmdp.occupancy import state_distribution
 
 if TYPE_CHECKING:
-    from cvxmdp.certificates.frontier import Frontier
+    from cvxmdp.exact.frontier import Frontier
     from cvxmdp.solution import Solution
 
 DIRECTIONS = {"left": (-1, 0), "right": (1, 0), "up": (0, -1), "down": (0, 1)}  # x right, y down

@@ -1,0 +1,503 @@
+"""The exact solver: problems with known answers, edges of models, and how it says what went wrong."""
+
+from __future__ import annotations
+
+import math
+import sys
+
+import numpy as np
+import pytest
+from strategies import coverage
+
+import cvxmdp as cm
+from cvxmdp.errors import MissingExtraError, SolverError
+from cvxmdp.exact import convex_program
+
+DISCOUNT = 0.75
+MASS = 1.0 / (1.0 - DISCOUNT)  # 4
+
+
+def bandit(arms: int, discount: float = DISCOUNT, **signals: list[float]) -> cm.TabularMDP:
+    """One state; every occupancy is MASS times a distribution p over the arms."""
+    rows = {name: np.array([signal]) for name, signal in signals.items()}
+    return cm.TabularMDP(np.ones((1, arms, 1)), 0, discount, signals=rows)
+
+
+def shares(solution: cm.Solution) -> np.ndarray:
+    """The distribution over arms that a bandit's answer plays."""
+    return solution.policy.probabilities(0)
+
+
+# The reference problems
+
+
+def reference_problems(grid: cm.TabularMDP, expert: cm.TabularPolicy) -> dict[str, cm.Problem]:
+    def safe(budget: float) -> dict[str, cm.Constraint]:
+        return {"hazard": cm.linear("hazard", per="step") <= budget}
+
+    near = cm.occupancy_of(grid, expert)
+    imitate = {
+        "l2": -cm.distance(expert, norm="l2"),
+        "l2-squared": -0.5 * cm.distance(expert, norm="l2-squared"),
+        "kl": -cm.distance(expert, norm="kl"),
+    }
+    around = cm.distance(cm.box(0.8 * near, 1.25 * near), norm="l2")
+    reward = cm.linear("reward")
+    barrier = cm.log_barrier(cm.linear("hazard") <= 1.0)
+    to_point = {"near": cm.distance(expert, norm="l2") <= 1.0, **safe(0.095)}
+    return {
+        "safe exploration": cm.Problem(grid, maximize=cm.entropy(), subject_to=safe(0.05)),
+        "safe learning": cm.Problem(grid, maximize=reward + 0.1 * barrier),
+        **{
+            f"apprenticeship {norm}": cm.Problem(grid, maximize=utility, subject_to=safe(0.08))
+            for norm, utility in imitate.items()
+        },
+        "feasibility, point": cm.Problem(grid, maximize=reward, subject_to=to_point),
+        "feasibility, box": cm.Problem(grid, maximize=reward, subject_to={"near": around <= 0.5}),
+    }
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "safe exploration",
+        "safe learning",
+        "apprenticeship l2",
+        "apprenticeship l2-squared",
+        "apprenticeship kl",
+        "feasibility, point",
+        "feasibility, box",
+    ],
+)
+def test_reference_problems(
+    name: str, reference: dict, grid: cm.TabularMDP, expert: cm.TabularPolicy
+) -> None:
+    known = reference["problems"][name]
+    solution = cm.solve(reference_problems(grid, expert)[name])
+    assert solution.status is cm.Status.OPTIMAL
+    tolerance = 1e-5 if "box" in name else 1e-6
+    assert solution.objective == pytest.approx(known["optimum"], abs=tolerance)
+    # the digits printed there: half a unit of the last, and the tolerance of its own solver
+    digits = 1e-4 if "box" in name else 1e-5
+    assert list(solution.multipliers.values()) == pytest.approx(known["multipliers"], rel=digits)
+    assert max(solution.violation.values(), default=0.0) < 1e-8
+
+
+def test_the_reference_covers_all_seven(
+    reference: dict, grid: cm.TabularMDP, expert: cm.TabularPolicy
+) -> None:
+    assert set(reference_problems(grid, expert)) == set(reference["problems"])
+
+
+# Solved by hand
+
+
+@pytest.mark.parametrize("path", ["HiGHS", "Clarabel"])
+@pytest.mark.parametrize("written", ["<=", ">=", "minimize"])
+@pytest.mark.parametrize("per", ["total", "step"])
+def test_linear_bandit_with_a_budget(path: str, written: str, per: str) -> None:
+    # Arms pay 1 and 0.4, the first costs 1. With budget b on the cost x_1 (per step: p_1), the answer
+    # plays the first arm as much as it may. Value x_1 + 0.4 (MASS - x_1): a unit of x_1 is worth 0.6,
+    # so mu = 0.6, and 0.6 * MASS for the budget per step.
+    mdp = bandit(2, reward=[1.0, 0.4], cost=[1.0, 0.0])
+    cost = cm.linear("cost", per=per)
+    budget = 1.0 if per == "total" else 0.25
+    constraint = -cost >= -budget if written == ">=" else cost <= budget
+    sense = "minimize" if written == "minimize" else "maximize"
+    sign = -1.0 if written == "minimize" else 1.0
+    problem = cm.Problem(
+        mdp, **{sense: sign * cm.linear("reward")}, subject_to={"cost": constraint}
+    )
+    solver = cm.ConvexProgram()
+    solution = solver.solve(problem) if path == "HiGHS" else solver._solve_conic(problem)
+    assert path in solution.stats["solver"]
+    assert solution.objective == pytest.approx(sign * (1.0 + 0.4 * 3.0), abs=1e-8)
+    assert shares(solution) == pytest.approx([0.25, 0.75], abs=1e-8)
+    worth = 0.6 if per == "total" else 0.6 * MASS
+    assert solution.multipliers["cost"] == pytest.approx(worth, rel=1e-7)
+    assert solution.slack["cost"] == pytest.approx(0.0, abs=1e-8)
+
+
+def test_linear_two_states() -> None:
+    # "home": stay, or go "out", which pays 1 and leads back (one action there, the other masked). Going
+    # costs 1, budget 1. With g = x(home, go): x(out) = g / 2 is the return, so mu = 1/2; home's flow
+    # h = 1 + (h - g)/2 + g/4 gives h = 2 - g/2 = 3/2: go with probability 2/3.
+    transition = np.zeros((2, 2, 2))
+    transition[0, 0, 0] = transition[0, 1, 1] = transition[1, 0, 0] = 1.0
+    mdp = cm.TabularMDP(
+        transition,
+        0,
+        0.5,
+        signals={"pay": [[0, 0], [1, 0]], "go": [[0, 1], [0, 0]]},
+        actions=[[True, True], [True, False]],
+    )
+    solution = cm.solve(
+        cm.Problem(mdp, maximize=cm.linear("pay"), subject_to={"go": cm.linear("go") <= 1.0})
+    )
+    assert solution.objective == pytest.approx(0.5)
+    assert solution.multipliers["go"] == pytest.approx(0.5)
+    assert solution.policy.probabilities(0) == pytest.approx([1 / 3, 2 / 3])
+    assert solution.policy.probabilities(1).tolist() == [1.0, 0.0]
+    assert solution.occupancy == pytest.approx(np.array([[0.5, 1.0], [0.5, 0.0]]))
+
+
+@pytest.mark.parametrize("target", ["entropy", "kl"])
+def test_gibbs_distribution_under_a_budget(target: str) -> None:
+    # max H(p) with <c, p> <= b: p proportional to exp(-mu c). With -KL(p | q) to q exp(-mu c). Choose
+    # mu, and b as what this p costs.
+    multiplier, cost = 1.3, np.array([0.0, 1.0, 2.5])
+    prior = np.array([0.2, 0.3, 0.5]) if target == "kl" else np.ones(3) / 3
+    weights = prior * np.exp(-multiplier * cost)
+    p = weights / weights.sum()
+    mdp = bandit(3, cost=cost.tolist())
+    if target == "kl":
+        objective = -cm.distance(cm.TabularPolicy(prior[None]), norm="kl")
+        value = -float(p @ np.log(p / prior))
+    else:
+        objective, value = cm.entropy(of="state-action"), -float(p @ np.log(p))
+    budget = cm.linear("cost", per="step") <= float(cost @ p)
+    solution = cm.solve(cm.Problem(mdp, maximize=objective, subject_to={"cost": budget}))
+    assert solution.objective == pytest.approx(value, abs=1e-8)
+    assert shares(solution) == pytest.approx(p, abs=1e-6)
+    assert solution.multipliers["cost"] == pytest.approx(multiplier, rel=1e-5)
+
+
+def test_max_min_fairness() -> None:
+    # min(x_1, 2 x_2) with x_1 + x_2 = 4 is largest where both are equal: x = (8/3, 4/3).
+    mdp = bandit(2, first=[1.0, 0.0], second=[0.0, 2.0])
+    fair = cm.minimum(cm.linear("first"), cm.linear("second"))
+    solution = cm.solve(cm.Problem(mdp, maximize=fair))
+    assert solution.objective == pytest.approx(8 / 3, abs=1e-8)
+    assert shares(solution) == pytest.approx([2 / 3, 1 / 3], abs=1e-8)
+
+
+def test_proportional_fairness_splits_equally() -> None:
+    # sum_i log x_i with sum x_i = MASS: x_i = MASS / n.
+    mdp = bandit(4, a=[1, 0, 0, 0], b=[0, 1, 0, 0], c=[0, 0, 1, 0], d=[0, 0, 0, 1])
+    solution = cm.solve(cm.Problem(mdp, maximize=cm.log_sum("a", "b", "c", "d")))
+    assert solution.objective == pytest.approx(4 * math.log(MASS / 4), abs=1e-8)
+    assert shares(solution) == pytest.approx([0.25] * 4, abs=1e-6)
+
+
+def test_proportional_fairness_with_a_budget() -> None:
+    # log x_1 + log(4 - x_1) with x_1 <= 1: value log 3, mu = 1/1 - 1/3.
+    mdp = bandit(2, a=[1, 0], b=[0, 1])
+    constraints = {"a": cm.linear("a") <= 1.0}
+    solution = cm.solve(cm.Problem(mdp, maximize=cm.log_sum("a", "b"), subject_to=constraints))
+    assert solution.objective == pytest.approx(math.log(3.0), abs=1e-8)
+    assert solution.multipliers["a"] == pytest.approx(2 / 3, rel=1e-6)
+
+
+@pytest.mark.parametrize(("norm", "value"), [("l2", 0.8 * 3**0.5), ("l2-squared", 0.64 * 3)])
+def test_projection_on_the_occupancies(norm: str, value: float) -> None:
+    # The point of {x >= 0, sum x = 4} nearest to 4 * (0.8, 0.6, -0.2): take 4 * 0.2 off each, and what
+    # is negative then is zero: 4 * (0.6, 0.4, 0), at distance 0.8 * sqrt(3).
+    target = np.array([[3.2, 2.4, -0.8]])
+    solution = cm.solve(cm.Problem(bandit(3), minimize=cm.distance(target, norm=norm)))
+    assert solution.objective == pytest.approx(value, abs=1e-7)
+    assert solution.occupancy == pytest.approx(np.array([[2.4, 1.6, 0.0]]), abs=1e-5)
+
+
+@pytest.mark.parametrize(("norm", "worth"), [("l2", 0.5**0.5), ("l2-squared", 0.5**0.5 / 2)])
+def test_staying_near_a_policy(norm: str, worth: float) -> None:
+    # From (2, 2) along (1, -1)/sqrt(2) up to distance 1: x_1 = 2 + 1/sqrt(2), and that is what a unit of
+    # the distance is worth; of its square, half as much at 1.
+    near = cm.distance(cm.TabularPolicy([[0.5, 0.5]]), norm=norm) <= 1.0
+    problem = cm.Problem(
+        bandit(2, reward=[1, 0]), maximize=cm.linear("reward"), subject_to={"near": near}
+    )
+    solution = cm.solve(problem)
+    assert solution.objective == pytest.approx(2 + 0.5**0.5, abs=1e-8)
+    assert solution.multipliers["near"] == pytest.approx(worth, rel=1e-6)
+
+
+def ending_model() -> cm.TabularMDP:
+    """Work pays 1 and ends with probability 1/2; quitting always ends. Discount 0.8."""
+    transition = np.array([[[0.5], [0.0]]])
+    return cm.TabularMDP(transition, 0, 0.8, signals={"work": [[1, 0]], "quit": [[0, 1]]})
+
+
+def test_a_problem_with_termination() -> None:
+    # With w, q the two entries: w + q = 1 + 0.8 * w / 2, so q = 1 - 0.6 w. Quit at least 0.4 (a
+    # discounted number): w = 1, and a unit of quitting costs 1 / 0.6.
+    constraint = cm.linear("quit") >= 0.4
+    problem = cm.Problem(
+        ending_model(), maximize=cm.linear("work"), subject_to={"quit": constraint}
+    )
+    solution = cm.solve(problem)
+    assert solution.occupancy == pytest.approx(np.array([[1.0, 0.4]]))
+    assert solution.multipliers["quit"] == pytest.approx(1 / 0.6)
+    assert cm.solve(problem.with_budget("quit", 0.0)).objective == pytest.approx(1 / 0.6)
+
+
+# Edges of models
+
+
+def test_unreachable_states_and_masked_actions() -> None:
+    transition = np.zeros((3, 2, 3))
+    transition[0, 0, 1] = transition[0, 1, 0] = transition[1, :, 0] = transition[2, :, 2] = 1.0
+    available = [[True, True], [True, False], [True, True]]
+    mdp = cm.TabularMDP(
+        transition, 0, 0.9, signals={"reward": [[0, 0], [1, 9], [100, 100]]}, actions=available
+    )
+    # state 2 pays 100 and is never reached; the masked action pays 9 and is never taken
+    for objective in (cm.linear("reward"), cm.entropy(), cm.linear("reward") + cm.entropy()):
+        solution = cm.solve(cm.Problem(mdp, maximize=objective))
+        assert math.isfinite(solution.objective)
+        assert (solution.occupancy[2] == 0).all()
+        assert solution.occupancy[1, 1] == 0
+        probabilities = solution.policy.probabilities()
+        assert probabilities[1].tolist() == [1.0, 0.0]
+        assert probabilities[2].tolist() == [0.5, 0.5]
+    # 0 -> 1 -> 0: state 1 every second step
+    assert cm.solve(cm.Problem(mdp, maximize=cm.linear("reward"))).objective == pytest.approx(
+        0.9 / (1 - 0.81)
+    )
+
+
+@pytest.mark.parametrize("objective", [cm.linear("reward"), cm.entropy(), cm.log_sum("reward")])
+@pytest.mark.parametrize("discount", [0.0, 0.5, 0.999])
+def test_one_state_one_action(objective: cm.Utility, discount: float) -> None:
+    mdp = bandit(1, discount, reward=[2.0])
+    solution = cm.solve(
+        cm.Problem(mdp, maximize=objective, subject_to={"r": cm.linear("reward") >= 1.0})
+    )
+    assert solution.status is cm.Status.OPTIMAL
+    assert solution.occupancy == pytest.approx(np.array([[1 / (1 - discount)]]))
+    assert solution.objective == pytest.approx(
+        float(objective.bind(mdp).value(solution.occupancy)), abs=1e-8
+    )
+
+
+def test_discount_zero_looks_one_step_ahead() -> None:
+    mdp = cm.garnet(5, 3, 2, seed=1, discount=0.0)
+    solution = cm.solve(cm.Problem(mdp, maximize=cm.linear("reward")))
+    assert solution.objective == pytest.approx(mdp.signal("reward").max(axis=1).mean())
+
+
+@pytest.mark.parametrize("nonlinear", [False, True])
+def test_twelve_constraints_of_which_one_binds(nonlinear: bool) -> None:
+    mdp = bandit(2, reward=[1.0, 0.0], cost=[1.0, 0.0])
+    objective = cm.linear("reward") - (0.01 * cm.quadratic(weights=[1.0]) if nonlinear else 0.0)
+    constraints = {f"limit {k}": cm.linear("cost") <= 1.0 + 0.2 * k for k in range(12)}
+    solution = cm.solve(cm.Problem(mdp, maximize=objective, subject_to=constraints))
+    assert solution.slack["limit 0"] == pytest.approx(0.0, abs=1e-7)
+    assert solution.multipliers["limit 0"] > 0.5
+    others = list(constraints)[1:]
+    assert [solution.multipliers[name] for name in others] == pytest.approx([0.0] * 11, abs=1e-6)
+
+
+@pytest.mark.parametrize("discount", [0.99, 0.999])
+def test_long_horizons(discount: float) -> None:
+    # One more unit of discounted sum is worth what one more per step is, divided by the mass.
+    mdp = cm.garnet(15, 3, 4, seed=3, discount=discount)
+    objective = cm.linear("reward", per="step") + 0.1 * cm.entropy()
+    per_step = cm.Problem(
+        mdp, maximize=objective, subject_to={"c": cm.linear("cost", per="step") <= 0.4}
+    )
+    total = cm.Problem(
+        mdp, maximize=objective, subject_to={"c": cm.linear("cost") <= 0.4 * mdp.max_mass}
+    )
+    first, second = cm.solve(per_step), cm.solve(total)
+    assert first.status is second.status is cm.Status.OPTIMAL
+    assert first.objective == pytest.approx(second.objective, rel=1e-8)
+    assert first.multipliers["c"] == pytest.approx(second.multipliers["c"] * mdp.max_mass, rel=1e-5)
+
+
+@pytest.mark.parametrize("objective_unit", [1e-9, 1.0, 1e9])
+@pytest.mark.parametrize("cost_unit", [1e-12, 1e-9, 1.0, 1e6])
+@pytest.mark.parametrize("curved", [False, True])
+def test_units_do_not_matter(objective_unit: float, cost_unit: float, curved: bool) -> None:
+    mdp = cm.garnet(12, 3, 4, seed=1, discount=0.9)
+    reward, cost = mdp.signal("reward"), mdp.signal("cost")
+
+    def solve_in(unit: float, per: float) -> cm.Solution:
+        objective = cm.linear(unit * reward) + (unit * cm.entropy() if curved else 0.0)
+        constraints = {"cost": cm.linear(per * cost) <= 3.0 * per}
+        return cm.solve(cm.Problem(mdp, maximize=objective, subject_to=constraints))
+
+    plain, other = solve_in(1.0, 1.0), solve_in(objective_unit, cost_unit)
+    assert other.status is cm.Status.OPTIMAL
+    assert other.objective / objective_unit == pytest.approx(plain.objective, rel=1e-7)
+    assert other.slack["cost"] / cost_unit == pytest.approx(0.0, abs=1e-7)
+    multiplier = other.multipliers["cost"] * cost_unit / objective_unit
+    assert multiplier == pytest.approx(plain.multipliers["cost"], rel=1e-4)
+
+
+@pytest.mark.parametrize("objective", [cm.linear("reward"), cm.entropy()])
+def test_a_huge_budget_is_no_budget(objective: cm.Utility) -> None:
+    mdp = cm.garnet(6, 3, 3, seed=0, discount=0.9)
+    free = cm.solve(cm.Problem(mdp, maximize=objective))
+    held = cm.solve(
+        cm.Problem(mdp, maximize=objective, subject_to={"cost": cm.linear("cost") <= 1e20})
+    )
+    assert held.status is cm.Status.OPTIMAL
+    assert held.objective == pytest.approx(free.objective, rel=1e-8)
+    assert held.multipliers["cost"] == pytest.approx(0.0, abs=1e-8)
+    shown = next(line for line in str(held).splitlines() if line.startswith("cost"))
+    value = float(np.vdot(mdp.signal("cost"), held.occupancy))
+    assert f"{value:.7g}" in shown
+
+
+def test_a_larger_linear_problem_goes_to_the_interior_point() -> None:
+    mdp = cm.garnet(convex_program.SIMPLEX_LIMIT + 1, 2, 3, seed=0, discount=0.9)
+    problem = cm.Problem(
+        mdp, maximize=cm.linear("reward"), subject_to={"cost": cm.linear("cost") <= 4.0}
+    )
+    solution = cm.solve(problem)
+    conic = cm.ConvexProgram()._solve_conic(problem)
+    assert "interior point" in solution.stats["solver"]
+    assert solution.objective == pytest.approx(conic.objective, rel=1e-7)
+    assert solution.multipliers["cost"] == pytest.approx(conic.multipliers["cost"], rel=1e-5)
+    assert cm.solve(problem.with_budget("cost", 0.1)).status is cm.Status.INFEASIBLE
+
+
+# What can go wrong
+
+
+@pytest.mark.parametrize("objective", [cm.linear("reward"), cm.entropy()])
+def test_infeasible_is_a_status(objective: cm.Utility) -> None:
+    mdp = bandit(2, reward=[1.0, 2.0], cost=[1.0, 2.0])
+    solution = cm.solve(
+        cm.Problem(mdp, maximize=objective, subject_to={"cost": cm.linear("cost") <= 3.9})
+    )
+    assert solution.status is cm.Status.INFEASIBLE
+    assert not solution.status.has_policy
+    assert solution.policy is None
+    assert solution.occupancy is None
+    assert math.isnan(solution.objective)
+    assert math.isnan(solution.slack["cost"])
+    assert "No policy satisfies all constraints" in str(solution)
+
+
+def test_an_empty_domain_without_constraints_is_said_so() -> None:
+    mdp = bandit(2, cost=[1.0, 2.0])
+    problem = cm.Problem(mdp, maximize=cm.log_barrier(cm.linear("cost") <= 3.9))
+    solution = cm.solve(problem)
+    assert solution.status is cm.Status.INFEASIBLE
+    assert "The objective is infinite for every policy" in solution.message
+
+
+def exploration(budget: float) -> cm.Problem:
+    mdp = cm.garnet(10, 3, 3, seed=0, discount=0.9)
+    return cm.Problem(
+        mdp, maximize=cm.entropy(), subject_to={"cost": cm.linear("cost", per="step") <= budget}
+    )
+
+
+def test_a_solver_that_runs_out_of_iterations_is_inaccurate(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    real = convex_program._call_clarabel
+    monkeypatch.setattr(
+        convex_program, "_call_clarabel", lambda *a, **further: real(*a, **further, max_iter=4)
+    )
+    solution = cm.solve(exploration(0.4))
+    assert solution.status is cm.Status.INACCURATE
+    assert "inaccurate" in solution.message
+    assert str(solution).startswith("Inaccurate")
+    assert math.isfinite(solution.objective)
+
+
+@pytest.mark.parametrize(
+    ("outcomes", "status", "said"),
+    [
+        (["optimal"], cm.Status.OPTIMAL, "1e-10"),
+        (["optimal_inaccurate"], cm.Status.OPTIMAL, "1e-10"),
+        (["infeasible"], cm.Status.INFEASIBLE, "No policy"),
+        (["user_limit", "optimal"], cm.Status.OPTIMAL, "1e-10"),
+        (["user_limit", "optimal_inaccurate"], cm.Status.OPTIMAL, "1e-08"),
+        (["user_limit", "user_limit", "optimal"], cm.Status.OPTIMAL, "1e-08"),
+        (["broke", "broke", "optimal_inaccurate"], cm.Status.INACCURATE, "optimal_inaccurate"),
+        (
+            ["broke", "broke", "infeasible_inaccurate"],
+            cm.Status.INFEASIBLE,
+            "calls this inaccurate",
+        ),
+    ],
+    ids=lambda case: "-".join(case) if isinstance(case, list) else None,
+)
+def test_every_outcome_of_clarabel_has_a_status(
+    outcomes: list[str], status: cm.Status, said: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    real, coming = convex_program._call_clarabel, iter(outcomes)
+
+    def pretend(*arguments: object, **further: object) -> str:
+        real(*arguments, **further)
+        return next(coming)
+
+    monkeypatch.setattr(convex_program, "_call_clarabel", pretend)
+    solution = cm.solve(exploration(0.4))
+    assert solution.status is status
+    assert said in solution.message
+    assert next(coming, None) is None
+
+
+def test_no_answer_at_all_is_an_error_with_causes(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(convex_program, "_call_clarabel", lambda *a, **further: "it broke")
+    with pytest.raises(SolverError, match=r"it broke.*Likely causes"):
+        cm.solve(exploration(0.4))
+
+
+def test_highs_without_an_answer_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    real = convex_program.linprog
+
+    def stopped(*arguments: object, options: dict, **further: object) -> object:
+        return real(*arguments, options={**options, "maxiter": 1}, **further)
+
+    monkeypatch.setattr(convex_program, "linprog", stopped)
+    mdp = cm.garnet(20, 3, 3, seed=0)
+    problem = cm.Problem(
+        mdp, maximize=cm.linear("reward"), subject_to={"cost": cm.linear("cost") <= 8.0}
+    )
+    with pytest.raises(SolverError, match="HiGHS found no answer: Iteration limit"):
+        cm.solve(problem)
+
+
+def test_a_budget_at_the_edge_of_feasibility_is_never_called_optimal_wrongly(
+    grid: cm.TabularMDP,
+) -> None:
+    # 1e-4 per step is just above the least that any policy can do: no room for an interior point.
+    problem = cm.Problem(
+        grid,
+        maximize=cm.entropy(),
+        subject_to={"hazard": cm.linear("hazard", per="step") <= 1e-4},
+    )
+    solution = cm.solve(problem)
+    assert solution.status in (cm.Status.INACCURATE, cm.Status.OPTIMAL)
+    if solution.status is cm.Status.OPTIMAL:
+        assert solution.violation["hazard"] < 1e-10
+    assert "nan" not in str(solution)
+
+
+def test_own_functions_are_sent_to_solvers_that_can_do_them() -> None:
+    mdp = cm.garnet(5, 2, 2, seed=0)
+    with pytest.raises(SolverError, match=r"coverage.*PDPG and ColumnGeneration"):
+        cm.solve(cm.Problem(mdp, maximize=coverage))
+    with pytest.raises(SolverError, match=r"coverage >= 0.*PDPG and ColumnGeneration"):
+        cm.solve(cm.Problem(mdp, maximize=cm.entropy(), subject_to={"c": coverage >= 0.0}))
+
+
+def test_missing_cvxpy_names_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "cvxpy", None)
+    with pytest.raises(MissingExtraError, match=r"cvxmdp\[convex\]"):
+        cm.solve(exploration(0.4))
+    mdp = bandit(2, reward=[1.0, 2.0])  # a linear problem needs SciPy only
+    assert cm.solve(cm.Problem(mdp, maximize=cm.linear("reward"))).objective == pytest.approx(8.0)
+
+
+@pytest.mark.parametrize("tolerance", [0.0, -1e-8, 0.5, math.nan])
+def test_tolerances_out_of_range(tolerance: float) -> None:
+    with pytest.raises(SolverError, match="tolerance must be positive"):
+        cm.ConvexProgram(tolerance=tolerance)
+
+
+@pytest.mark.xfail(
+    reason="CVXPY 1.9.3 cannot write log(number - sum_squares(...)): fix in utilities/logarithm.py",
+    raises=ValueError,
+    strict=True,
+)
+def test_log_barrier_of_a_squared_distance() -> None:
+    near = cm.distance(cm.TabularPolicy([[0.5, 0.5]]), norm="l2-squared") <= 2.0
+    problem = cm.Problem(bandit(2), maximize=cm.log_barrier(near))
+    assert cm.solve(problem).objective == pytest.approx(math.log(2.0))
