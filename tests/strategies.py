@@ -317,7 +317,9 @@ def exact_occupancy(mdp: cm.TabularMDP, probabilities: np.ndarray) -> list[list[
         for other in range(states):
             if other != pivot and rows[other][pivot]:
                 factor = rows[other][pivot] / rows[pivot][pivot]
-                rows[other] = [x - factor * y for x, y in zip(rows[other], rows[pivot], strict=True)]
+                rows[other] = [
+                    x - factor * y for x, y in zip(rows[other], rows[pivot], strict=True)
+                ]
     visits = [rows[s][-1] / rows[s][s] for s in range(states)]
     return [[visits[s] * p for p in policy[s]] for s in range(states)]
 

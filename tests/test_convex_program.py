@@ -7,11 +7,11 @@ import sys
 
 import numpy as np
 import pytest
-from strategies import coverage
 
 import cvxmdp as cm
 from cvxmdp.errors import MissingExtraError, SolverError
 from cvxmdp.exact import convex_program
+from strategies import coverage
 
 DISCOUNT = 0.75
 MASS = 1.0 / (1.0 - DISCOUNT)  # 4
@@ -492,11 +492,6 @@ def test_tolerances_out_of_range(tolerance: float) -> None:
         cm.ConvexProgram(tolerance=tolerance)
 
 
-@pytest.mark.xfail(
-    reason="CVXPY 1.9.3 cannot write log(number - sum_squares(...)): fix in utilities/logarithm.py",
-    raises=ValueError,
-    strict=True,
-)
 def test_log_barrier_of_a_squared_distance() -> None:
     near = cm.distance(cm.TabularPolicy([[0.5, 0.5]]), norm="l2-squared") <= 2.0
     problem = cm.Problem(bandit(2), maximize=cm.log_barrier(near))

@@ -1,9 +1,9 @@
 """Optimality of answers, checked without trusting the solver.
 
-Smooth problems are checked by their KKT conditions, where the best response max_y <r, y> over occupancies
-is found by policy iteration written here. With kinks there is no single gradient; what must hold with
-and without them is the saddle point L(y, mu) <= f(x) for every occupancy y, and what multipliers promise
-about other budgets.
+Smooth problems are checked by their KKT conditions, where the best response max_y <r, y> over
+occupancies is found by policy iteration written here. With kinks there is no single gradient; what must
+hold with and without them is the saddle point L(y, mu) <= f(x) for every occupancy y, and what
+multipliers promise about other budgets.
 """
 
 from __future__ import annotations
@@ -11,6 +11,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from hypothesis import given, settings
+
+import cvxmdp as cm
+from cvxmdp.occupancy import flow_residual
 from strategies import (
     AFFINE,
     CONCAVE,
@@ -22,9 +25,6 @@ from strategies import (
     seeds,
 )
 
-import cvxmdp as cm
-from cvxmdp.occupancy import flow_residual
-
 SMOOTH_CONCAVE = {
     **AFFINE,
     **{
@@ -33,6 +33,7 @@ SMOOTH_CONCAVE = {
             "entropy",
             "entropy state-action",
             "log_barrier",
+            "log_barrier of distance",
             "log_sum",
             "quadratic concave matrix",
             "quadratic concave weights",

@@ -8,6 +8,9 @@ import pickle
 import numpy as np
 import pytest
 from hypothesis import given, settings
+
+import cvxmdp as cm
+from cvxmdp.errors import CurvatureError, ModelError, PolicyError, ProblemError, UtilityError
 from strategies import (
     generator,
     random_concave_utility,
@@ -17,9 +20,6 @@ from strategies import (
     random_policy,
     seeds,
 )
-
-import cvxmdp as cm
-from cvxmdp.errors import CurvatureError, ModelError, PolicyError, ProblemError, UtilityError
 
 MDP = cm.garnet(6, 3, 3, seed=0, discount=0.9)
 SAFE = cm.linear("cost") <= 5.0

@@ -7,10 +7,10 @@ import pickle
 
 import numpy as np
 import pytest
-from test_convex_program import ending_model
 
 import cvxmdp as cm
 from cvxmdp.errors import CvxmdpError, MissingExtraError, ProblemError, SolverError
+from test_convex_program import ending_model
 
 MDP = cm.garnet(6, 3, 3, seed=0, discount=0.9)
 

@@ -39,10 +39,11 @@ _WHERE = {
         "quadratic",
     ),
     "policies": ("Policy", "SoftmaxTable", "TabularPolicy", "load_policy"),
+    "policies.families": ("Direct", "EquinoxModule", "LinearSoftmax", "MLP", "Table"),
     "occupancy": ("occupancy_of", "policy_of", "state_distribution", "uniform_policy"),
     "problem": ("Problem",),
     "solution": ("Solution", "Status"),
-    "exact": ("ConvexProgram",),
+    "exact": ("ConvexProgram", "Normalised", "PDPG"),
     "exact.frontier": ("Frontier", "frontier"),
     "driver": ("solve",),
     "certificates": (
@@ -83,7 +84,7 @@ if TYPE_CHECKING:
         slater,
     )
     from cvxmdp.driver import solve
-    from cvxmdp.exact import ConvexProgram
+    from cvxmdp.exact import PDPG, ConvexProgram, Normalised
     from cvxmdp.exact.frontier import Frontier, frontier
     from cvxmdp.models import (
         GridLayout,
@@ -95,6 +96,7 @@ if TYPE_CHECKING:
     )
     from cvxmdp.occupancy import occupancy_of, policy_of, state_distribution, uniform_policy
     from cvxmdp.policies import Policy, SoftmaxTable, TabularPolicy, load_policy
+    from cvxmdp.policies.families import MLP, Direct, EquinoxModule, LinearSoftmax, Table
     from cvxmdp.problem import Problem
     from cvxmdp.solution import Solution, Status
     from cvxmdp.utilities import (

@@ -10,7 +10,7 @@ claimed is what ``bounds`` computes, and the same code computes it again in ``ch
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -74,9 +74,17 @@ class Certifier:
         return self._slater
 
     def certify(
-        self, answer: Any, multipliers: Mapping[str, float] | None, tolerance: float
+        self,
+        answer: Any,
+        multipliers: Mapping[str, float] | None,
+        tolerance: float = 1e-7,
+        at: Sequence[tuple[np.ndarray, Mapping[str, float]]] | None = None,
     ) -> Certificate:
-        """See ``certify``."""
+        """See ``certify``.
+
+        With ``at``, occupancies and multipliers of a solver that is still running, nothing is searched:
+        the best of the proofs at those points is taken.
+        """
         if getattr(answer, "status", None) is not None and getattr(answer, "policy", 0) is None:
             answer = None  # a solver that says "infeasible": there is no policy to look at
         given, kept = None, None
@@ -89,7 +97,10 @@ class Certifier:
                 return self._infeasible(given)
             kept = self._slater_alone()
         floor = kept.achieved.objective if kept is not None else -math.inf
-        proof = self._upper(answer, given, multipliers, floor, tolerance)
+        if at is not None:
+            proof = best([linearise(self.claims, x, multipliers) for x, multipliers in at])
+        else:
+            proof = self._upper(answer, given, multipliers, floor, tolerance)
         return self._write(given, kept, proof)
 
     def _slater_policy(self) -> np.ndarray:

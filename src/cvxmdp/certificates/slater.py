@@ -153,13 +153,24 @@ def prove(claims: Claims) -> Proof:
 
 
 def _without_bystanders(room: Claims, proof: Proof) -> Proof:
-    """The same proof without the constraints that hardly weigh in it, where it still proves as much.
+    """The proof without weights that are a solver's rounding, and, if it proves infeasibility,
 
-    A proof of infeasibility then speaks of those that are in conflict, and of no others.
+    without every constraint that it can do without: it then names those in conflict, no others.
     """
     weights = _weights(proof.proof["objective"], 1)
-    kept = np.where(weights > NEGLIGIBLE * weights.max(), weights, 0.0)
-    tangents = {"objective": {**proof.proof["objective"], "weights": kept}, "slacks": {}}
+    negligible = weights <= NEGLIGIBLE * weights.max()
+    proof = _reweigh(room, proof, np.where(negligible, 0.0, weights))
+    for index in np.argsort(weights):
+        weights = _weights(proof.proof["objective"], 1)
+        others = np.where(np.arange(weights.size) == index, 0.0, weights)
+        if proof.upper < 0 and weights[index] > 0 and others.any():
+            proof = _reweigh(room, proof, others)
+    return proof
+
+
+def _reweigh(room: Claims, proof: Proof, weights: np.ndarray) -> Proof:
+    """The proof with other weights, unless infeasibility would no longer follow."""
+    tangents = {"objective": {**proof.proof["objective"], "weights": weights}, "slacks": {}}
     other = finish(room, {}, tangents, proof.policy)
     if other is None or (proof.upper < 0 and not other.upper < 0):
         return proof

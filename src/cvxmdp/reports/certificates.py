@@ -23,8 +23,8 @@ def certificate_text(certificate: Certificate) -> str:
 def _infeasible(certificate: Certificate) -> list[str]:
     names = ", ".join(repr(name) for name in certificate.conflict)
     return [
-        f"Proven: no policy satisfies {names} "
-        + ("together." if len(certificate.conflict) > 1 else "."),
+        f"Proven: no policy satisfies {names}"
+        + (" together." if len(certificate.conflict) > 1 else "."),
         f"The smallest slack of every policy is at most {number(certificate.slack_bound)}.",
     ]
 

@@ -15,15 +15,15 @@ gives
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
-from functools import partial
-from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
 from cvxmdp.errors import UtilityError
+from cvxmdp.records import Record
 
 if TYPE_CHECKING:
     from cvxmdp.models.tabular import TabularMDP
@@ -38,7 +38,7 @@ def namespace(x: Array) -> Any:
 
 
 def detached(x: Array) -> Array:
-    """X without its derivative, under JAX."""
+    """The value without its derivative, under JAX."""
     return x if isinstance(x, np.ndarray) else jax.lax.stop_gradient(x)
 
 
@@ -91,27 +91,6 @@ class Space(NamedTuple):
     def of(cls, mdp: TabularMDP) -> Space:
         """The space of a model's occupancies."""
         return cls(mdp.n_states, mdp.n_actions, mdp.discount)
-
-
-class Record:
-    """A frozen dataclass that is a JAX pytree: its fields are arrays unless named in ``static``."""
-
-    static: ClassVar[tuple[str, ...]] = ()
-
-    def __init_subclass__(cls, **arguments: Any) -> None:
-        super().__init_subclass__(**arguments)
-        jax.tree_util.register_pytree_node(cls, _flatten, partial(_unflatten, cls))
-
-
-def _flatten(record: Any) -> tuple[tuple[Any, ...], tuple[Any, ...]]:
-    names = [field.name for field in fields(record) if field.name not in record.static]
-    leaves = tuple(getattr(record, name) for name in names)
-    return leaves, tuple(getattr(record, name) for name in record.static)
-
-
-def _unflatten(cls: Any, fixed: tuple[Any, ...], leaves: tuple[Any, ...]) -> Any:
-    names = [field.name for field in fields(cls) if field.name not in cls.static]
-    return cls(**dict(zip([*names, *cls.static], [*leaves, *fixed], strict=True)))
 
 
 class OccupancyFunction(Record):

@@ -95,4 +95,5 @@ class LogFunction(OccupancyFunction):
         """CVXPY's log."""
         cp = require("cvxpy", "convex")
         form = self.inner.to_cvxpy(x)
-        return None if form is None else cp.log(form)
+        # The sum of one number is that number: CVXPY 1.9 gives log(number - sum_squares) a wrong shape.
+        return None if form is None else cp.log(cp.sum(form))

@@ -16,7 +16,8 @@ import numpy as np
 from scipy.optimize import linprog, nnls
 
 from cvxmdp.errors import UtilityError, require
-from cvxmdp.utilities.function import Array, Record, namespace, real_array
+from cvxmdp.records import Record
+from cvxmdp.utilities.function import Array, namespace, real_array
 
 if TYPE_CHECKING:
     from cvxmdp.models.tabular import TabularMDP

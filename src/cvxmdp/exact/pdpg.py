@@ -1,0 +1,437 @@
+r"""PDPG: primal-dual policy gradient with exact gradients (the paper's eq. (algorithm_upate)).
+
+    theta_{t+1} = theta_t + eta_theta grad_theta L(lambda(theta_t), mu_t)
+    mu_{t+1}    = Proj_U( mu_t - eta_mu g(lambda(theta_t)) ),       U = [0, C_0]
+
+| paper            | argument         |
+|------------------|------------------|
+| T                | ``iterations``   |
+| eta_theta, eta_mu| ``primal_step``, ``dual_step`` |
+| C_0, U           | ``dual_bound``   |
+| mu_0             | ``initial_multiplier`` |
+| delta            | ``pessimism``    |
+
+The theorems bound averages over the iterations. An average of occupancies is an occupancy, and by concavity
+its policy is at least as good and as feasible as the average that the theorem bounds; so a single policy can
+be deployed that the theorem speaks of. The average over all iterations carries the burn-in; the default is
+the average over the last half. ``primal_dual`` has the iteration itself, and what ``primal_step="auto"`` does.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from functools import partial
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from cvxmdp.certificates.bounds import achieved
+from cvxmdp.certificates.certificate import Certificate
+from cvxmdp.certificates.certify import Certifier
+from cvxmdp.errors import SolverError
+from cvxmdp.exact import primal_dual as core
+from cvxmdp.exact.dynamics import dynamics
+from cvxmdp.exact.settings import per_constraint, read_start
+from cvxmdp.occupancy import policy_of
+from cvxmdp.policies import Policy, SoftmaxTable
+from cvxmdp.policies.families import BoundDirect, BoundFamily, PolicyFamily, Table
+from cvxmdp.precision import double_precision
+from cvxmdp.problem import Problem
+from cvxmdp.progress import Progress
+from cvxmdp.solution import Solution, Status
+
+PROPORTIONAL = 0.1  # of the natural scale of multiplier per slack, for primal_step="auto"
+ITERATES = ("half", "average", "last", "best")
+
+
+@dataclass(frozen=True)
+class Normalised:
+    """A primal step of this length in the direction of the gradient: step / |gradient|."""
+
+    step: float
+
+
+@dataclass(frozen=True)
+class PDPG:
+    """Exact primal-dual policy gradient.
+
+    Attributes:
+        iterations: T.
+        primal_step: "auto" (no tuning, see ``primal_dual``), a number (constant), ``Normalised(number)``,
+            or an Optax gradient transformation.
+        dual_step: a number, or one per constraint by name; goes with every ``primal_step`` but "auto".
+        dual_bound: the box of the multipliers, a number or one per constraint; from ``slater`` if not given.
+        direction: "natural" or, as in the paper, "vanilla".
+        policy: the family of policies: ``Table()``, ``LinearSoftmax(features)``, ``MLP(32)``, ``Direct()``,
+            ``EquinoxModule(module)``.
+        iterate: which policy is returned: "half" (of the occupancies averaged over the last half),
+            "average" (over all, as the theorems bound it), "last", "best" (the best feasible one).
+        pessimism: asks for slack of at least this much: a number, one per constraint, or "auto" for the
+            smallest (up to a factor of 2) with which the returned policy is certified feasible.
+        initial_multiplier: mu_0.
+        tolerance: certified relative gap at which to stop early; None to never stop early.
+        check_every: iterations between checks of the gap, progress and interruption.
+        progress: show a progress line; by default on a terminal.
+    """
+
+    iterations: int = 2_000
+    primal_step: Any = "auto"
+    dual_step: float | Mapping[str, float] | None = None
+    dual_bound: float | Mapping[str, float] | None = None
+    direction: str = "natural"
+    policy: PolicyFamily = field(default_factory=Table)
+    iterate: str = "half"
+    pessimism: float | Mapping[str, float] | str = 0.0
+    initial_multiplier: float | Mapping[str, float] = 0.0
+    tolerance: float | None = 1e-6
+    check_every: int = 100
+    progress: bool | None = None
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.iterations, int) or self.iterations < 1:
+            raise SolverError(
+                f"iterations must be a positive whole number; got {self.iterations!r}"
+            )
+        if not isinstance(self.check_every, int) or self.check_every < 1:
+            raise SolverError(
+                f"check_every must be a positive whole number; got {self.check_every!r}"
+            )
+        if self.direction not in ("natural", "vanilla"):
+            raise SolverError(f'direction must be "natural" or "vanilla"; got {self.direction!r}')
+        if self.iterate not in ITERATES:
+            raise SolverError(f"iterate must be one of {', '.join(ITERATES)}; got {self.iterate!r}")
+        if isinstance(self.pessimism, str) and self.pessimism != "auto":
+            raise SolverError(f'pessimism must be numbers or "auto"; got {self.pessimism!r}')
+        if not isinstance(self.policy, PolicyFamily):
+            hint = f"; write {self.policy.__name__}()" if isinstance(self.policy, type) else ""
+            raise SolverError(f"policy must be a family such as Table() or MLP(32){hint}")
+        self._check_steps()
+
+    def _check_steps(self) -> None:
+        step = self.primal_step
+        if isinstance(step, str):
+            if step != "auto":
+                raise SolverError(f'primal_step must be "auto", a number, ...; got {step!r}')
+            if self.dual_step is not None:
+                raise SolverError(
+                    'primal_step="auto" chooses the dual step itself; give a number for both, or none'
+                )
+            return
+        size = step.step if isinstance(step, Normalised) else step
+        if isinstance(size, bool) or not (isinstance(size, int | float) or hasattr(size, "update")):
+            raise SolverError(
+                'primal_step must be "auto", a number, Normalised(number) or an Optax transformation; '
+                f"got {step!r}"
+            )
+        if isinstance(size, int | float) and not (math.isfinite(size) and size > 0):
+            raise SolverError(f"primal_step must be positive and finite; got {size}")
+
+    def solve(self, problem: Problem, start: Any = None, seed: int | None = None) -> Solution:
+        """Run PDPG. ``start`` is a solution or a policy; ``seed`` is for families with random weights."""
+        run = _Run(self, problem, start, seed)
+        if run.infeasible is not None:
+            return run.infeasible
+        if self.pessimism == "auto":
+            return _zero_violation(run)
+        return run.go(per_constraint(self.pessimism, problem, "pessimism"))
+
+
+class Method(NamedTuple):
+    """What is compiled: another method is another compilation."""
+
+    kind: str  # "tuned" or "paper"
+    rule: str
+    direction: str
+    transform: Any
+
+
+@partial(jax.jit, static_argnames=("method", "length"))
+def run_chunk(
+    compiled: core.Compiled, state: Any, totals: Any, steps: Any, method: Method, length: int
+) -> Any:
+    """``length`` iterations. Returns the state, the running totals and the history of the chunk."""
+
+    def iteration(carry: Any, _: None) -> Any:
+        state, (visits, multipliers, best, best_score) = carry
+        if method.kind == "tuned":
+            state, point, trace = core.tuned_step(compiled, state, steps, method.direction)
+        else:
+            state, point, trace = core.paper_step(
+                compiled, state, steps, method.rule, method.transform, method.direction
+            )
+        violated = jnp.maximum(0.0, -(point.slack + compiled.pessimism)).sum()
+        score = point.objective - 1e9 * violated
+        better = score > best_score
+        totals = (
+            visits + point.occupancy,
+            multipliers + trace.multipliers,
+            jnp.where(better, point.occupancy, best),
+            jnp.where(better, score, best_score),
+        )
+        return (state, totals), trace
+
+    return jax.lax.scan(iteration, (state, totals), None, length=length)
+
+
+class _Run:
+    """One call of ``solve``: reads the settings once, then runs with one pessimism or several."""
+
+    def __init__(self, solver: PDPG, problem: Problem, start: Any, seed: int | None) -> None:
+        self.solver, self.problem = solver, problem
+        self.certifier = Certifier(problem)
+        self.infeasible: Solution | None = None
+        self.seconds = 0.0
+        self.n = len(problem.constraints)
+        started = time.perf_counter()
+        self.family: BoundFamily = solver.policy.bind(problem.mdp)
+        if solver.direction == "natural" and isinstance(self.family, BoundDirect):
+            raise SolverError(
+                'the direct parameterisation has no score function: use direction="vanilla"'
+            )
+        self.dual_bound, self.penalty = self._read_dual()
+        self.method, self.steps = self._read_method()
+        with double_precision():
+            self.dynamics = dynamics(problem.mdp)
+            self.params, self.multipliers = read_start(
+                problem, self.family, self.certifier.claims, start, seed, solver.initial_multiplier
+            )
+        self.seconds += time.perf_counter() - started
+
+    def _read_dual(self) -> tuple[np.ndarray, np.ndarray]:
+        """The box of the multipliers and the strength of the proportional term."""
+        if not self.n:
+            return np.zeros(0), np.ones(0)
+        given = self.solver.dual_bound
+        uniform = self.problem.evaluate(SoftmaxTable.uniform(self.problem.mdp.actions)).slack
+        scale = np.array([abs(slack) for slack in uniform.values()])
+        if given is not None:
+            bound = per_constraint(given, self.problem, "dual_bound")
+            return bound, PROPORTIONAL * bound / np.maximum(scale, 1e-9)
+        room = self.certifier.slater()
+        if room.infeasible:
+            self.infeasible = Solution.without_policy(
+                self.problem, Status.INFEASIBLE, message=str(room), stats={"solver": "PDPG"}
+            )
+            return np.ones(self.n), np.ones(self.n)
+        if room.dual_bound is None:
+            raise SolverError(f"the multipliers have no bound. {room} Give dual_bound= yourself.")
+        bound = np.array(list(room.dual_bound.values()))
+        margins = np.array(list(room.margins.values()))
+        return bound, PROPORTIONAL * (bound - 1.0 + 1e-12) / np.maximum(scale, margins)
+
+    def _read_method(self) -> tuple[Method, Any]:
+        solver, step = self.solver, self.solver.primal_step
+        if isinstance(step, str):
+            return Method("tuned", "auto", solver.direction, None), self.penalty
+        if solver.dual_step is None and self.n:
+            raise SolverError(
+                "a primal step of your own needs a dual_step as well (or use neither)"
+            )
+        dual = per_constraint(solver.dual_step or 0.0, self.problem, "dual_step")
+        if isinstance(step, Normalised):
+            return Method("paper", "normalised", solver.direction, None), (step.step, dual)
+        if hasattr(step, "update"):
+            return Method("paper", "transform", solver.direction, step), (0.0, dual)
+        return Method("paper", "constant", solver.direction, None), (float(step), dual)
+
+    def go(self, pessimism: np.ndarray) -> Solution:
+        """Run to the end, to the tolerance, or until interrupted."""
+        solver, started = self.solver, time.perf_counter()
+        with double_precision():
+            compiled = core.Compiled(
+                self.dynamics,
+                self.problem.objective_function,
+                tuple(self.problem.slack_functions.values()),
+                self.family,
+                self.dual_bound,
+                pessimism,
+            )
+            loop = _Loop(self, compiled)
+            status, certificate = loop.run()
+            solution = loop.solution(status, certificate, pessimism)
+        self.seconds += time.perf_counter() - started
+        stats = {**solution.stats, "seconds": self.seconds, "solver": f"PDPG ({solver.direction})"}
+        return replace(solution, stats=stats)
+
+
+class _Loop:
+    """Chunks of compiled iterations; between them checks, progress and interruption."""
+
+    def __init__(self, run: _Run, compiled: core.Compiled) -> None:
+        self.run_, self.compiled = run, compiled
+        self.solver, self.problem = run.solver, run.problem
+        params, multipliers = run.params, jnp.asarray(run.multipliers)
+        if run.method.kind == "tuned":
+            self.state: Any = core.tuned_start(compiled, params, multipliers)
+        else:
+            transform = run.method.transform
+            optimiser = transform.init(params) if transform is not None else ()
+            self.state = core.PaperState(params, multipliers, optimiser)
+        shape = run.family.actions.shape
+        self.totals: Any = (jnp.zeros(shape), jnp.zeros(run.n), jnp.zeros(shape), -jnp.inf)
+        # Totals at the chunk ends from which the last half may begin, oldest first.
+        self.marks: list[tuple[int, np.ndarray, np.ndarray]] = [
+            (0, np.zeros(shape), np.zeros(run.n))
+        ]
+        self.done = 0
+        self.traces: list[core.Trace] = []
+        self.steps = jax.tree.map(jnp.asarray, run.steps)
+
+    def run(self) -> tuple[Status, Certificate | None]:
+        """Iterate; returns how it ended and the last certificate."""
+        progress = Progress("PDPG", self.solver.iterations, self.solver.progress)
+        certificate = None
+        try:
+            while self.done < self.solver.iterations:
+                self._advance(min(self.solver.check_every, self.solver.iterations - self.done))
+                if self.solver.tolerance is not None:
+                    certificate = self._certify()
+                    if certificate.relative_gap <= self.solver.tolerance:
+                        return Status.OPTIMAL, certificate
+                progress.update(self.done, self._note(certificate))
+        except KeyboardInterrupt:
+            return Status.INTERRUPTED, certificate
+        finally:
+            progress.close()
+        return Status.ITERATION_LIMIT, certificate
+
+    def _note(self, certificate: Certificate | None) -> str:
+        if certificate is None or not math.isfinite(certificate.relative_gap):
+            return ""
+        return f"certified gap {certificate.relative_gap:.2g}"
+
+    def _advance(self, length: int) -> None:
+        (state, totals), trace = run_chunk(
+            self.compiled, self.state, self.totals, self.steps, self.run_.method, length
+        )
+        trace = jax.tree.map(np.asarray, trace)
+        self._check_finite(trace)
+        self.state, self.totals = state, totals
+        self.traces.append(trace)
+        self.done += length
+        self.marks.append((self.done, np.asarray(totals[0]), np.asarray(totals[1])))
+        while len(self.marks) > 2 and self.marks[1][0] <= self.done // 2:
+            self.marks.pop(0)
+
+    def _check_finite(self, trace: core.Trace) -> None:
+        fine = np.isfinite(trace.objective) & np.isfinite(trace.gradient_norm)
+        fine &= np.isfinite(trace.slack).all(axis=1)
+        if fine.all():
+            return
+        first = int(np.argmin(fine))
+        raise SolverError(
+            f"iteration {self.done + first}: the objective is {trace.objective[first]}, the norm of the "
+            f"gradient {trace.gradient_norm[first]}. Likely causes: a step that is too large (it was "
+            f"{self.solver.primal_step!r}; try a tenth, or primal_step='auto'), a logarithm or barrier "
+            "whose domain the iterate left (start inside it, with start=cm.slater(...).policy, and take "
+            "smaller steps), or a utility of your own with an infinite gradient."
+        )
+
+    def occupancy(self) -> tuple[np.ndarray, np.ndarray]:
+        """The occupancy and the multipliers of the iterate that was asked for."""
+        last = self.marks[-1]
+        if self.solver.iterate == "last":
+            final = core.evaluate(self.compiled, self.state.params)
+            return np.asarray(final.occupancy), np.asarray(self.state.multipliers)
+        if self.solver.iterate == "average":
+            return last[1] / last[0], last[2] / last[0]
+        first = self.marks[0]
+        count = last[0] - first[0]
+        multipliers = (last[2] - first[2]) / count
+        if self.solver.iterate == "best":
+            return np.asarray(self.totals[2]), multipliers
+        return (last[1] - first[1]) / count, multipliers
+
+    def _answer(self) -> tuple[Policy, dict[str, float]]:
+        x, multipliers = self.occupancy()
+        named = dict(zip(self.problem.constraints, (float(mu) for mu in multipliers), strict=True))
+        if self.solver.iterate == "last":
+            return self.run_.family.deploy(self.state.params), named
+        return policy_of(self.problem.mdp, np.maximum(x, 0.0)), named
+
+    def _certify(self) -> Certificate:
+        """A proof from what is at hand: the answer's own occupancy, and the last iterate."""
+        policy, multipliers = self._answer()
+        x, _ = self.occupancy()
+        last = core.evaluate(self.compiled, self.state.params)
+        now = dict(zip(self.problem.constraints, np.asarray(self.state.multipliers), strict=True))
+        points = [(x, multipliers), (np.asarray(last.occupancy), now)]
+        return self.run_.certifier.certify(policy, None, at=points)
+
+    def solution(
+        self, status: Status, certificate: Certificate | None, pessimism: np.ndarray
+    ) -> Solution:
+        """The answer, from what there is."""
+        if not self.done:
+            raise SolverError(
+                "interrupted before the first iterations were done; there is no answer"
+            )
+        policy, multipliers = self._answer()
+        trace = core.Trace(*(np.concatenate(parts) for parts in zip(*self.traces, strict=True)))
+        names = list(self.problem.constraints)
+        history = {
+            "objective": self.problem.sign * trace.objective,
+            "slack": {name: trace.slack[:, k] + pessimism[k] for k, name in enumerate(names)},
+            "multipliers": {name: trace.multipliers[:, k] for k, name in enumerate(names)},
+            "gradient_norm": trace.gradient_norm,
+            "primal_step": trace.primal_step,
+        }
+        stats: dict[str, Any] = {
+            "iterations": self.done,
+            "pessimism": dict(zip(names, pessimism.tolist(), strict=True)),
+            "params": jax.tree.map(np.asarray, self.state.params),
+        }
+        message = _message(status, certificate, self.solver.tolerance)
+        if certificate is not None:
+            stats["certified_gap"] = certificate.relative_gap
+        return Solution.of_policy(
+            self.problem, policy, status, multipliers, history=history, stats=stats, message=message
+        )
+
+
+def _message(status: Status, certificate: Certificate | None, tolerance: float | None) -> str:
+    known = ""
+    if certificate is not None and math.isfinite(certificate.relative_gap):
+        known = f" Its certified relative gap is {certificate.relative_gap:.1e}."
+    if status is Status.OPTIMAL:
+        return f"The certified relative gap is at most {tolerance:.0e}.{known}"
+    return status.value + known
+
+
+def _zero_violation(run: _Run) -> Solution:
+    """pessimism="auto": the smallest value, up to a factor of 2, with a surely feasible answer."""
+    claims = run.certifier.claims
+    names = list(run.problem.constraints)
+    pessimism = np.zeros(run.n)
+    room = run.certifier.slater().margins if names else {}
+    for _ in range(60):
+        solution = run.go(pessimism)
+        sure = achieved(claims, solution.policy.probabilities()) if solution.policy else None
+        if sure is None or all(slack >= 0 for slack in sure.slack.values()):
+            break
+        short = np.array([max(0.0, -sure.slack[name]) for name in names])
+        limit = 0.9 * np.array([max(room[name], 0.0) for name in names])
+        # Violated constraints ask for at least what they missed, and twice as much as last time.
+        wanted = np.where(short > 0, np.maximum(2.0 * pessimism, short), pessimism)
+        if (np.minimum(wanted, limit) <= pessimism).all():
+            break
+        pessimism = np.minimum(wanted, limit)
+        run.params = jax.tree.map(jnp.asarray, solution.stats["params"])
+        run.multipliers = np.array(list(solution.multipliers.values()))
+    certificate = run.certifier.certify(solution.policy, None)
+    price = certificate.upper - solution.objective
+    if run.problem.sign < 0:
+        price = solution.objective - certificate.lower
+    return replace(
+        solution,
+        stats={
+            **solution.stats,
+            "price": price,
+            "violation_proven_zero": not certificate.repaired and certificate.policy is not None,
+        },
+    )

@@ -1,0 +1,337 @@
+r"""Families of policies pi_theta: what a policy-gradient method moves in.
+
+The paper's eq. (policy_parameterization): pi_theta(a | s) = softmax over the available actions of
+psi(theta; s, a). A family is a small immutable object without parameters; ``bind(mdp)`` gives what
+compiled code uses:
+
+- ``init(key)``: first parameters theta, a pytree; the policy they give is uniform or nearly so;
+- ``log_probabilities(params, states)``: log pi(. | s) for a batch of states, shape (n, A), minus
+  infinity where an action is not available;
+- ``retract(params)``: the nearest admissible parameters (only ``Direct`` has any to exclude);
+- ``from_probabilities(matrix)``: parameters of a given policy, where the family has them;
+- ``deploy(params)``: the policy that acts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, ClassVar, Protocol, runtime_checkable
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from cvxmdp.errors import MissingExtraError, PolicyError, require
+from cvxmdp.models.tabular import TabularMDP
+from cvxmdp.policies.parametric import ParametricPolicy
+from cvxmdp.policies.policy import Policy
+from cvxmdp.policies.softmax import SoftmaxTable
+from cvxmdp.policies.tabular import TabularPolicy
+from cvxmdp.records import Record
+
+Array = Any
+Params = Any  # a pytree of arrays
+
+# A table starts from a policy with zeros by giving every action at least this probability: a softmax
+# cannot represent zero, and a gradient could never leave it again.
+LEAST_PROBABILITY = 1e-6
+
+
+@runtime_checkable
+class PolicyFamily(Protocol):
+    """What solvers ask of ``policy=``."""
+
+    def bind(self, mdp: TabularMDP) -> BoundFamily:
+        """The family on this model's states and actions."""
+        ...
+
+
+class BoundFamily(Record):
+    """A family on a model. Subclasses give ``init`` and ``logits``."""
+
+    actions: Array  # boolean (S, A)
+    is_table: ClassVar[bool] = False
+
+    def init(self, key: Array) -> Params:
+        """First parameters."""
+        raise NotImplementedError
+
+    def logits(self, params: Params, states: Array) -> Array:
+        """psi(theta; s, .) for a batch of states, shape (n, A)."""
+        raise NotImplementedError
+
+    def log_probabilities(self, params: Params, states: Array) -> Array:
+        """log pi(. | s) for a batch of states, shape (n, A)."""
+        masked = jnp.where(self.actions[states], self.logits(params, states), -jnp.inf)
+        return jax.nn.log_softmax(masked, axis=1)
+
+    def retract(self, params: Params) -> Params:
+        """The nearest admissible parameters: here, all are."""
+        return params
+
+    def from_probabilities(self, matrix: np.ndarray) -> Params:
+        """Parameters of a policy given by its probabilities."""
+        raise PolicyError(
+            f"a {type(self).__name__} cannot take over the probabilities of another policy. Start "
+            "from a solution of the same family, or use a table."
+        )
+
+    def deploy(self, params: Params) -> Policy:
+        """The policy of these parameters, in NumPy."""
+        states = jnp.arange(self.actions.shape[0])
+        matrix = np.asarray(jnp.exp(self.log_probabilities(params, states)), dtype=np.float64)
+        return ParametricPolicy(matrix, params, type(self).__name__)
+
+
+@dataclass(frozen=True)
+class Table:
+    """A softmax with one logit per state and action: the paper's eq. (soft_max_policy)."""
+
+    def bind(self, mdp: TabularMDP) -> BoundFamily:
+        """On this model."""
+        return BoundTable(mdp.actions)
+
+
+@dataclass(frozen=True, eq=False)
+class BoundTable(BoundFamily):
+    """Logits of shape (S, A)."""
+
+    actions: Array
+    is_table: ClassVar[bool] = True
+
+    def init(self, key: Array) -> Params:
+        """Zeros: uniform over the available actions."""
+        return jnp.zeros(self.actions.shape)
+
+    def logits(self, params: Params, states: Array) -> Array:
+        """Look up."""
+        return params[states]
+
+    def from_probabilities(self, matrix: np.ndarray) -> Params:
+        """Logarithms; zeros are lifted, because a softmax cannot represent them."""
+        floor = LEAST_PROBABILITY * np.where(self.actions, 1.0, 0.0)
+        lifted = np.maximum(np.where(self.actions, matrix, 0.0), floor)
+        lifted = lifted / lifted.sum(axis=1, keepdims=True)
+        return jnp.asarray(np.log(np.where(self.actions, lifted, 1.0)))
+
+    def deploy(self, params: Params) -> Policy:
+        """A softmax table."""
+        return SoftmaxTable(np.asarray(params, dtype=np.float64), self.actions)
+
+
+@dataclass(frozen=True, eq=False)
+class LinearSoftmax:
+    """A softmax of linear features, psi(theta; s, a) = <theta, phi(s, a)>.
+
+    Attributes:
+        features: phi, shape (S, A, k).
+    """
+
+    features: Any
+
+    def bind(self, mdp: TabularMDP) -> BoundFamily:
+        """Check the shape."""
+        phi = np.asarray(self.features, dtype=np.float64)
+        if phi.ndim != 3 or phi.shape[:2] != mdp.actions.shape or not np.isfinite(phi).all():
+            raise PolicyError(
+                f"the features of LinearSoftmax are finite numbers of shape (S, A, k) with (S, A) = "
+                f"{mdp.actions.shape}; got shape {phi.shape}"
+            )
+        return BoundLinear(mdp.actions, phi)
+
+
+@dataclass(frozen=True, eq=False)
+class BoundLinear(BoundFamily):
+    """Weights of shape (k,)."""
+
+    actions: Array
+    features: Array
+
+    def init(self, key: Array) -> Params:
+        """Zeros: uniform."""
+        return jnp.zeros(self.features.shape[2])
+
+    def logits(self, params: Params, states: Array) -> Array:
+        """<theta, phi>."""
+        return jnp.asarray(self.features)[states] @ params
+
+
+class MLP:
+    """A softmax of a multilayer perceptron with tanh units.
+
+    Args:
+        *widths: of the hidden layers.
+        inputs: what the network sees of a state, shape (S, d); one-hot states when not given.
+    """
+
+    def __init__(self, *widths: int, inputs: Any = None) -> None:
+        if not widths or any(not isinstance(width, int) or width < 1 for width in widths):
+            raise PolicyError(
+                f"MLP takes the widths of its hidden layers, as in MLP(32); got {widths}"
+            )
+        self.widths = tuple(widths)
+        self.inputs = None if inputs is None else np.array(inputs, dtype=np.float64)
+
+    def bind(self, mdp: TabularMDP) -> BoundFamily:
+        """Check the inputs."""
+        if self.inputs is None:
+            return BoundMLP(mdp.actions, None, self.widths)
+        if self.inputs.ndim != 2 or self.inputs.shape[0] != mdp.n_states:
+            raise PolicyError(
+                f"the inputs of MLP are (S, d) with S = {mdp.n_states}; got {self.inputs.shape}"
+            )
+        return BoundMLP(mdp.actions, self.inputs, self.widths)
+
+    def __repr__(self) -> str:
+        seen = "" if self.inputs is None else f", inputs=<{self.inputs.shape[1]} numbers per state>"
+        return f"MLP({', '.join(str(width) for width in self.widths)}{seen})"
+
+
+@dataclass(frozen=True, eq=False)
+class BoundMLP(BoundFamily):
+    """A list of (weights, biases), the last layer small, so that the first policy is near uniform."""
+
+    actions: Array
+    inputs: Array | None
+    widths: tuple[int, ...]
+    static: ClassVar[tuple[str, ...]] = ("widths",)
+
+    def init(self, key: Array) -> Params:
+        """Scaled normal weights (LeCun), zero biases."""
+        first = self.actions.shape[0] if self.inputs is None else self.inputs.shape[1]
+        # A one-hot input has a single active entry: its fan-in is one.
+        fan_in = [1 if self.inputs is None else first, *self.widths]
+        sizes = [first, *self.widths, self.actions.shape[1]]
+        params = []
+        for layer, part in enumerate(jax.random.split(key, len(sizes) - 1)):
+            scale = 1.0 / np.sqrt(fan_in[layer]) * (0.01 if layer == len(sizes) - 2 else 1.0)
+            weights = scale * jax.random.normal(part, (sizes[layer], sizes[layer + 1]))
+            params.append((weights, jnp.zeros(sizes[layer + 1])))
+        return params
+
+    def logits(self, params: Params, states: Array) -> Array:
+        """The network; with one-hot inputs the first layer is a look-up."""
+        (weights, biases), *rest = params
+        if self.inputs is None:
+            hidden = weights[states] + biases
+        else:
+            hidden = jnp.asarray(self.inputs, weights.dtype)[states] @ weights + biases
+        for weights, biases in rest:
+            hidden = jnp.tanh(hidden) @ weights + biases
+        return hidden
+
+
+@dataclass(frozen=True)
+class Direct:
+    """The direct parameterisation: theta is the policy itself, kept on the simplex by projection.
+
+    The one case in which the paper's assumption on parameterisations holds with known constants (its
+    lemma on the inverse map). It has no score function, so only ``direction="vanilla"`` goes with it.
+    """
+
+    def bind(self, mdp: TabularMDP) -> BoundFamily:
+        """On this model."""
+        return BoundDirect(mdp.actions)
+
+
+@dataclass(frozen=True, eq=False)
+class BoundDirect(BoundFamily):
+    """Probabilities of shape (S, A)."""
+
+    actions: Array
+
+    def init(self, key: Array) -> Params:
+        """Uniform."""
+        mask = jnp.asarray(self.actions, jnp.result_type(float))
+        return mask / mask.sum(axis=1, keepdims=True)
+
+    def log_probabilities(self, params: Params, states: Array) -> Array:
+        """log theta."""
+        return jnp.log(jnp.where(self.actions[states], params[states], 0.0))
+
+    def retract(self, params: Params) -> Params:
+        """Euclidean projection of each row on the simplex of available actions (by sorting)."""
+        masked = jnp.where(self.actions, params, -jnp.inf)
+        ordered = -jnp.sort(-masked, axis=1)
+        finite = jnp.isfinite(ordered)
+        sums = jnp.cumsum(jnp.where(finite, ordered, 0.0), axis=1) - 1.0
+        counts = jnp.arange(1, params.shape[1] + 1)
+        kept = finite & (ordered - sums / counts > 0)
+        last = kept.sum(axis=1) - 1
+        threshold = jnp.take_along_axis(sums / counts, last[:, None], axis=1)
+        return jnp.where(self.actions, jnp.maximum(params - threshold, 0.0), 0.0)
+
+    def from_probabilities(self, matrix: np.ndarray) -> Params:
+        """Themselves."""
+        return jnp.asarray(np.where(self.actions, matrix, 0.0))
+
+    def deploy(self, params: Params) -> Policy:
+        """A table of probabilities."""
+        matrix = np.asarray(params, dtype=np.float64)
+        return TabularPolicy(matrix / matrix.sum(axis=1, keepdims=True))
+
+
+class EquinoxModule:
+    """Any Equinox module (or other callable pytree) that maps a state's input to logits.
+
+    Args:
+        module: called with one input vector, returns A logits.
+        inputs: what it sees of a state, shape (S, d); one-hot states when not given.
+    """
+
+    def __init__(self, module: Callable[[Any], Any], inputs: Any = None) -> None:
+        try:
+            equinox = require("equinox", "nn")
+        except MissingExtraError as error:
+            raise MissingExtraError(str(error)) from None
+        self.params, self.rest = equinox.partition(module, equinox.is_inexact_array)
+        self.inputs = None if inputs is None else np.array(inputs, dtype=np.float64)
+
+    def bind(self, mdp: TabularMDP) -> BoundFamily:
+        """Check that it gives one logit per action."""
+        equinox = require("equinox", "nn")
+        inputs = np.eye(mdp.n_states) if self.inputs is None else self.inputs
+        if inputs.ndim != 2 or inputs.shape[0] != mdp.n_states:
+            raise PolicyError(f"inputs are (S, d) with S = {mdp.n_states}; got {inputs.shape}")
+        try:
+            shape = jax.eval_shape(
+                equinox.combine(self.params, self.rest), jnp.asarray(inputs[0])
+            ).shape
+        except Exception as error:
+            raise PolicyError(
+                f"the module cannot be called with an input of {inputs.shape[1]} numbers: {error}"
+            ) from error
+        if shape != (mdp.n_actions,):
+            raise PolicyError(
+                f"the module returns shape {shape}; the model has {mdp.n_actions} actions"
+            )
+        return BoundEquinox(mdp.actions, inputs, _Fixed(self.params), _Fixed(self.rest))
+
+
+class _Fixed:
+    """A part of a module that is structure to JAX: compared by identity."""
+
+    def __init__(self, value: Any) -> None:
+        self.value = value
+
+
+@dataclass(frozen=True, eq=False)
+class BoundEquinox(BoundFamily):
+    """The module's arrays are the parameters."""
+
+    actions: Array
+    inputs: Array
+    first: _Fixed
+    rest: _Fixed
+    static: ClassVar[tuple[str, ...]] = ("first", "rest")
+
+    def init(self, key: Array) -> Params:
+        """The module as it was given, in the precision of the run."""
+        dtype = jnp.result_type(float)
+        return jax.tree.map(lambda leaf: jnp.asarray(leaf, dtype), self.first.value)
+
+    def logits(self, params: Params, states: Array) -> Array:
+        """The module, batched over states."""
+        equinox = require("equinox", "nn")
+        return jax.vmap(equinox.combine(params, self.rest.value))(jnp.asarray(self.inputs)[states])

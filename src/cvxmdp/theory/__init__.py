@@ -1,0 +1,59 @@
+"""The paper's theory as numbers: constants, schedules and bounds, each with the lemma it comes from."""
+
+from cvxmdp.theory.constants import ProblemConstants, problem_constants
+from cvxmdp.theory.exact import (
+    Bound,
+    average_lagrangian_bound,
+    decoupled_bound,
+    exact_bound,
+    strong_average_lagrangian_bound,
+    strong_mixing,
+)
+from cvxmdp.theory.parameterisation import (
+    DirectConstants,
+    ParameterisationConstants,
+    TheoryError,
+    direct_constants,
+    softmax_table_constants,
+)
+from cvxmdp.theory.sample import (
+    SampleConstants,
+    SampleSchedule,
+    sample_bound,
+    sample_constants,
+    sample_schedule,
+)
+from cvxmdp.theory.schedules import ExactSchedule, exact_schedule
+from cvxmdp.theory.zero_violation import (
+    iterations_for_zero_violation,
+    pessimism_equation,
+    theory_pessimism,
+    zero_violation_bound,
+)
+
+__all__ = [
+    "Bound",
+    "DirectConstants",
+    "ExactSchedule",
+    "ParameterisationConstants",
+    "ProblemConstants",
+    "SampleConstants",
+    "SampleSchedule",
+    "TheoryError",
+    "average_lagrangian_bound",
+    "decoupled_bound",
+    "direct_constants",
+    "exact_bound",
+    "exact_schedule",
+    "iterations_for_zero_violation",
+    "pessimism_equation",
+    "problem_constants",
+    "sample_bound",
+    "sample_constants",
+    "sample_schedule",
+    "softmax_table_constants",
+    "strong_average_lagrangian_bound",
+    "strong_mixing",
+    "theory_pessimism",
+    "zero_violation_bound",
+]

@@ -1,0 +1,596 @@
+"""check accepts what follows from the problem, and nothing else, whoever wrote the file."""
+
+from __future__ import annotations
+
+import copy
+import json
+import math
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+import cvxmdp as cm
+from cvxmdp.certificates.certificate import decode, encode, evidence_digest
+from strategies import CONCAVE, CONVEX, coverage, generator, random_model, random_policy
+
+# A forger's numbers overflow here and there.
+pytestmark = [
+    pytest.mark.filterwarnings("ignore:overflow"),
+    pytest.mark.filterwarnings("ignore:invalid value"),
+]
+
+
+def make_problem(budget=None, discount=0.85, scale=1.0, sense="maximize"):
+    random = generator(31)
+    mdp = random_model(random, n_states=4, n_actions=2, discount=discount, endings=True, mask=False)
+    mdp = mdp.with_signals(cost=scale * mdp.signal("cost"))
+    uniform = cm.uniform_policy(mdp)
+    if budget is None:
+        budget = cm.Problem(mdp, minimize=cm.linear("cost")).evaluate(uniform).objective
+    utility = cm.minimum(cm.entropy(), cm.linear("reward")) + cm.linear("reward")
+    if sense == "minimize":
+        utility = -utility
+    return cm.Problem(
+        mdp,
+        **{sense: utility},
+        subject_to={
+            "cost": cm.linear("cost") <= budget,
+            "near": cm.distance(uniform, norm="l2") <= 0.6,
+            "fair": cm.minimum(cm.linear("reward"), 3 * cm.linear("cost")) >= 0.01,
+        },
+    )
+
+
+@pytest.fixture(scope="module")
+def problem():
+    return make_problem()
+
+
+@pytest.fixture(scope="module")
+def certificate(problem):
+    return cm.certify(problem, cm.solve(problem))
+
+
+@pytest.fixture
+def honest(certificate):
+    return json.loads(certificate.to_json())
+
+
+@pytest.fixture
+def verify(problem, tmp_path):
+    """Write a document with a fresh checksum, so that only the mathematics can catch it."""
+
+    def write_and_check(document, of=problem):
+        document["evidence_sha256"] = evidence_digest(document["evidence"])
+        path = tmp_path / "certificate.json"
+        path.write_text(json.dumps(document))
+        return cm.check(path, of)
+
+    return write_and_check
+
+
+# Honest files.
+
+
+def test_the_honest_file_is_accepted(problem, certificate, tmp_path):
+    certificate.save(tmp_path / "certificate.json")
+    outcome = cm.check(tmp_path / "certificate.json", problem)
+    assert outcome
+    assert outcome.reasons == ()
+    assert outcome.lower >= certificate.lower
+    assert outcome.upper <= certificate.upper
+    assert "Accepted" in str(outcome)
+
+
+def test_the_checker_knows_the_problem_by_its_numbers(certificate, tmp_path):
+    certificate.save(tmp_path / "certificate.json")
+    assert cm.check(str(tmp_path / "certificate.json"), make_problem())
+
+
+def test_when_minimising(verify):
+    problem = make_problem(sense="minimize")
+    found = cm.certify(problem, cm.solve(problem))
+    document = json.loads(found.to_json())
+    assert verify(document, problem)
+    document["claims"]["lower"] += 1e-6
+    assert not verify(document, problem)
+    document = json.loads(found.to_json())
+    document["claims"]["upper"] -= 1e-6
+    assert not verify(document, problem)
+
+
+@pytest.mark.parametrize("kind", [*CONCAVE, *CONVEX])
+def test_every_atom_goes_through_a_file(kind, verify):
+    random = generator(17)
+    mdp = random_model(random)
+    utility = {**CONCAVE, **CONVEX}[kind](mdp, random)
+    sense = "minimize" if utility.curvature is cm.Curvature.CONVEX else "maximize"
+    problem = cm.Problem(mdp, **{sense: utility})
+    found = cm.certify(problem, random_policy(mdp, random))
+    document = json.loads(found.to_json())
+    assert verify(document, problem)
+    name, towards = ("upper", -1) if sense == "maximize" else ("lower", 1)
+    document["claims"][name] += towards * 1e-9 * max(1.0, abs(document["claims"][name]))
+    assert not verify(document, problem)
+
+
+def test_a_file_with_infinite_claims_is_accepted(problem, verify):
+    strict = problem.with_budget("cost", 1e9)
+    document = json.loads(cm.certify(strict, cm.uniform_policy(strict.mdp)).to_json())
+    document["claims"]["upper"] = "inf"
+    document["evidence"]["proof"] = {}
+    assert verify(document, strict)
+
+
+def test_saving_twice_replaces_the_file(certificate, tmp_path):
+    path = tmp_path / "certificate.json"
+    path.write_text("old")
+    certificate.save(path)
+    assert json.loads(path.read_text())["format"].startswith("cvxmdp")
+    assert list(tmp_path.iterdir()) == [path]
+
+
+def test_a_file_that_is_not_there_is_an_error(problem, tmp_path):
+    with pytest.raises(FileNotFoundError):
+        cm.check(tmp_path / "nothing.json", problem)
+
+
+# Claims.
+
+
+def test_loosened_bounds_still_pass(honest, verify):
+    honest["claims"]["upper"] += 1.0
+    honest["claims"]["lower"] -= 1.0
+    honest["claims"]["slack"] = dict.fromkeys(honest["claims"]["slack"], 0.0)
+    assert verify(honest)
+
+
+@pytest.mark.parametrize("relative", [1e-9, 1e-6, 0.1])
+@pytest.mark.parametrize(("name", "sign"), [("upper", -1), ("lower", 1)])
+def test_tightened_bounds_do_not(honest, verify, name, sign, relative):
+    honest["claims"][name] += sign * relative * abs(honest["claims"][name])
+    outcome = verify(honest)
+    assert not outcome
+    assert f"{name} bound" in str(outcome)
+
+
+@pytest.mark.parametrize("name", ["cost", "near", "fair"])
+def test_more_slack_than_there_is_does_not(honest, verify, name):
+    honest["claims"]["slack"][name] += 1e-9 * (1 + honest["claims"]["slack"][name])
+    assert "slack" in str(verify(honest))
+
+
+def test_the_slack_of_every_constraint_is_claimed(honest, verify):
+    del honest["claims"]["slack"]["near"]
+    assert not verify(honest)
+
+
+def test_other_multipliers_prove_other_bounds(honest, verify):
+    multipliers = honest["claims"]["multipliers"]
+    name = max(multipliers, key=multipliers.get)
+    for changed in (0.5 * multipliers[name], 1.5 * multipliers[name]):
+        document = copy.deepcopy(honest)
+        document["claims"]["multipliers"][name] = changed
+        assert not verify(document)
+
+
+@pytest.mark.parametrize(
+    "value", [-1e-12, -1.0, "nan", "inf", "-inf", 1e300, "many", None, [], True * 10**400]
+)
+def test_multipliers_that_are_none(honest, verify, value):
+    honest["claims"]["multipliers"]["cost"] = value
+    assert not verify(honest)
+
+
+def test_multipliers_for_other_constraints(honest, verify):
+    honest["claims"]["multipliers"]["costs"] = 0.0
+    assert not verify(honest)
+
+
+def test_another_policy_reaches_less(honest, verify, problem):
+    honest["evidence"]["policy"] = encode(cm.uniform_policy(problem.mdp).probabilities())
+    outcome = verify(honest)
+    assert not outcome
+    assert "lower bound" in str(outcome)
+
+
+@pytest.mark.parametrize(
+    "policy",
+    [
+        np.full((4, 2), 0.6),
+        np.full((4, 2), 0.5 + 1e-6),
+        np.tile([1.5, -0.5], (4, 1)),
+        np.full((3, 2), 0.5),
+        np.full((4, 2), np.nan),
+        np.zeros((4, 2)),
+    ],
+    ids=["above one", "a little above", "negative", "shape", "nan", "zero"],
+)
+def test_a_policy_that_is_none(honest, verify, policy):
+    honest["evidence"]["policy"] = encode(policy)
+    assert not verify(honest)
+
+
+def test_a_policy_with_masked_actions(verify):
+    mdp = random_model(generator(9), n_states=4, n_actions=2, mask=True)
+    assert not mdp.actions.all()
+    problem = cm.Problem(mdp, maximize=cm.linear("reward"))
+    document = json.loads(cm.certify(problem, cm.uniform_policy(mdp)).to_json())
+    document["evidence"]["policy"] = encode(np.full((4, 2), 0.5))
+    assert "not available" in str(verify(document, problem))
+
+
+def test_without_a_policy_nothing_is_reached(honest, verify):
+    honest["evidence"]["policy"] = None
+    assert not verify(honest)
+    honest["claims"]["lower"] = "-inf"
+    assert verify(honest)
+
+
+def test_without_a_proof_nothing_is_bounded(honest, verify):
+    honest["evidence"]["proof"] = {}
+    assert not verify(honest)
+
+
+def arrays(tree, path=()):
+    """The paths of all encoded arrays of a proof."""
+    if isinstance(tree, dict) and set(tree) == {"shape", "float64"}:
+        yield path
+    elif isinstance(tree, dict):
+        for name, value in tree.items():
+            yield from arrays(value, (*path, name))
+    elif isinstance(tree, list):
+        for index, value in enumerate(tree):
+            yield from arrays(value, (*path, index))
+
+
+def forged(document, path, change):
+    """A copy of the document with one array of its proof changed."""
+    other = copy.deepcopy(document)
+    holder = other["evidence"]["proof"]
+    for step in path[:-1]:
+        holder = holder[step]
+    holder[path[-1]] = encode(change(decode(holder[path[-1]])))
+    return other
+
+
+CHANGES = {
+    "noise": lambda array: array + 0.1 * generator(1).normal(size=array.shape),
+    "zero": lambda array: 0.0 * array,
+    "minus": lambda array: -array,
+    "huge": lambda array: np.full(array.shape, 1.7e308),
+    "minus huge": lambda array: np.full(array.shape, -1.7e308),
+    "tiny": lambda array: 1e-310 * array,
+    "nan": lambda array: np.full(array.shape, np.nan),
+    "infinite": lambda array: np.full(array.shape, np.inf),
+    "shape": lambda array: np.append(array.ravel(), 1.0),
+}
+
+
+@pytest.mark.parametrize("change", CHANGES)
+def test_no_number_of_the_evidence_can_be_changed_for_a_better_bound(honest, verify, change):
+    """Whatever is changed, the claimed bound never gets below what the honest solver reached."""
+    paths = list(arrays(honest["evidence"]["proof"]))
+    assert len(paths) >= 4
+    reached = honest["claims"]["lower"]
+    for path in paths:
+        document = forged(honest, path, CHANGES[change])
+        outcome = verify(document)
+        assert not outcome.upper < reached
+        if change in ("nan", "infinite", "shape"):
+            assert not outcome
+
+
+def test_changed_values_do_not_prove_the_claim(honest, verify):
+    outcome = verify(forged(honest, ("values",), lambda array: array - 1e-3 * np.arange(4)))
+    assert not outcome
+    assert "upper bound" in str(outcome)
+
+
+def test_damage_is_noticed_before_anything_else(honest, problem, tmp_path):
+    honest["evidence"]["policy"]["float64"] = "A" + honest["evidence"]["policy"]["float64"][1:]
+    honest["evidence"]["proof"]["values"] = encode(np.zeros(4))
+    (tmp_path / "damaged.json").write_text(json.dumps(honest))
+    assert "checksum" in str(cm.check(tmp_path / "damaged.json", problem))
+
+
+# Another problem.
+
+
+def other_problems(problem):
+    mdp = problem.mdp
+    moved = mdp.transition.copy()
+    moved.data = moved.data * (1 - 1e-3)
+    arguments = {"maximize": problem.utility, "subject_to": dict(problem.constraints)}
+    renamed = {f"{name}!": constraint for name, constraint in problem.constraints.items()}
+    fewer = {"cost": problem.constraints["cost"], "near": problem.constraints["near"]}
+    return {
+        "budget": problem.with_budget("cost", problem.budgets["cost"] - 1e-9),
+        "model": cm.Problem(mdp.replace(transition=moved), **arguments),
+        "discount": cm.Problem(mdp.replace(discount=mdp.discount - 1e-9), **arguments),
+        "signal": cm.Problem(
+            mdp.with_signals(reward=mdp.signal("reward") * (1 - 1e-9)), **arguments
+        ),
+        "objective": cm.Problem(mdp, maximize=cm.entropy(), subject_to=dict(problem.constraints)),
+        "names": cm.Problem(mdp, maximize=problem.utility, subject_to=renamed),
+        "fewer constraints": cm.Problem(mdp, maximize=problem.utility, subject_to=fewer),
+        "initial": cm.Problem(mdp.replace(initial=np.array([0.1, 0.2, 0.3, 0.4])), **arguments),
+    }
+
+
+OTHERS = (
+    "budget", "model", "discount", "signal", "objective", "names", "fewer constraints", "initial"
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("other", OTHERS)
+def test_another_problem_is_noticed(honest, verify, problem, other):
+    outcome = verify(honest, other_problems(problem)[other])
+    assert not outcome
+    assert "another problem" in str(outcome)
+
+
+@pytest.mark.parametrize("other", OTHERS)
+def test_another_problem_is_noticed_even_with_its_fingerprint(honest, verify, problem, other):
+    """The fingerprint only helps the message: the mathematics alone refuses as well."""
+    wrong = other_problems(problem)[other]
+    ours = json.loads(cm.certify(wrong, cm.uniform_policy(wrong.mdp)).to_json())
+    honest["problem"] = ours["problem"]
+    honest["claims"]["statement"] = ours["claims"]["statement"]
+    outcome = verify(honest, wrong)
+    assert not outcome.upper < cm.solve(wrong).objective - 1e-9
+    if other != "fewer constraints":
+        assert not outcome
+
+
+def test_maximising_is_not_minimising(honest, verify):
+    honest["claims"]["sense"] = "minimize"
+    assert not verify(honest)
+
+
+def test_the_statement_is_that_of_the_problem(honest, verify):
+    honest["claims"]["statement"] = honest["claims"]["statement"].replace("0.6", "0.5")
+    assert "in words" in str(verify(honest))
+
+
+# Infeasibility.
+
+
+@pytest.fixture(scope="module")
+def impossible():
+    problem = make_problem()
+    return problem.with_budget("cost", 0.0)
+
+
+@pytest.fixture
+def infeasible(impossible):
+    found = cm.certify(impossible, cm.uniform_policy(impossible.mdp))
+    assert found.infeasible
+    return json.loads(found.to_json())
+
+
+def test_a_proof_of_infeasibility_is_accepted(infeasible, impossible, verify):
+    assert verify(infeasible, impossible)
+    infeasible["claims"]["slack_bound"] -= 1e-9
+    assert not verify(infeasible, impossible)
+
+
+def test_infeasibility_is_not_believed(honest, infeasible, problem, verify):
+    infeasible["problem"] = honest["problem"]
+    infeasible["claims"]["statement"] = honest["claims"]["statement"]
+    outcome = verify(infeasible, problem)
+    assert not outcome
+    assert "not proven" in str(outcome)
+
+
+def test_infeasibility_of_a_feasible_problem_cannot_be_forged(honest, infeasible, problem, verify):
+    infeasible["problem"] = honest["problem"]
+    infeasible["claims"]["statement"] = honest["claims"]["statement"]
+    infeasible["claims"]["slack_bound"] = -1e-12
+    for path in arrays(infeasible["evidence"]["proof"]):
+        for change in CHANGES.values():
+            assert not verify(forged(infeasible, path, change), problem)
+
+
+def test_a_bare_claim_of_infeasibility(honest, verify):
+    honest["claims"]["infeasible"] = True
+    honest["claims"]["slack_bound"] = -1.0
+    assert not verify(honest)
+
+
+def test_a_problem_without_constraints_is_not_infeasible(verify, problem):
+    free = cm.Problem(problem.mdp, maximize=cm.linear("reward"))
+    document = json.loads(cm.certify(free, cm.uniform_policy(free.mdp)).to_json())
+    document["claims"]["infeasible"] = True
+    assert "no constraints" in str(verify(document, free))
+
+
+def test_the_conflict_names_what_the_proof_uses(infeasible, impossible, verify):
+    assert infeasible["claims"]["conflict"]
+    for wrong in ([], ["near"], ["nobody"], None):
+        document = copy.deepcopy(infeasible)
+        document["claims"]["conflict"] = wrong
+        assert not verify(document, impossible)
+
+
+# Promises.
+
+
+def test_a_promise_cannot_be_hidden(problem, verify):
+    promised = cm.Problem(problem.mdp, maximize=coverage)
+    found = cm.certify(promised, cm.uniform_policy(promised.mdp))
+    document = json.loads(found.to_json())
+    outcome = verify(document, promised)
+    assert outcome
+    assert "coverage" in str(outcome)
+    assert outcome.assumes == found.assumes
+    for hidden in ([], None, "none", ["something else"]):
+        document["claims"]["assumes"] = hidden
+        assert not verify(document, promised)
+
+
+# Files that are no certificates.
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "{",
+        "[]",
+        "null",
+        "3",
+        '"cvxmdp certificate 1"',
+        "{}",
+        '{"format": "cvxmdp certificate 1"}',
+        '{"format": "cvxmdp certificate 1", "claims": [], "evidence": {}}',
+        "[" * 100_000,
+        '{"a":' * 100_000,
+        "\ud800".encode("utf-8", "surrogatepass").decode("latin-1"),
+    ],
+    ids=range(12),
+)
+def test_other_files_are_rejected(text, problem, tmp_path):
+    path = tmp_path / "file.json"
+    path.write_text(text, encoding="latin-1")
+    assert not cm.check(path, problem)
+
+
+@pytest.mark.parametrize("length", [10, 100, 1000, -1])
+def test_truncated_files_are_rejected(certificate, problem, tmp_path, length):
+    path = tmp_path / "file.json"
+    path.write_text(certificate.to_json()[:length])
+    assert not cm.check(path, problem)
+
+
+@pytest.mark.parametrize("literal", ["NaN", "Infinity", "-Infinity", "1e999", "9" * 5000])
+@pytest.mark.parametrize("name", ["upper", "lower"])
+def test_literals_that_are_no_numbers(certificate, problem, tmp_path, literal, name):
+    document = json.loads(certificate.to_json())
+    document["claims"][name] = "HERE"
+    text = json.dumps(document).replace('"HERE"', literal)
+    path = tmp_path / "file.json"
+    path.write_text(text)
+    if name == "upper" and literal == "1e999":  # an infinite upper bound is true
+        assert cm.check(path, problem)
+    else:
+        assert not cm.check(path, problem)
+
+
+def test_a_name_that_occurs_twice(certificate, problem, tmp_path):
+    text = certificate.to_json().replace('"claims": {', '"claims": {"upper": 0.0,', 1)
+    (tmp_path / "file.json").write_text(text)
+    assert "twice" in str(cm.check(tmp_path / "file.json", problem))
+
+
+@pytest.mark.parametrize("depth", [100, 900, 5000])
+def test_deep_evidence(honest, problem, tmp_path, depth):
+    text = json.dumps(honest)
+    deep = '{"parts": [' * depth + "0" + "]}" * depth
+    text = text.replace('"proof": {', f'"proof": {{"deep": {deep}, ', 1)
+    (tmp_path / "file.json").write_text(text)
+    assert not cm.check(tmp_path / "file.json", problem)
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        ("format",),
+        ("problem",),
+        ("claims",),
+        ("evidence",),
+        ("claims", "upper"),
+        ("claims", "lower"),
+        ("claims", "infeasible"),
+        ("claims", "sense"),
+        ("claims", "multipliers"),
+        ("claims", "slack"),
+        ("claims", "assumes"),
+        ("evidence", "proof", "objective"),
+        ("evidence", "proof", "slacks"),
+        ("evidence", "proof", "values"),
+        ("evidence", "policy", "shape"),
+        ("evidence", "policy", "float64"),
+    ],
+    ids="/".join,
+)
+@pytest.mark.parametrize(
+    "value", ["missing", None, 5, "text", [], [1], {}, {"shape": [-1]}], ids=str
+)
+def test_wrong_types_and_missing_keys(honest, problem, tmp_path, path, value):
+    holder = honest
+    for step in path[:-1]:
+        holder = holder[step]
+    if value == "missing":
+        del holder[path[-1]]
+    else:
+        holder[path[-1]] = value
+    if "evidence" in honest:
+        honest["evidence_sha256"] = evidence_digest(honest["evidence"])
+    file = tmp_path / "file.json"
+    file.write_text(json.dumps(honest))
+    outcome = cm.check(file, problem)
+    true = (path[-1] == "upper" and value == 5) or (path[-1] == "assumes" and value in ([], [1]))
+    assert bool(outcome) == true
+
+
+@pytest.mark.parametrize(
+    "shape", [[2**40, 2**40], [10**30], [8.5], [-4, -2], ["4", "2"], [[4], [2]]]
+)
+def test_shapes_that_do_not_fit(honest, verify, shape):
+    honest["evidence"]["policy"]["shape"] = shape
+    outcome = verify(honest)
+    assert not outcome or shape == ["4", "2"]
+
+
+# Independence.
+
+
+CHECK_WITHOUT_JAX = """
+import sys
+import cvxmdp as cm
+from test_checker import make_problem
+problem = make_problem()
+
+def refuse(*arguments, **keywords):
+    raise AssertionError("the checker used JAX")
+
+import jax, jax.numpy as jnp
+for module in (jax, jnp, jax.lax):
+    for name in dir(module):
+        if callable(getattr(module, name)) and not name.startswith("_") and name[0].islower():
+            setattr(module, name, refuse)
+try:
+    jnp.exp(1.0)
+except AssertionError:
+    pass
+else:
+    raise SystemExit("the block does not work")
+
+class Block:
+    def find_spec(self, name, path=None, target=None):
+        if name.split(".")[0] in ("cvxpy", "clarabel", "highspy"):
+            raise ImportError(name)
+
+sys.meta_path.insert(0, Block())
+outcome = cm.check(sys.argv[1], problem)
+assert outcome, outcome
+assert "cvxpy" not in sys.modules
+print(outcome.upper)
+"""
+
+
+def test_the_checker_needs_neither_jax_nor_cvxpy(certificate, tmp_path, request):
+    certificate.save(tmp_path / "certificate.json")
+    finished = subprocess.run(
+        [sys.executable, "-c", CHECK_WITHOUT_JAX, str(tmp_path / "certificate.json")],
+        capture_output=True,
+        text=True,
+        cwd=request.path.parent,
+        check=False,
+    )
+    assert finished.returncode == 0, finished.stderr
+    assert float(finished.stdout) <= certificate.upper
+    assert math.isfinite(float(finished.stdout))

@@ -1,0 +1,240 @@
+"""The budget frontier: envelopes that hold everywhere, and what they say about where it matters."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+
+import cvxmdp as cm
+from cvxmdp.errors import ProblemError
+from strategies import generator, random_model
+
+ACCURACY = 1e-7  # of the solver that the envelopes are compared with
+
+
+def model(seed=51):
+    return random_model(
+        generator(seed), n_states=4, n_actions=2, discount=0.8, endings=False, mask=False
+    )
+
+
+def extreme(mdp, sense):
+    return cm.solve(cm.Problem(mdp, **{sense: cm.linear("cost")})).objective
+
+
+def make(kind):
+    """A problem, its varied constraint "limit", and the range of budgets that matters."""
+    mdp = model()
+    uniform = cm.uniform_policy(mdp)
+    least, most = extreme(mdp, "minimize"), extreme(mdp, "maximize")
+    other = cm.distance(uniform, norm="l2") <= 1.5
+    if kind == "maximise, at most":
+        limit = cm.linear("cost") <= most
+        return cm.Problem(mdp, maximize=cm.entropy(), subject_to={"limit": limit, "other": other})
+    if kind == "maximise, at least":
+        limit = cm.linear("cost") >= least
+        return cm.Problem(mdp, maximize=cm.linear("reward"), subject_to={"limit": limit})
+    if kind == "minimise, at most":
+        limit = cm.linear("cost") <= most
+        return cm.Problem(
+            mdp, minimize=cm.distance(uniform, norm="l2-squared"), subject_to={"limit": limit}
+        )
+    if kind == "minimise, at least":
+        limit = cm.linear("cost") >= least
+        return cm.Problem(
+            mdp, minimize=cm.distance(uniform, norm="l1"), subject_to={"limit": limit}
+        )
+    assert kind == "curved limit"
+    limit = cm.distance(uniform, norm="l2") <= 1.0
+    return cm.Problem(mdp, maximize=cm.linear("reward"), subject_to={"limit": limit})
+
+
+KINDS = (
+    "maximise, at most",
+    "maximise, at least",
+    "minimise, at most",
+    "minimise, at least",
+    "curved limit",
+)
+
+
+@pytest.fixture(scope="module", params=KINDS)
+def traced(request):
+    problem = make(request.param)
+    return problem, cm.frontier(problem, "limit", n=6)
+
+
+def inner_budgets(found, count):
+    solved = [point.budget for point in found.points]
+    return np.linspace(min(solved), max(solved), count)
+
+
+def test_envelopes_hold_the_optimum_at_budgets_that_were_not_solved(traced):
+    problem, found = traced
+    solved = {point.budget for point in found.points}
+    compared = 0
+    for budget in inner_budgets(found, 8)[1:-1]:
+        if budget in solved:
+            continue
+        solution = cm.solve(problem.with_budget("limit", float(budget)))
+        if solution.status is not cm.Status.OPTIMAL:
+            continue
+        lower, upper = found.envelope(float(budget))
+        allowed = ACCURACY * max(1.0, abs(solution.objective))
+        assert lower - allowed <= solution.objective <= upper + allowed
+        compared += 1
+    assert compared >= 4
+
+
+def test_envelopes_hold_beyond_the_solved_budgets(traced):
+    problem, found = traced
+    direction = 1.0 if problem.constraints["limit"].sense == "<=" else -1.0
+    budgets = inner_budgets(found, 2)
+    generous = budgets.max() if direction > 0 else budgets.min()
+    for budget in (generous + direction * 0.5, generous + direction * 100.0):
+        solution = cm.solve(problem.with_budget("limit", float(budget)))
+        lower, upper = found.envelope(float(budget))
+        assert lower - ACCURACY <= solution.objective <= upper + ACCURACY
+
+
+def test_envelopes_are_monotone_and_bend_the_right_way(traced):
+    problem, found = traced
+    direction = 1.0 if problem.constraints["limit"].sense == "<=" else -1.0
+    reached = [p.budget for p in found.points if p.certificate.policy is not None]
+    budgets = np.linspace(min(reached), max(reached), 41)[:: int(direction)]
+    bounds = problem.sign * np.array([found.envelope(float(b)) for b in budgets])
+    assert np.isfinite(bounds).all()
+    for values in bounds.T:  # in the sign that is maximised, along the direction that helps
+        steps = np.diff(values)
+        assert (steps >= -1e-9).all()
+        assert (np.diff(steps) <= 1e-9).all()
+
+
+def test_envelopes_are_close(traced):
+    _, found = traced
+    ends = [found.envelope(float(b)) for b in inner_budgets(found, 30)]
+    span = max(upper for _, upper in ends) - min(lower for lower, _ in ends)
+    widest = max(upper - lower for lower, upper in ends)
+    assert widest <= 0.25 * span
+
+
+def test_infeasible_until_is_proven_and_tight(traced):
+    problem, found = traced
+    direction = 1.0 if problem.constraints["limit"].sense == "<=" else -1.0
+    beyond = found.infeasible_until - direction * 1e-4
+    assert cm.certify(
+        problem.with_budget("limit", beyond), cm.uniform_policy(problem.mdp)
+    ).infeasible
+    assert all(math.isnan(bound) for bound in found.envelope(beyond))
+    assert direction * (found.feasible_from - found.infeasible_until) <= 0.05
+
+
+def test_the_constraint_is_free_where_it_is_said_to_be(traced):
+    problem, found = traced
+    assert math.isfinite(found.free_from)
+    direction = 1.0 if problem.constraints["limit"].sense == "<=" else -1.0
+    at = cm.solve(problem.with_budget("limit", found.free_from)).objective
+    beyond = cm.solve(problem.with_budget("limit", found.free_from + direction * 1e3)).objective
+    assert abs(beyond - at) <= found.free_gap + 2 * ACCURACY
+
+
+def test_a_small_price_is_not_free():
+    # A cost in small units: one unit buys little, the budget matters all the same.
+    mdp = model()
+    small = mdp.with_signals(cost=1e8 * mdp.signal("cost"))
+    least, most = extreme(small, "minimize"), extreme(small, "maximize")
+    problem = cm.Problem(
+        small, maximize=cm.linear("cost") * 1e-8, subject_to={"limit": cm.linear("cost") <= most}
+    )
+    found = cm.frontier(problem, "limit", budgets=[least + 0.5 * (most - least)])
+    assert 0 < found.points[0].certificate.multipliers["limit"] < 1e-7
+    assert not math.isfinite(found.free_from)
+
+
+def test_given_budgets_in_any_order_with_infeasible_ones():
+    mdp = model()
+    limit = {"limit": cm.linear("cost") <= 1.0}
+    problem = cm.Problem(mdp, maximize=cm.entropy(), subject_to=limit)
+    least = extreme(mdp, "minimize")
+    budgets = [least + 0.5, least - 0.3, least + 0.1, least - 0.1, least + 0.5]
+    found = cm.frontier(problem, "limit", budgets=budgets)
+    assert [point.budget for point in found.points] == sorted(set(budgets))
+    assert [point.certificate.infeasible for point in found.points] == [True, True, False, False]
+    assert found.infeasible_until == least - 0.1
+    assert found.feasible_from == least + 0.1
+    assert all(math.isnan(bound) for bound in found.envelope(least - 0.2))
+    lower, upper = found.envelope(least)  # nobody knows yet
+    assert lower == -math.inf
+    assert upper >= found.envelope(least + 0.1)[0] - 1.0
+    text = str(found)
+    assert text.count("infeasible (proven)") == 2
+    assert "Infeasible below" in text
+    assert "entropy()" in text
+
+
+def test_more_points_make_closer_envelopes():
+    problem = make("curved limit")
+    middle = 0.5
+    widths = []
+    for n in (2, 8):
+        lower, upper = cm.frontier(problem, "limit", n=n).envelope(middle)
+        widths.append(upper - lower)
+    assert widths[1] <= widths[0]
+
+
+def test_a_solved_budget_is_known_to_the_accuracy_of_its_certificate(traced):
+    _, found = traced
+    for point in found.points:
+        if not point.certificate.infeasible:
+            lower, upper = found.envelope(point.budget)
+            assert lower >= point.certificate.lower - 1e-12
+            assert upper <= point.certificate.upper + 1e-12
+            assert point.solution.problem.budgets["limit"] == point.budget
+
+
+def test_the_picture(traced, tmp_path):
+    pytest.importorskip("matplotlib")
+    _, found = traced
+    found.plot(tmp_path / "frontier.png")
+    assert (tmp_path / "frontier.png").stat().st_size > 1000
+
+
+def test_the_table(traced):
+    problem, found = traced
+    rows = found.rows()
+    assert len(rows) == len(found.points)
+    assert any(row[-1] == "binding" for row in rows)
+    assert problem.sense in str(found)
+
+
+def test_when_the_others_are_in_conflict_no_budget_helps():
+    problem = make("maximise, at most")
+    least = extreme(problem.mdp, "minimize")
+    stuck = cm.Problem(
+        problem.mdp,
+        maximize=cm.linear("reward"),
+        subject_to={
+            "limit": cm.linear("reward") <= 5.0,
+            "low": cm.linear("cost") <= least + 0.1,
+            "high": cm.linear("cost") >= least + 0.2,
+        },
+    )
+    with pytest.raises(ProblemError, match="'low', 'high'"):
+        cm.frontier(stuck, "limit", n=3)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"constraint": "limits"}, "Did you mean 'limit'"),
+        ({"constraint": "limit", "budgets": [1.0], "n": 3}, "not both"),
+        ({"constraint": "limit", "budgets": []}, "empty"),
+        ({"constraint": "limit", "n": 1}, "at least 2"),
+    ],
+    ids=["unknown", "both", "empty", "one"],
+)
+def test_what_is_refused(arguments, message):
+    with pytest.raises(ProblemError, match=message):
+        cm.frontier(make("curved limit"), **arguments)
