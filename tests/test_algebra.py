@@ -214,7 +214,10 @@ def test_wrong_curvature_names_the_atom_and_the_fix(compare, message):
 @pytest.mark.parametrize(
     ("utility", "message"),
     [
-        (far(), r"needs a concave utility, but distance.* Convex utilities are minimised \(minimize=\)"),
+        (
+            far(),
+            r"needs a concave utility, but distance.* Convex utilities are minimised \(minimize=\)",
+        ),
         (spread + far(), "neither concave nor convex by the rules: the term distance"),
         (reward - spread, r"the term -1 \* entropy\(\) is convex"),
     ],

@@ -237,21 +237,28 @@ def test_a_probability_that_underflows_is_still_taken():
     assert not achieved(Claims(problem), policy).feasible
 
 
-def test_a_far_and_large_ball_is_allowed_its_rounding():
+def test_huge_values_do_not_hide_the_reward_in_their_rounding():
+    claims = Claims(cm.Problem(two_states(), maximize=cm.linear("reward")))
+    for seed in range(50):
+        random = generator(seed)
+        values = np.full(2, -(10.0 ** random.uniform(12, 17)))
+        proof = {"objective": {}, "slacks": {}, "values": values}
+        assert upper_bound(claims, {}, proof) >= 10.0
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_a_far_and_large_ball_is_allowed_its_rounding(seed):
     mdp = two_states()
-    x = cm.occupancy_of(mdp, cm.uniform_policy(mdp))
-    center = x - 1e9 * np.array([[1.0, 0.3], [0.7, 0.2]])
+    random = generator(seed)
+    x = cm.occupancy_of(mdp, random_policy(mdp, random))
+    center = x - 1e9 * random.uniform(0.1, 1.0, size=(2, 2))
     radius = float(np.linalg.norm(x - center)) - 1e-3
-    problem = cm.Problem(mdp, minimize=cm.distance(cm.ball(center, radius)))
-    node = Claims(problem).objective
-    far = [
-        Fraction(float(a)) - Fraction(float(b)) for a, b in zip(x.flat, center.flat, strict=True)
-    ]
-    # sqrt in rational arithmetic, to 30 digits
-    scaled = math.isqrt(int(sum(d * d for d in far) * 10**60))
-    truth = Fraction(scaled, 10**30) - Fraction(radius)
+    node = Claims(cm.Problem(mdp, minimize=cm.distance(cm.ball(center, radius)))).objective
+    pairs = zip(x.flat, center.flat, strict=True)
+    square = sum((Fraction(float(a)) - Fraction(float(b))) ** 2 for a, b in pairs)
+    length = Fraction(math.isqrt(int(square * 10**60)), 10**30)  # to 30 digits
     error = Error(0.0, np.ones(x.shape, dtype=bool))
-    assert -truth >= Fraction(node.value(x)) - Fraction(node.drift(x, error))
+    assert Fraction(radius) - length >= Fraction(node.value(x)) - Fraction(node.drift(x, error))
 
 
 def test_a_polytope_with_sharp_corners_is_allowed_its_rounding():

@@ -25,5 +25,7 @@ def test_every_block_of_a_page_runs(page, tmp_path, monkeypatch):
 
 def test_links_between_pages_lead_somewhere():
     for page in PAGES:
-        for target in re.findall(r"\]\(([^)#]+?\.(?:md|png|svg))(?:#[^)]*)?\)", page.read_text("utf-8")):
+        for target in re.findall(
+            r"\]\(([^)#]+?\.(?:md|png|svg))(?:#[^)]*)?\)", page.read_text("utf-8")
+        ):
             assert (page.parent / target).exists(), f"{page.name} links to {target}"

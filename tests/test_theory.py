@@ -37,7 +37,7 @@ SEEDS = range(6)
 
 
 def by_hand(**changes) -> ProblemConstants:
-    """Round numbers: M = 2, M_lambda = 3, l_lambda = 4, gamma = 1/2, C_0 = 1 + (1.5 - 0.5)/0.25 = 5."""
+    """Round numbers: M = 2, gamma = 1/2, C_0 = 1 + (1.5 - 0.5) / 0.25 = 5."""
     given = {
         "objective_magnitude": 2.0,
         "slack_magnitude": 2.0,
@@ -570,7 +570,7 @@ def test_the_gradients_measured_above_are_gradients(seed: int) -> None:
 
 
 def test_direct_smoothness_is_sharp_up_to_the_number_of_actions() -> None:
-    """One state, action 0 stays and pays, action 1 ends: V = p / (1 - gamma p), V'' = 2 gamma D^3."""
+    """One state, action 0 stays and pays, action 1 ends: V = p / (1 - gamma p)."""
     discount = 0.9
     mdp = cm.TabularMDP(
         np.array([[[1.0], [0.0]]]), 0, discount, signals={"reward": np.array([[1.0, 0.0]])}

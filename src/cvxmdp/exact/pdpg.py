@@ -24,7 +24,7 @@ import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -39,11 +39,14 @@ from cvxmdp.exact.dynamics import dynamics
 from cvxmdp.exact.settings import per_constraint, read_start
 from cvxmdp.occupancy import policy_of
 from cvxmdp.policies import Policy, SoftmaxTable
-from cvxmdp.policies.families import BoundDirect, BoundFamily, PolicyFamily, Table
+from cvxmdp.policies.families import BoundDirect, BoundFamily, Direct, PolicyFamily, Table
 from cvxmdp.precision import double_precision
 from cvxmdp.problem import Problem
 from cvxmdp.progress import Progress
 from cvxmdp.solution import Solution, Status
+
+if TYPE_CHECKING:
+    from cvxmdp.theory import DirectConstants, ParameterisationConstants
 
 PROPORTIONAL = 0.1  # of the natural scale of multiplier per slack, for primal_step="auto"
 ITERATES = ("half", "average", "last", "best")
@@ -130,6 +133,54 @@ class PDPG:
             )
         if isinstance(size, int | float) and not (math.isfinite(size) and size > 0):
             raise SolverError(f"primal_step must be positive and finite; got {size}")
+
+    @classmethod
+    def theory(
+        cls,
+        problem: Problem,
+        iterations: int,
+        *,
+        parameterisation: ParameterisationConstants | DirectConstants | None = None,
+        strongly_concave: bool = False,
+        zero_violation: bool = False,
+        **settings: Any,
+    ) -> PDPG:
+        """The run that the paper's theorems on the exact setting speak of.
+
+        Steps, dual box, mu_0 = 0 and (with ``zero_violation``) the pessimism are the theorem's; the
+        direction is the plain gradient and the returned policy that of the average over all iterations.
+
+        Args:
+            problem: with utilities that have a smoothness constant; others are refused with the reason.
+            iterations: T.
+            parameterisation: constants of the family of policies. Without them the direct parameterisation
+                is used, the one case in which all are known; for a softmax table give
+                ``theory.softmax_table_constants(inverse_lipschitz, inverse_radius)``, whose two arguments
+                nobody knows (L_lambda and eps_bar in the paper's assumption).
+            strongly_concave: the theorem's case of a strongly concave objective.
+            zero_violation: the theorem on zero violation.
+            **settings: any other setting of ``PDPG``.
+        """
+        from cvxmdp import theory as paper
+
+        direct = parameterisation is None
+        known = parameterisation or paper.direct_constants(problem.mdp)
+        constants = paper.problem_constants(problem, known)
+        schedule = paper.exact_schedule(
+            constants, iterations, strongly_concave=strongly_concave, zero_violation=zero_violation
+        )
+        chosen: dict[str, Any] = {
+            "iterations": iterations,
+            "primal_step": schedule.primal_step,
+            "dual_step": schedule.dual_step,
+            "dual_bound": schedule.dual_bound,
+            "pessimism": schedule.pessimism,
+            "direction": "vanilla",
+            "policy": Direct() if direct else Table(),
+            "iterate": "average",
+            "tolerance": None,
+        }
+        return cls(**{**chosen, **settings})
 
     def solve(self, problem: Problem, start: Any = None, seed: int | None = None) -> Solution:
         """Run PDPG. ``start`` is a solution or a policy; ``seed`` is for families with random weights."""

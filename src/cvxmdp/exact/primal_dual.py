@@ -245,7 +245,7 @@ def tuned_step(
     """One trial of the method without tuning: accepted, or answered with a smaller step."""
     share = state.momentum / (state.momentum + 3.0)
     ahead = jax.tree.map(lambda a, b: a + share * (a - b), state.params, state.previous)
-    ahead = compiled.family.retract(ahead)
+    ahead = compiled.family.away_from_corners(ahead)
     at = evaluate(compiled, ahead)
     hat = damped(compiled, penalty, at, state.multipliers)
     gradient, towards = gradient_and_direction(compiled, ahead, at, hat, direction)
@@ -255,7 +255,7 @@ def tuned_step(
     known = jnp.isfinite(largest)
     limit = LARGEST_LOGIT_CHANGE / jnp.maximum(jnp.where(known, largest, 1.0), 1e-300)
     step = jnp.minimum(state.step, limit)
-    trial = compiled.family.retract(combine(ahead, step, towards))
+    trial = compiled.family.away_from_corners(combine(ahead, step, towards))
     there = evaluate(compiled, trial)
 
     def value(point: Point) -> Array:

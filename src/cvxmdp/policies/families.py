@@ -36,6 +36,9 @@ Params = Any  # a pytree of arrays
 # A table starts from a policy with zeros by giving every action at least this probability: a softmax
 # cannot represent zero, and a gradient could never leave it again.
 LEAST_PROBABILITY = 1e-6
+# A probability of exp(-36) is below rounding. Logits further apart change nothing but the time it takes
+# to come back: with them, multipliers overshoot before the policy answers.
+LOGIT_RANGE = 36.0
 
 
 @runtime_checkable
@@ -69,6 +72,10 @@ class BoundFamily(Record):
     def retract(self, params: Params) -> Params:
         """The nearest admissible parameters: here, all are."""
         return params
+
+    def away_from_corners(self, params: Params) -> Params:
+        """The same policy up to rounding, from where a gradient can still turn back."""
+        return self.retract(params)
 
     def from_probabilities(self, matrix: np.ndarray) -> Params:
         """Parameters of a policy given by its probabilities."""
@@ -107,6 +114,11 @@ class BoundTable(BoundFamily):
     def logits(self, params: Params, states: Array) -> Array:
         """Look up."""
         return params[states]
+
+    def away_from_corners(self, params: Params) -> Params:
+        """No logit further than ``LOGIT_RANGE`` below the best one of its state."""
+        masked = jnp.where(self.actions, params, -jnp.inf)
+        return jnp.maximum(params - masked.max(axis=1, keepdims=True), -LOGIT_RANGE)
 
     def from_probabilities(self, matrix: np.ndarray) -> Params:
         """Logarithms; zeros are lifted, because a softmax cannot represent them."""

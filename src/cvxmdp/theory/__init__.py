@@ -1,4 +1,4 @@
-"""The paper's theory as numbers: constants, schedules and bounds, each with the lemma it comes from."""
+"""The paper's theory as numbers: constants, schedules and bounds, each with its lemma."""
 
 from cvxmdp.theory.constants import ProblemConstants, problem_constants
 from cvxmdp.theory.exact import (

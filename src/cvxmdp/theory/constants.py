@@ -133,7 +133,7 @@ class ProblemConstants:
 
     @property
     def parameter_smoothness(self) -> float:
-        """l_theta: f and every g_i are this smooth in the parameters (lemma boundedness_smoothness)."""
+        """l_theta: f and every g_i are this smooth in the parameters."""
         return self.parameterisation.smoothness(self.lipschitz, self.smoothness, self.discount)
 
     @property
@@ -155,16 +155,16 @@ class ProblemConstants:
     def pessimistic(self, pessimism: float) -> ProblemConstants:
         """The constants of the problem with g_i - delta >= 0 (eq. prob_pessimistic_new).
 
-        Margins are xi_i - delta, so that ``dual_bound`` is the theorem's C_{0,delta}, and |g_i -
-        delta| is at most M + xi (eq. new_bound_pessimistic).
+        Margins are xi_i - delta, so that ``dual_bound`` is the theorem's C_{0,delta}, and
+        |g_i - delta| is at most M + xi (eq. new_bound_pessimistic).
 
         Args:
             pessimism: delta, less than every margin.
         """
         if not 0 <= pessimism < self.margin:
             raise TheoryError(
-                f"pessimism must be at least 0 and less than the smallest margin {self.margin:.6g} of "
-                f"the Slater point; got {pessimism!r}"
+                "pessimism must be at least 0 and less than the smallest margin "
+                f"{self.margin:.6g} of the Slater point; got {pessimism!r}"
             )
         if not self.margins:
             return self

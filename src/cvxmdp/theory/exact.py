@@ -1,8 +1,9 @@
 r"""The exact setting: PDPG with known gradients (theorem exact).
 
-With n constraints the proof's scalars become vectors: |mu_{t+1} - mu_t| |g| is at most eta_mu n
-M^2, the Lagrangian is (1 + sum C_i) l_theta smooth, C_0^2 becomes sum C_i^2, and the violation is
-the norm of the vector of violations of the time average. n = 1 gives the paper's formulas.
+With n constraints the proof's scalars become vectors: |mu_{t+1} - mu_t| |g| is at most
+eta_mu n M^2, the Lagrangian is (1 + sum C_i) l_theta smooth, C_0^2 becomes sum C_i^2, and the
+violation is the norm of the vector of violations of the time average. n = 1 gives the paper's
+formulas.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ INVERSE_PROMISE = "the parameterisation's inverse_lipschitz and inverse_radius"
 
 @dataclass(frozen=True)
 class Bound:
-    """An upper bound on optimality gap and constraint violation of the time average, in named terms.
+    """An upper bound on gap and violation of the time average, in named terms.
 
     Attributes:
         gap_terms: their sum bounds (1/T) sum_t [f* - f(lambda_t)].
@@ -49,7 +50,7 @@ class Bound:
 def average_lagrangian_bound(
     constants: ProblemConstants, iterations: int, dual_step: float, mixing: float
 ) -> dict[str, float]:
-    """Lemma avg_L, eq. prop_convergence: the average of L(lambda*, mu_t) - L(lambda_t, mu_t), in terms.
+    """Lemma avg_L, eq. prop_convergence: the average of L(lambda*, mu_t) - L(lambda_t, mu_t).
 
     Args:
         constants: of the problem.
@@ -74,8 +75,9 @@ def strong_mixing(constants: ProblemConstants) -> float:
     """
     if constants.strength <= 0:
         raise TheoryError(
-            "the objective is not strongly concave in the occupancy (sigma = 0). Add a strongly concave "
-            'term, such as - 0.1 * distance(expert, norm="l2-squared"), or use the general theorem.'
+            "the objective is not strongly concave in the occupancy (sigma = 0). Add a strongly "
+            'concave term, such as - 0.1 * distance(expert, norm="l2-squared"), or use the '
+            "general theorem."
         )
     inverse = constants.parameterisation.inverse_lipschitz
     curvature = 2.0 * constants.lagrangian_smoothness * inverse**2

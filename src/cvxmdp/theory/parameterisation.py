@@ -101,10 +101,10 @@ class ParameterisationConstants:
     ) -> float:
         r"""L_{theta,lambda} of lemma boundedness_smoothness (III): the gradient's truncation error.
 
-        The square is 8 l_lambda^2 M_pi1^2 / (1-gamma)^6 + 16 M_pi1^2 M_lambda^2 ((H+1)^2 /
-        (1-gamma)^2 + 1 / (1-gamma)^4); the gradients at the occupancy and at the one of H steps
-        differ by at most this times gamma^H. (It already has the right |lambda - lambda_H| <=
-        gamma^H / (1-gamma) in it; the paper's text drops the divisor.)
+        The square is 8 l_lambda^2 M_pi1^2 / (1-gamma)^6
+        + 16 M_pi1^2 M_lambda^2 ((H+1)^2 / (1-gamma)^2 + 1 / (1-gamma)^4); the gradients at the
+        occupancy and at the one of H steps differ by at most this times gamma^H. (It already has
+        the right |lambda - lambda_H| <= gamma^H / (1-gamma) in it; the text drops the divisor.)
 
         Args:
             lipschitz: M_lambda.
@@ -141,7 +141,7 @@ def softmax_table_constants(
 
 @dataclass(frozen=True)
 class DirectConstants:
-    r"""The direct parameterisation: params are the probabilities, steps are projected on the simplices.
+    r"""The direct parameterisation: params are the probabilities, steps are projected.
 
     The theorems of the exact setting hold for it with projected steps: the update is still the
     maximiser of the same quadratic model, now over a convex set that contains every comparison
@@ -205,18 +205,19 @@ def direct_constants(mdp: TabularMDP, visits: float | None = None) -> DirectCons
     normalised one the constant would be too large by 1/(1-gamma), not wrong.)
 
     Args:
-        mdp: the model. visits: d_0, a lower bound on the discounted visits sum_a lambda(s,a) of
-            every state by every policy; the smallest initial probability when not given.
+        mdp: the model.
+        visits: d_0, a lower bound on the discounted visits sum_a lambda(s,a) of every state by
+            every policy; the smallest initial probability when not given.
     """
     if visits is None:
         state = int(np.argmin(mdp.initial))
         visits = float(mdp.initial[state])
         if visits <= 0:
             raise TheoryError(
-                f"no episode starts in state {mdp.state_label(state)}, so policies may hardly visit it "
-                "and nothing bounds the Lipschitz constant of the map from occupancies to policies. "
-                "Give the model an initial distribution that is positive everywhere, or give visits=, "
-                "a lower bound on the discounted visits of every state by every policy."
+                f"no episode starts in state {mdp.state_label(state)}, so policies may hardly "
+                "visit it and nothing bounds the Lipschitz constant of the map from occupancies to "
+                "policies. Give the model an initial distribution that is positive everywhere, or "
+                "give visits=, a lower bound on the discounted visits of every state by every policy."
             )
     d_0 = require_real(visits, "visits (d_0)", TINY)
     n_actions = int(mdp.actions.sum(axis=1).max())

@@ -12,8 +12,8 @@ their constants, so that the result is a number. With D = 1/(1-gamma), n constra
   whose expected squares, at most 26 C_lambda/sqrt(t+1), 2 D^2 and C_w D^2/T without the factors,
   give 3 (26/sqrt(2) + 2) C_lambda / (t+1).)
 - lemma bound_e_ft: E|hat e_t|^2 <= (23 (M_lambda M_pi1 D^2)^2 + 12 C_beta) / sqrt(t+2), C_beta as
-  printed, and E|e_f,t| <= sqrt of it + 2 M_pi1 l_lambda D^2 E|e_lambda,t-1| + 4 M_pi1^2 l_lambda
-  D^4 eta_theta;
+  printed, and E|e_f,t| <= sqrt of it + 2 M_pi1 l_lambda D^2 E|e_lambda,t-1|
+  + 4 M_pi1^2 l_lambda D^4 eta_theta;
 - lemmas avg_L_sample and obtain_opt_const_sample, where |lambda - lambda_H| <= gamma^H D (the paper
   drops D), and where the dual drift is eta_mu |g(lambda(theta))| |g(lambda_t)| with |g_i(lambda_t)|
   <= M + M_lambda |lambda_t - lambda(theta_t)|: lambda_t is not an occupancy, so M alone does not
@@ -89,9 +89,10 @@ class SampleConstants:
     """The constants of theorem sample, as the paper defines them.
 
     Attributes:
-        weight_bound: W = exp(2 H M_pi1 eta_theta), no importance weight is larger (lemma ISweight,
-            I). weight_variance: C_w (eq. C_w): the weights' variance is at most C_w eta_theta^2.
-            occupancy_error: C_lambda (eq. C_lambda). gradient_error: C_e (eq. C_e).
+        weight_bound: W = exp(2 H M_pi1 eta_theta), no importance weight is larger (lemma ISweight).
+        weight_variance: C_w (eq. C_w): the weights' variance is at most C_w eta_theta^2.
+        occupancy_error: C_lambda (eq. C_lambda).
+        gradient_error: C_e (eq. C_e).
     """
 
     weight_bound: float
@@ -222,7 +223,7 @@ def _mean_gradient_error(
 def _softmax_only(constants: ProblemConstants) -> ParameterisationConstants:
     if not isinstance(constants.parameterisation, ParameterisationConstants):
         raise TheoryError(
-            "theorem sample needs bounded scores, which the direct parameterisation does not have; use "
-            "a softmax, see softmax_table_constants"
+            "theorem sample needs bounded scores, which the direct parameterisation does not have; "
+            "use a softmax, see softmax_table_constants"
         )
     return constants.parameterisation

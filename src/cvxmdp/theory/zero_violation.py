@@ -1,4 +1,4 @@
-r"""Zero violation (theorem zero): solve with g_i - delta >= 0, delta as large as the violation's bound.
+r"""Zero violation (theorem zero): solve with g_i - delta >= 0, delta the violation's own bound.
 
 The theorem is theorem exact for the pessimistic problem, whose constants are
 ``ProblemConstants.pessimistic(delta)``: margins xi_i - delta, hence C_{0,delta}, and |g - delta| <=
@@ -7,8 +7,9 @@ M + xi. delta solves
     violation bound of the pessimistic problem(T, delta) - delta = 0.
 
 The left side is convex in delta (C_{0,delta} is convex and increasing, and enters with positive
-coefficients and powers), positive at zero, and goes to infinity at the smallest margin: there are
-two roots, one, or none, and there is one for every T beyond some T_0, which may be astronomical.
+coefficients and powers), positive at zero, and, unless the Slater point is optimal, goes to
+infinity at the smallest margin: there are two roots, one, or none, and there is one for every T
+beyond some T_0, which may be astronomical.
 
 Against the paper's statement: the primal step and tilde epsilon take C_{0,delta} in place of C_0,
 and the general case needs T >= bar epsilon^-3 as in theorem exact. With several constraints one
@@ -73,9 +74,9 @@ def theory_pessimism(
     if high is None or (not strongly_concave and iterations < least_iterations(constants)):
         needed = iterations_for_zero_violation(constants, strongly_concave)
         raise TheoryError(
-            f"theorem zero has no pessimism below the margin {constants.margin:.4g} of the Slater point "
-            f"for {iterations:,} iterations; it needs about {float(needed):.4g}. A pessimism that you "
-            "choose yourself needs no theorem: certify says whether the policy is feasible.",
+            f"theorem zero has no pessimism below the margin {constants.margin:.4g} of the Slater "
+            f"point for {iterations:,} iterations; it needs about {float(needed):.4g}. A pessimism "
+            "that you choose yourself needs no theorem: certify says whether a policy is feasible.",
             needed,
         )
     low = 0.0
@@ -111,8 +112,8 @@ def iterations_for_zero_violation(
     power = next((k for k in range(1, LARGEST_POWER) if enough(least * 2**k)), None)
     if power is None:
         raise TheoryError(
-            f"no number of iterations below 2^{LARGEST_POWER} gives theorem zero a pessimism below the "
-            f"margin {constants.margin:.4g} of the Slater point"
+            f"no number of iterations below 2^{LARGEST_POWER} gives theorem zero a pessimism below "
+            f"the margin {constants.margin:.4g} of the Slater point"
         )
     low, high = least * 2 ** (power - 1), least * 2**power
     while high - low > 1 and high > NEEDED_RATIO * low:
@@ -124,7 +125,7 @@ def iterations_for_zero_violation(
 def zero_violation_bound(
     constants: ProblemConstants, iterations: int, strongly_concave: bool = False
 ) -> Bound:
-    """Theorem zero: the gap with the theorem's pessimism; the violation of the time average is zero.
+    """Theorem zero: the gap with the theorem's pessimism; the violation is zero.
 
     The term "pessimism" is 2 delta M / xi, what the pessimistic problem's optimum loses at most.
 
