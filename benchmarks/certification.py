@@ -17,11 +17,11 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-from hardware import hardware
 
 import cvxmdp as cm
 from cvxmdp.certificates.bounds import Claims
 from cvxmdp.certificates.values import optimal_values
+from hardware import hardware
 
 
 def timed(function: Callable[[], Any]) -> tuple[float, Any]:

@@ -68,7 +68,7 @@ def test_gradient_in_closed_form(mdp):
 def test_part_of_an_expression(mdp):
     x = interior_point(mdp, generator(0))
     utility = cm.linear("reward") - 0.5 * cm.convex(square)
-    assert repr(utility) == "linear('reward') - 0.5 * square"
+    assert repr(utility) == 'linear("reward") - 0.5 * square'
     value = np.vdot(mdp.signal("reward"), x) - 0.5 * (x**2).sum()
     assert utility.curvature is cm.Curvature.CONCAVE
     assert utility.bind(mdp).value(x) == pytest.approx(value, rel=1e-13)

@@ -243,6 +243,6 @@ def test_printing_a_problem() -> None:
     one = problem(**{"near the expert": cm.distance(cm.uniform_policy(MDP)) <= 0.5})
     lines = repr(one).splitlines()
     assert lines[0] == "maximize   entropy()"
-    assert lines[1] == "subject to cost:            linear('cost') <= 5"
+    assert lines[1] == 'subject to cost:            linear("cost") <= 5'
     assert lines[2] == '           near the expert: distance(<policy>, norm="l2") <= 0.5'
     assert lines[3].startswith("over       TabularMDP(6 states")

@@ -52,9 +52,9 @@ def test_the_table_reads_as_it_should() -> None:
     )
     lines = str(cm.solve(problem)).splitlines()
     assert lines[0] == "Optimal: HiGHS met its optimality tolerances (1e-10)."
-    assert lines[2] == "maximize linear('work') = 1"
+    assert lines[2] == 'maximize linear("work") = 1'
     assert lines[4].split() == ["constraint", "requires", "value", "slack", "multiplier"]
-    assert lines[5].startswith("quit enough  linear('quit') >= 0.4    0.4")
+    assert lines[5].startswith('quit enough  linear("quit") >= 0.4    0.4')
     assert lines[5].endswith("1.666667")
     assert lines[6] == (
         "  discounted sum 0.4 (budget 0.4); per step 0.08 (budget 0.08); "

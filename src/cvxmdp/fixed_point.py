@@ -62,9 +62,9 @@ def _sweep(
     smallest = np.inf
     for _ in range(MOST_SWEEPS):
         following = right + discount * (matrix @ values)
-        change = float(np.abs(following - values).max())
+        change = float(np.abs(following - values).sum())
         values = following
-        if change <= 4 * EPS * float(np.abs(values).max()) or change >= smallest:
+        if change <= EPS * float(np.abs(values).sum()) or change >= smallest:
             break
         smallest = change
     return values

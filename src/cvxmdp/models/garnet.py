@@ -38,6 +38,12 @@ def garnet(
             f"a Garnet needs at least one action and 1 <= branching <= n_states; got n_states="
             f"{n_states}, n_actions={n_actions}, branching={branching}"
         )
+    if isinstance(signals, str):
+        raise ModelError(f"signals takes several names, as in signals=({signals!r},)")
+    if isinstance(seed, bool) or not isinstance(seed, int | np.integer):
+        raise ModelError(
+            f"seed must be a whole number, so that the model can be made again; got {seed!r}"
+        )
     if not 0.0 <= ending <= 1.0:
         raise ModelError(f"ending must be a probability; got {ending}")
     random = np.random.default_rng(seed)

@@ -66,7 +66,13 @@ def gridworld(
         ("hazards", hazard_states),
     ):
         _check_disjoint(what, states, "walls", wall_states, columns)
-    _check_disjoint("start", start_states, "goal", goal_states, columns)
+    for what, states in (
+        ("start", start_states),
+        ("hazards", hazard_states),
+        ("rewards", to_states(list(rewards or ()), "rewards")),
+    ):
+        # Nobody ever acts in a goal, so a hazard or a reward there would silently do nothing.
+        _check_disjoint(what, states, "goal", goal_states, columns)
     if not 0.0 <= slip <= 1.0:
         raise ModelError(f"slip must be a probability; got {slip}")
 

@@ -1,5 +1,6 @@
 """The paper's theory as numbers: constants, schedules and bounds, each with its lemma."""
 
+from cvxmdp.theory.compare import Comparison, Rate, compare, fit_rate
 from cvxmdp.theory.constants import ProblemConstants, problem_constants
 from cvxmdp.theory.exact import (
     Bound,
@@ -33,18 +34,22 @@ from cvxmdp.theory.zero_violation import (
 
 __all__ = [
     "Bound",
+    "Comparison",
     "DirectConstants",
     "ExactSchedule",
     "ParameterisationConstants",
     "ProblemConstants",
+    "Rate",
     "SampleConstants",
     "SampleSchedule",
     "TheoryError",
     "average_lagrangian_bound",
+    "compare",
     "decoupled_bound",
     "direct_constants",
     "exact_bound",
     "exact_schedule",
+    "fit_rate",
     "iterations_for_zero_violation",
     "pessimism_equation",
     "problem_constants",

@@ -62,13 +62,12 @@ class Linear(Utility):
         return LinearFunction(scale * per_pair(self.reward, mdp))
 
     def __repr__(self) -> str:
-        name = (
-            repr(self.reward) if isinstance(self.reward, str) else f"<{_shape(self.reward)} array>"
-        )
+        written = isinstance(self.reward, str)
+        name = f'"{self.reward}"' if written else f"<{_shape(self.reward)} array>"
         return f"linear({name})" if self.per == "total" else f'linear({name}, per="step")'
 
 
-def _shape(array: np.ndarray) -> str:
+def _shape(array: Any) -> str:
     return " x ".join(str(size) for size in array.shape)
 
 

@@ -1,0 +1,195 @@
+r"""Bound beside measurement: what a finished run of PDPG did, and what theorem exact promised.
+
+The theorems bound (1/T) sum_t [f* - f(lambda_t)] and (1/T) |[sum_t -g(lambda_t)]_+|; both are
+averages of what the solver's history holds. The first has a sign: iterates that violate a
+constraint may be better than f*, so the measured gap can be negative, and often is.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from cvxmdp.problem import Problem
+from cvxmdp.theory.constants import ProblemConstants
+from cvxmdp.theory.exact import Bound, exact_bound
+from cvxmdp.theory.parameterisation import TheoryError, require_real
+from cvxmdp.theory.schedules import ExactSchedule, exact_schedule
+from cvxmdp.theory.zero_violation import zero_violation_bound
+
+if TYPE_CHECKING:
+    from cvxmdp.solution import Solution
+
+SAME = 1e-9  # relative difference up to which two step sizes are the same
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """Bound and measurement of one run. ``print`` shows them side by side.
+
+    Attributes:
+        iterations: T.
+        optimum: f*, in the user's sign.
+        gap: (1/T) sum_t [f* - f(lambda_t)], negative where iterates are better than f*.
+        violation: (1/T) |[sum_t -g(lambda_t)]_+|, over all constraints.
+        slack: (1/T) sum_t g_i(lambda_t) per constraint.
+        bound: the theorem's.
+        departures: where the run differs from the one the theorem speaks of; empty if nowhere.
+    """
+
+    iterations: int
+    optimum: float
+    gap: float
+    violation: float
+    slack: dict[str, float]
+    bound: Bound
+    departures: tuple[str, ...] = ()
+
+    @property
+    def holds(self) -> bool:
+        """True when neither measurement is above its bound."""
+        return self.gap <= self.bound.gap and self.violation <= self.bound.violation
+
+    def __str__(self) -> str:
+        rows = [
+            ("optimality gap", self.gap, self.bound.gap),
+            ("violation", self.violation, self.bound.violation),
+        ]
+        lines = [
+            f"Averages over {self.iterations:,} iterations (optimum {self.optimum:.7g})",
+            f"{'':16}{'measured':>12}{'bound':>12}",
+            *(f"{name:16}{measured:12.4g}{bound:12.4g}" for name, measured, bound in rows),
+        ]
+        if self.gap < 0:
+            lines.append("  A negative gap: iterates that violate a constraint are above f*.")
+        lines += [f"  The bound assumes {promise}." for promise in self.bound.assumes]
+        if self.departures:
+            lines.append("  This is not the run that the theorem speaks of:")
+            lines += [f"  - {departure}" for departure in self.departures]
+        return "\n".join(lines)
+
+
+def compare(
+    problem: Problem,
+    solution: Solution,
+    constants: ProblemConstants,
+    strongly_concave: bool = False,
+    zero_violation: bool = False,
+    optimum: float | None = None,
+) -> Comparison:
+    """What theorem exact (or zero) promises for a run of PDPG, beside what the run did.
+
+    Args:
+        problem: the problem.
+        solution: of PDPG, best with the settings of ``PDPG.theory``; where they differ from the
+            theorem's, ``departures`` says so.
+        constants: of the problem and its parameterisation, from ``problem_constants``.
+        strongly_concave: the theorem's case of a strongly concave objective.
+        zero_violation: theorem zero in place of theorem exact.
+        optimum: f*, in the user's sign; from ``ConvexProgram`` when not given.
+    """
+    history = solution.history
+    if "objective" not in history or "slack" not in history:
+        raise TheoryError(
+            "compare needs the history of a run of PDPG (objective and slack per iteration); got "
+            f"a solution with {sorted(history) or 'no history'}"
+        )
+    iterations = len(history["objective"])
+    case = {"strongly_concave": strongly_concave}
+    bound = (zero_violation_bound if zero_violation else exact_bound)(constants, iterations, **case)
+    schedule = exact_schedule(constants, iterations, zero_violation=zero_violation, **case)
+    best = _optimum(problem) if optimum is None else require_real(optimum, "optimum", -math.inf)
+    slack = {name: float(np.mean(values)) for name, values in _named(history, "slack").items()}
+    return Comparison(
+        iterations,
+        best,
+        problem.sign * (best - float(np.mean(history["objective"]))),
+        math.hypot(*(max(0.0, -value) for value in slack.values())),
+        slack,
+        bound,
+        tuple(_departures(solution, schedule)),
+    )
+
+
+@dataclass(frozen=True)
+class Rate:
+    """A measured rate: values behave like T^slope.
+
+    Attributes:
+        slope: of log(value) against log(T), by ordinary least squares.
+        low, high: its 95% confidence interval (Student's t).
+        points: how many points it was fitted to.
+    """
+
+    slope: float
+    low: float
+    high: float
+    points: int
+
+    def __str__(self) -> str:
+        return f"{self.slope:.3f} [{self.low:.3f}, {self.high:.3f}]"
+
+
+def fit_rate(iterations: Sequence[int], values: Sequence[float]) -> Rate:
+    """The slope of log(values) against log(iterations).
+
+    The interval takes the deviations from a line as independent noise. A deterministic run's are
+    not noise; the interval then measures how straight the line is.
+
+    Args:
+        iterations: T of each point; at least three different ones.
+        values: positive.
+    """
+    from scipy import stats
+
+    x, y = np.asarray(iterations, dtype=float), np.asarray(values, dtype=float)
+    if x.shape != y.shape or x.ndim != 1 or np.unique(x).size < 3:
+        raise TheoryError(
+            "a rate needs as many values as iterations, at three different ones at least; got "
+            f"shapes {x.shape} and {y.shape}"
+        )
+    if not (np.isfinite(x) & np.isfinite(y) & (x > 0) & (y > 0)).all():
+        raise TheoryError("a rate needs positive, finite iterations and values")
+    line = stats.linregress(np.log(x), np.log(y))
+    half_width = float(stats.t.ppf(0.975, x.size - 2) * line.stderr)
+    slope = float(line.slope)
+    return Rate(slope, slope - half_width, slope + half_width, x.size)
+
+
+def _optimum(problem: Problem) -> float:
+    # Solvers ask this package for their schedules.
+    from cvxmdp.exact.convex_program import ConvexProgram
+
+    return ConvexProgram().solve(problem).objective
+
+
+def _named(history: Mapping[str, Any], what: str) -> dict[str, np.ndarray]:
+    """A part of the history that is kept per constraint."""
+    return {name: np.asarray(values) for name, values in history[what].items()}
+
+
+def _departures(solution: Solution, schedule: ExactSchedule) -> list[str]:
+    """Settings of the run that are not the theorem's, read from what it did."""
+    found = []
+    steps = np.asarray(solution.history["primal_step"])
+    if not np.allclose(steps, schedule.primal_step, rtol=SAME, atol=0.0):
+        taken = f"{steps.min():.4g}" if np.ptp(steps) == 0 else f"{steps.min():.4g} and others"
+        found.append(f"its primal step is {taken}, the theorem's {schedule.primal_step:.4g}")
+    slack = _named(solution.history, "slack")
+    for name, multipliers in _named(solution.history, "multipliers").items():
+        if multipliers[0] != 0.0:
+            found.append(f"the multiplier of {name!r} starts at {multipliers[0]:.4g}, not at 0")
+        pushed = multipliers[:-1] - schedule.dual_step * (slack[name][:-1] - schedule.pessimism)
+        expected = np.clip(pushed, 0.0, schedule.dual_bound[name])
+        scale = SAME * max(1.0, schedule.dual_bound[name])
+        if not np.allclose(multipliers[1:], expected, rtol=0.0, atol=scale):
+            found.append(
+                f"the multiplier of {name!r} does not follow the theorem's dual step "
+                f"{schedule.dual_step:.4g} on [0, {schedule.dual_bound[name]:.4g}]"
+                + (f" with pessimism {schedule.pessimism:.4g}" if schedule.pessimism else "")
+            )
+    return found
