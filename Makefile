@@ -6,7 +6,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
-.PHONY: demo test lint types bench lock clean help
+.PHONY: demo test lint types bench rates lock clean help
 
 help:            ## this list
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/' | expand -t 16
@@ -28,6 +28,10 @@ bench: $(READY)  ## benchmarks: ratios measured in one run, with the hardware th
 	$(BIN)/python benchmarks/build_model.py
 	$(BIN)/python benchmarks/overhead.py
 	$(BIN)/python benchmarks/certification.py
+	$(BIN)/python benchmarks/pdpg.py
+
+rates: $(READY)  ## measured rates of PDPG beside those of its theorem; writes docs/figures/rates.png
+	$(BIN)/python benchmarks/rates.py
 
 lock:            ## resolve requirements.lock anew from pyproject.toml (needs uv)
 	uv pip compile --universal --generate-hashes --no-emit-index-url --no-header --no-annotate \

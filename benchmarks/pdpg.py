@@ -5,10 +5,11 @@ actions, 4 successors and discount 0.95: reward under one budget, and entropy + 
 budget. The budget is halfway between the least cost and the cost of the best policy without one.
 
 PDPG is natural, with default settings; it checks the certified gap every 50 iterations and stops as
-soon as it is small enough, so the time of the certificates is in it. It runs twice: the first run
-compiles, the second is timed, and the difference is reported as compile time. ConvexProgram has no
-such knob: it is timed to its own tolerance (best of 3, first run not counted), which is far below
-0.1%. Its answer is not certified within the time; the gap column shows what certify says of it.
+soon as it is small enough, so the time of the certificates is in it. Its first run compiles and is
+not counted; what it took longer is reported as compile time. ConvexProgram is timed to its own
+tolerance, far below 0.1% (it has no way to stop at a certified gap); its answer is not certified
+within the time, and the gap column shows what certify says of it afterwards. Both are the best of
+several runs after a first one.
 """
 
 from __future__ import annotations
@@ -27,6 +28,7 @@ from hardware import hardware
 
 REFERENCE = Path(__file__).parent.parent / "tests" / "reference" / "problems.json"
 GAPS = (1e-2, 1e-3)
+ROUNDS = 2
 
 
 def reference_problems() -> Iterator[tuple[str, cm.Problem]]:
@@ -109,8 +111,8 @@ def timed(problem: cm.Problem, solver: cm.PDPG | cm.ConvexProgram) -> tuple[floa
 
 def time_to_gap(problem: cm.Problem, gap: float, iterations: int) -> Reached:
     solver = cm.PDPG(iterations, tolerance=gap, check_every=50, progress=False)
-    first, _ = timed(problem, solver)
-    seconds, solution = timed(problem, solver)
+    (first, _), *others = (timed(problem, solver) for _ in range(1 + ROUNDS))
+    seconds, solution = min(others, key=lambda run: run[0])
     return Reached(
         seconds,
         first - seconds,
@@ -122,7 +124,7 @@ def time_to_gap(problem: cm.Problem, gap: float, iterations: int) -> Reached:
 
 def measure(name: str, problem: cm.Problem, iterations: int) -> str:
     times, solutions = zip(
-        *(timed(problem, cm.ConvexProgram()) for _ in range(4)),
+        *(timed(problem, cm.ConvexProgram()) for _ in range(1 + ROUNDS)),
         strict=True,
     )
     program = min(times[1:])

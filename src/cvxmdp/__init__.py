@@ -45,6 +45,7 @@ _WHERE = {
     "solution": ("Solution", "Status"),
     "exact": ("ConvexProgram", "Normalised", "PDPG"),
     "exact.frontier": ("Frontier", "frontier"),
+    "sampling": ("VRPDPG",),
     "driver": ("solve",),
     "certificates": (
         "Certificate",
@@ -98,6 +99,7 @@ if TYPE_CHECKING:
     from cvxmdp.policies import Policy, SoftmaxTable, TabularPolicy, load_policy
     from cvxmdp.policies.families import MLP, Direct, EquinoxModule, LinearSoftmax, Table
     from cvxmdp.problem import Problem
+    from cvxmdp.sampling import VRPDPG
     from cvxmdp.solution import Solution, Status
     from cvxmdp.utilities import (
         Constraint,

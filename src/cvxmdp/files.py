@@ -9,6 +9,8 @@ from __future__ import annotations
 import json
 import os
 import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -29,19 +31,27 @@ def write_arrays(
         description: everything else; numbers, strings, lists and dictionaries.
     """
     safetensors = require("safetensors.numpy", "all")
-    target = Path(path)
     metadata = {"cvxmdp": kind, "description": json.dumps(description)}
     contiguous = {name: np.ascontiguousarray(array) for name, array in arrays.items()}
-    handle, temporary = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}.")
-    os.close(handle)
-    try:
+    with whole_file(path) as temporary:
         safetensors.save_file(contiguous, temporary, metadata)
+
+
+@contextmanager
+def whole_file(path: str | Path) -> Iterator[Path]:
+    """A temporary file beside ``path`` that takes its place when the block ends without an error."""
+    target = Path(path)
+    handle, name = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}.")
+    os.close(handle)
+    temporary = Path(name)
+    try:
+        yield temporary
         umask = os.umask(0)
         os.umask(umask)
-        os.chmod(temporary, 0o666 & ~umask)  # mkstemp makes it private; a saved file is not
-        os.replace(temporary, target)
+        temporary.chmod(0o666 & ~umask)  # mkstemp makes it private; a saved file is not
+        temporary.replace(target)
     except BaseException:
-        Path(temporary).unlink(missing_ok=True)
+        temporary.unlink(missing_ok=True)
         raise
 
 

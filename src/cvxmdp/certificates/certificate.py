@@ -6,8 +6,6 @@ import base64
 import hashlib
 import json
 import math
-import os
-import tempfile
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from cvxmdp.certificates.atoms import CertificateError
+from cvxmdp.files import whole_file
 from cvxmdp.policies import TabularPolicy
 
 FORMAT = "cvxmdp certificate 1"
@@ -136,18 +135,8 @@ class Certificate:
 
     def save(self, path: str | Path) -> None:
         """Write the certificate to a JSON file, whole or not at all."""
-        target = Path(path)
-        handle, temporary = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}.")
-        try:
-            with os.fdopen(handle, "w", encoding="utf-8") as file:
-                file.write(self.to_json())
-            umask = os.umask(0)
-            os.umask(umask)
-            os.chmod(temporary, 0o666 & ~umask)
-            os.replace(temporary, target)
-        except BaseException:
-            Path(temporary).unlink(missing_ok=True)
-            raise
+        with whole_file(path) as temporary:
+            temporary.write_text(self.to_json(), "utf-8")
 
 
 def evidence_digest(evidence: Any) -> str:

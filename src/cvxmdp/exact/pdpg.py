@@ -36,8 +36,9 @@ from cvxmdp.certificates.certify import Certifier
 from cvxmdp.errors import SolverError
 from cvxmdp.exact import primal_dual as core
 from cvxmdp.exact.dynamics import dynamics
+from cvxmdp.exact.kinks import rounded
 from cvxmdp.exact.settings import per_constraint, read_start
-from cvxmdp.occupancy import policy_of
+from cvxmdp.occupancy import occupancy_of, policy_of
 from cvxmdp.policies import Policy, SoftmaxTable
 from cvxmdp.policies.families import BoundDirect, BoundFamily, Direct, PolicyFamily, Table
 from cvxmdp.precision import double_precision
@@ -290,6 +291,15 @@ class _Run:
             return Method("paper", "transform", solver.direction, step), (0.0, dual)
         return Method("paper", "constant", solver.direction, None), (float(step), dual)
 
+    def rounded(self) -> Any:
+        """Objective and slacks with their kinks made round; None where there are none."""
+        exact = (self.problem.objective_function, tuple(self.problem.slack_functions.values()))
+        visits = occupancy_of(self.problem.mdp, SoftmaxTable.uniform(self.problem.mdp.actions))
+        smooth = (rounded(exact[0], visits), tuple(rounded(g, visits) for g in exact[1]))
+        if smooth[0] is exact[0] and all(a is b for a, b in zip(smooth[1], exact[1], strict=True)):
+            return None
+        return jax.tree.map(lambda leaf: jnp.asarray(np.asarray(leaf)), smooth)
+
     def go(self, pessimism: np.ndarray) -> Solution:
         """Run to the end, to the tolerance, or until interrupted."""
         solver, started = self.solver, time.perf_counter()
@@ -318,7 +328,7 @@ class _Loop:
         self.solver, self.problem = run.solver, run.problem
         params, multipliers = run.params, jnp.asarray(run.multipliers)
         if run.method.kind == "tuned":
-            self.state: Any = core.tuned_start(compiled, params, multipliers)
+            self.state: Any = core.tuned_start(compiled, params, multipliers, run.rounded())
         else:
             transform = run.method.transform
             optimiser = transform.init(params) if transform is not None else ()

@@ -13,27 +13,30 @@ exactly the advantage A, for other families F w = grad is solved by conjugate gr
 **The paper's step** (``paper_step``, eq. (algorithm_upate)): ascent in theta and projected descent in mu,
 both from the same iterate, with step sizes that are given.
 
-**The step without tuning** (``tuned_step``), for which nothing has to be given. Three well-known remedies,
+**The step without tuning** (``tuned_step``), for which nothing has to be given. Four well-known remedies,
 each a departure from the paper:
 
 - *proportional dual term*: the gradient uses mu_hat = clip(mu - rho g(x)) instead of mu, which is the gradient
   of the augmented Lagrangian L_rho(x, mu) = f - sum (mu_hat^2 - mu^2) / (2 rho) and damps the oscillation of
-  primal-dual iterates; mu itself follows mu_hat slowly (the integral term);
+  primal-dual iterates; mu itself follows mu_hat slowly (the integral term), and rho grows for a constraint
+  whose multiplier keeps moving one way;
 - *line search*: a primal step is accepted if L_rho rises by a share of what its gradient promises, else the
   step size is halved; so no step size has to be known, and an iterate never leaves the domain of a log barrier;
-- *momentum* (Nesterov), restarted whenever it would lower L_rho.
+- *momentum* (Nesterov), restarted whenever it would lower L_rho;
+- *kinks made round* (``kinks``): ``minimum`` and l1 and l2 distances, at whose kinks a line search would stop.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar, NamedTuple
 
 import jax
 import jax.numpy as jnp
 from jax.scipy.sparse.linalg import cg
 
-from cvxmdp.policies.families import BoundFamily
+from cvxmdp.exact.kinks import follow
+from cvxmdp.policies.families import LOGIT_RANGE, BoundFamily
 from cvxmdp.records import Record
 from cvxmdp.utilities.function import OccupancyFunction
 
@@ -43,7 +46,8 @@ Params = Any
 ACCEPTED_SHARE = 0.3  # of the promised rise that a step must achieve
 FASTER, SLOWER = 1.1, 0.5
 INTEGRAL_RATE = 0.1  # how fast mu follows mu_hat
-LARGEST_LOGIT_CHANGE = 50.0  # per step; beyond it a softmax is at its corner anyway
+STIFFER, SOFTER, STIFFEST = 1.02, 0.7, 100.0
+LARGEST_LOGIT_CHANGE = 5.0  # per step: a trust region of ratios up to 150 between probabilities
 
 
 @dataclass(frozen=True, eq=False)
@@ -81,9 +85,7 @@ def evaluate(compiled: Compiled, params: Params) -> Point:
     prepared = compiled.dynamics.prepare(policy)
     visits = jnp.maximum(compiled.dynamics.visits(policy, prepared), 0.0)
     x = visits[:, None] * policy
-    slack = [g.value(x) for g in compiled.slacks]
-    stacked = jnp.stack(slack) if slack else jnp.zeros(0)
-    return Point(policy, prepared, x, compiled.objective.value(x), stacked - compiled.pessimism)
+    return seen_by(compiled, Point(policy, prepared, x, jnp.nan, jnp.nan))
 
 
 def shadow_reward(compiled: Compiled, x: Array, multipliers: Array) -> Array:
@@ -220,12 +222,35 @@ class TunedState(NamedTuple):
     step: Array
     multipliers: Array
     gradient_norm: Array
+    stiffness: Array  # (n,): factors of the penalty, at least one
+    drift: Array  # (n,): the sign of each multiplier's last change
+    rounded: Any  # (objective, slacks) with kinks made round, None where there are none
 
 
-def tuned_start(compiled: Compiled, params: Params, multipliers: Array) -> TunedState:
+def tuned_start(
+    compiled: Compiled, params: Params, multipliers: Array, rounded: Any = None
+) -> TunedState:
     """The first state."""
-    one = jnp.ones(())
-    return TunedState(params, params, evaluate(compiled, params), 0 * one, one, multipliers, one)
+    one, each = jnp.ones(()), jnp.ones(multipliers.shape)
+    point = evaluate(with_functions(compiled, rounded), params)
+    return TunedState(
+        params, params, point, 0 * one, one, multipliers, one, each, 0 * each, rounded
+    )
+
+
+def with_functions(compiled: Compiled, functions: Any) -> Compiled:
+    """The problem with other functions (objective, slacks), if there are any."""
+    if functions is None:
+        return compiled
+    return replace(compiled, objective=functions[0], slacks=functions[1])
+
+
+def seen_by(compiled: Compiled, point: Point) -> Point:
+    """The same point with this problem's objective and slacks."""
+    x = point.occupancy
+    slack = [g.value(x) for g in compiled.slacks]
+    stacked = jnp.stack(slack) if slack else jnp.zeros(0)
+    return point._replace(objective=compiled.objective.value(x), slack=stacked - compiled.pessimism)
 
 
 def augmented(compiled: Compiled, penalty: Array, point: Point, multipliers: Array) -> Array:
@@ -239,13 +264,22 @@ def damped(compiled: Compiled, penalty: Array, point: Point, multipliers: Array)
     return jnp.clip(multipliers - penalty * point.slack, 0.0, compiled.dual_bound)
 
 
+def stiffen(stiffness: Array, agreement: Array) -> Array:
+    """Factors of the penalty: growing while a multiplier moves one way, back when it turns."""
+    grown = jnp.where(agreement > 0, STIFFER * stiffness, stiffness)
+    return jnp.clip(jnp.where(agreement < 0, SOFTER * grown, grown), 1.0, STIFFEST)
+
+
 def tuned_step(
     compiled: Compiled, state: TunedState, penalty: Array, direction: str
 ) -> tuple[TunedState, Point, Trace]:
     """One trial of the method without tuning: accepted, or answered with a smaller step."""
+    penalty = penalty * state.stiffness
+    true, compiled = compiled, with_functions(compiled, state.rounded)
     share = state.momentum / (state.momentum + 3.0)
     ahead = jax.tree.map(lambda a, b: a + share * (a - b), state.params, state.previous)
-    ahead = compiled.family.away_from_corners(ahead)
+    largest_change, logit_range = LOGITS[direction]
+    ahead = compiled.family.away_from_corners(ahead, logit_range)
     at = evaluate(compiled, ahead)
     hat = damped(compiled, penalty, at, state.multipliers)
     gradient, towards = gradient_and_direction(compiled, ahead, at, hat, direction)
@@ -253,9 +287,9 @@ def tuned_step(
     # Momentum may have led outside the domain of a logarithm: then there is no gradient, and the trial
     # is refused below.
     known = jnp.isfinite(largest)
-    limit = LARGEST_LOGIT_CHANGE / jnp.maximum(jnp.where(known, largest, 1.0), 1e-300)
+    limit = largest_change / jnp.maximum(jnp.where(known, largest, 1.0), 1e-300)
     step = jnp.minimum(state.step, limit)
-    trial = compiled.family.away_from_corners(combine(ahead, step, towards))
+    trial = compiled.family.away_from_corners(combine(ahead, step, towards), logit_range)
     there = evaluate(compiled, trial)
 
     def value(point: Point) -> Array:
@@ -265,18 +299,30 @@ def tuned_step(
     rounding = 1e-14 * jnp.abs(value(state.point))
     rises = value(there) >= value(at) + ACCEPTED_SHARE * promised - rounding
     rises &= jnp.isfinite(value(there)) & jnp.isfinite(promised)
+    if state.rounded is not None:  # a rounded function is larger, and so is a logarithm's domain
+        rises &= jnp.isfinite(true.objective.value(there.occupancy))
     accepted = rises & (value(there) >= value(state.point) - rounding)
     followed = damped(compiled, penalty, there, state.multipliers)
     multipliers = state.multipliers + INTEGRAL_RATE * (followed - state.multipliers)
+    drift = jnp.sign(followed - state.multipliers)
+    stiffness = stiffen(state.stiffness, drift * state.drift)
+    rounded, reached, here = state.rounded, there, state.point
+    if rounded is not None:
+        x = there.occupancy
+        rounded = (follow(rounded[0], x), tuple(follow(slack, x) for slack in rounded[1]))
+        reached = seen_by(with_functions(compiled, rounded), there)
+        here = seen_by(true, here)
     following = TunedState(
         choose(accepted, trial, state.params),
         state.params,
-        choose(accepted, there, state.point),
+        choose(accepted, reached, state.point),
         jnp.where(accepted, state.momentum + 1.0, 0.0),
         jnp.where(rises, FASTER * step, SLOWER * step),
         jnp.where(accepted, multipliers, state.multipliers),
         jnp.where(known, norm(gradient), state.gradient_norm),
+        jnp.where(accepted, stiffness, state.stiffness),
+        jnp.where(accepted, drift, state.drift),
+        choose(accepted, rounded, state.rounded),
     )
-    here = state.point
     record = Trace(here.objective, here.slack, state.multipliers, following.gradient_norm, step)
     return following, here, record

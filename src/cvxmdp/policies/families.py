@@ -73,7 +73,7 @@ class BoundFamily(Record):
         """The nearest admissible parameters: here, all are."""
         return params
 
-    def away_from_corners(self, params: Params) -> Params:
+    def away_from_corners(self, params: Params, logit_range: float = LOGIT_RANGE) -> Params:
         """The same policy up to rounding, from where a gradient can still turn back."""
         return self.retract(params)
 
@@ -115,10 +115,10 @@ class BoundTable(BoundFamily):
         """Look up."""
         return params[states]
 
-    def away_from_corners(self, params: Params) -> Params:
-        """No logit further than ``LOGIT_RANGE`` below the best one of its state."""
+    def away_from_corners(self, params: Params, logit_range: float = LOGIT_RANGE) -> Params:
+        """No logit further than ``logit_range`` below the best one of its state."""
         masked = jnp.where(self.actions, params, -jnp.inf)
-        return jnp.maximum(params - masked.max(axis=1, keepdims=True), -LOGIT_RANGE)
+        return jnp.maximum(params - masked.max(axis=1, keepdims=True), -logit_range)
 
     def from_probabilities(self, matrix: np.ndarray) -> Params:
         """Logarithms; zeros are lifted, because a softmax cannot represent them."""

@@ -17,10 +17,10 @@ from scipy.special import softmax
 from cvxmdp.errors import PolicyError
 from cvxmdp.files import write_arrays
 from cvxmdp.models.validation import numbers
-from cvxmdp.policies.tabular import draw, refuse_change
+from cvxmdp.policies.tabular import TabularPolicy
 
 
-class SoftmaxTable:
+class SoftmaxTable(TabularPolicy):
     """A softmax policy with one logit per state and action. Immutable.
 
     Args:
@@ -50,37 +50,14 @@ class SoftmaxTable:
             )
         self.params = np.where(mask, logits, 0.0)
         self.actions = mask
-        self._matrix = softmax(np.where(mask, logits, -np.inf), axis=1)
-        for array in (self.params, self.actions, self._matrix):
+        for array in (self.params, self.actions):
             array.flags.writeable = False
-        self._frozen = True
-
-    def __setattr__(self, name: str, value: Any) -> None:
-        refuse_change(self, name)
-        super().__setattr__(name, value)
+        super().__init__(softmax(np.where(mask, logits, -np.inf), axis=1))
 
     @classmethod
     def uniform(cls, actions: Any) -> SoftmaxTable:
         """The policy with all logits zero: uniform over the available actions."""
         return cls(np.zeros(np.shape(actions)), actions)
-
-    @property
-    def n_states(self) -> int:
-        """Number of states, S."""
-        return int(self.params.shape[0])
-
-    @property
-    def n_actions(self) -> int:
-        """Number of actions, A."""
-        return int(self.params.shape[1])
-
-    def probabilities(self, state: int | None = None) -> np.ndarray:
-        """pi(. | state), shape (A,); without a state the whole matrix, shape (S, A)."""
-        return self._matrix if state is None else self._matrix[state]
-
-    def sample(self, state: int, random: np.random.Generator) -> int:
-        """Draw an action for the state."""
-        return draw(self._matrix[state], random)
 
     def save(self, path: str | Path) -> None:
         """Write the policy to one file; ``load_policy`` reads it again."""

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from cvxmdp.models.tabular import TabularMDP
     from cvxmdp.utilities.cvxpy_form import OccupancyVariable
 
+FLOOR = 0.01  # of the target, below which the extension of kl for sampling is linear
 NORMS = ("l1", "l2", "l2-squared", "kl")
 
 
@@ -211,3 +212,30 @@ class KLFunction(OccupancyFunction):
         q = self.scale * x.select(self.target)
         outside = self.scale * (self.target.sum() - x.select(self.target).sum())
         return cp.sum(cp.kl_div(self.scale * x.pairs, q)) + outside
+
+    def extended(self) -> OccupancyFunction:
+        """Linear where p is below ``FLOOR`` times its target."""
+        return ExtendedKLFunction(self.target, self.scale)
+
+
+@dataclass(frozen=True, eq=False)
+class ExtendedKLFunction(KLFunction):
+    """The divergence with each term continued along its tangent below ``FLOOR`` times its target."""
+
+    def _ratio(self, x: Array) -> tuple[Array, Array, Array]:
+        xp = namespace(x)
+        inside = self.target > 0
+        p = xp.where(inside, self.scale * x, 0.0)
+        q = self.scale * self.target
+        share = xp.maximum(p / xp.where(inside, q, 1.0), FLOOR)
+        return p, q, xp.where(inside, xp.log(share), 0.0)
+
+    def value(self, x: Array) -> Any:
+        """p log(r/t) - r + t with r = max(p, floor): the tangent at r."""
+        xp = namespace(x)
+        p, q, logs = self._ratio(x)
+        return (p * logs - xp.maximum(p, FLOOR * q) + q).sum()
+
+    def extended(self) -> OccupancyFunction:
+        """Itself."""
+        return self

@@ -15,6 +15,8 @@ if TYPE_CHECKING:
     from cvxmdp.models.tabular import TabularMDP
     from cvxmdp.utilities.cvxpy_form import OccupancyVariable
 
+FLOOR = 0.01  # of the uniform share, below which the extension for sampling is linear
+
 
 def entropy(of: str = "state") -> Utility:
     """The entropy of where the policy spends its (discounted) time. Concave.
@@ -87,8 +89,41 @@ class EntropyFunction(OccupancyFunction):
         p = self.scale * (x.state_sums if self.of == "state" else x.pairs)
         return cp.sum(cp.entr(p))
 
+    def extended(self) -> OccupancyFunction:
+        """Linear where p is below ``FLOOR`` of the uniform share."""
+        return ExtendedEntropyFunction(self.scale, self.of)
+
     def constants(self, space: Space) -> Constants:
         """|f| <= log n, or n/e for n < 3 cells; neither Lipschitz nor smooth at the border."""
         # Where episodes end the mass m is below one; m log(n / m) is largest at m = min(1, n / e).
         cells = space.n_states * (1 if self.of == "state" else space.n_actions)
         return Constants(None, None, math.log(cells) if cells > math.e else cells / math.e)
+
+
+@dataclass(frozen=True, eq=False)
+class ExtendedEntropyFunction(EntropyFunction):
+    """The entropy with each -p log p continued along its tangent below a floor.
+
+    The floor is ``FLOOR`` divided by the number of cells: a hundredth of what the uniform distribution
+    gives a cell. Slopes are then at most scale * log(cells / FLOOR).
+    """
+
+    def _raised(self, x: Array) -> tuple[Array, Array]:
+        p = self._distribution(x)
+        return p, namespace(x).maximum(p, FLOOR / p.size)
+
+    def value(self, x: Array) -> Any:
+        """-q log q - (log q + 1)(p - q) with q = max(p, floor)."""
+        p, q = self._raised(x)
+        logs = namespace(x).log(q)
+        return (-q * logs - (logs + 1.0) * (p - q)).sum()
+
+    def gradient(self, x: Array) -> Array:
+        """-scale * (log q + 1)."""
+        _, q = self._raised(x)
+        slope = -self.scale * (namespace(x).log(q) + 1.0)
+        return slope[:, None] + 0.0 * x if self.of == "state" else slope
+
+    def extended(self) -> OccupancyFunction:
+        """Itself."""
+        return self

@@ -108,6 +108,16 @@ class OccupancyFunction(Record):
         """The function as a CVXPY expression, or None where it has no such form."""
         return None
 
+    def extended(self) -> OccupancyFunction:
+        """The same function, extended to points that are no occupancies.
+
+        The recursive estimates of sampling algorithms leave the simplex and have negative entries, where
+        entropy, kl and logarithms are not defined. Below a floor those go on along their tangent: concave
+        (convex) and continuously differentiable. For sampling only; certificates and exact solvers use
+        the function itself.
+        """
+        return self
+
     def constants(self, space: Space) -> Constants:
         """The constants of the paper's assumption, where known."""
         return Constants(None, None, None)

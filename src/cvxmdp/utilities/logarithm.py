@@ -16,6 +16,8 @@ if TYPE_CHECKING:
     from cvxmdp.models.tabular import TabularMDP
     from cvxmdp.utilities.cvxpy_form import OccupancyVariable
 
+FLOOR = 0.01  # of the argument, below which the extension for sampling is linear
+
 
 def log_barrier(constraint: Constraint) -> Utility:
     """The logarithm of a constraint's slack: concave, and minus infinity where it is violated.
@@ -97,3 +99,27 @@ class LogFunction(OccupancyFunction):
         form = self.inner.to_cvxpy(x)
         # The sum of one number is that number: CVXPY 1.9 gives log(number - sum_squares) a wrong shape.
         return None if form is None else cp.log(cp.sum(form))
+
+    def extended(self) -> OccupancyFunction:
+        """Linear where the inside is below ``FLOOR``."""
+        return ExtendedLogFunction(self.inner.extended())
+
+
+@dataclass(frozen=True, eq=False)
+class ExtendedLogFunction(LogFunction):
+    """The logarithm continued along its tangent at ``FLOOR``."""
+
+    def value(self, x: Array) -> Any:
+        """log q + (u - q) / q with q = max(u, floor)."""
+        xp = namespace(x)
+        inside = self.inner.value(x)
+        raised = xp.maximum(inside, FLOOR)
+        return xp.log(raised) + (inside - raised) / raised
+
+    def gradient(self, x: Array) -> Array:
+        """gradient(inner) / q."""
+        return self.inner.gradient(x) / namespace(x).maximum(self.inner.value(x), FLOOR)
+
+    def extended(self) -> OccupancyFunction:
+        """Itself."""
+        return self

@@ -70,6 +70,10 @@ class MinimumFunction(OccupancyFunction):
             return None
         return cp.minimum(*forms) if len(forms) > 1 else forms[0]
 
+    def extended(self) -> OccupancyFunction:
+        """Each function extended."""
+        return MinimumFunction(tuple(part.extended() for part in self.functions))
+
     def constants(self, space: Space) -> Constants:
         """As Lipschitz and as large as the worst of them; not smooth; as strong as the weakest."""
         parts = [function.constants(space) for function in self.functions]

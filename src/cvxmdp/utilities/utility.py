@@ -9,7 +9,7 @@ A utility knows nothing of a model until ``bind(mdp)`` makes an ``OccupancyFunct
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from numbers import Real
 from typing import TYPE_CHECKING, Any, NoReturn
 
@@ -262,6 +262,10 @@ class SumFunction(OccupancyFunction):
                 return None
             total = total + weight * form
         return total
+
+    def extended(self) -> OccupancyFunction:
+        """Each term extended."""
+        return replace(self, functions=tuple(part.extended() for part in self.functions))
 
     def constants(self, space: Space) -> Constants:
         """Constants add up with the absolute weights."""

@@ -1,0 +1,150 @@
+r"""Kinks made round: how a line search gets past ``minimum`` and the l1 and l2 distances.
+
+At a kink no single gradient says which way is up, and a method that only goes up stops there. Each of
+these functions is a minimum (for distances, a maximum) over dual weights,
+
+    minimum(u)(x) = min_{w in simplex} <w, u(x)>,      |r| = max_{w in dual ball} <w, r>,
+
+and weights that stay near their last value w_0 make it smooth:
+
+    min_w <w, u(x)> + |w - w_0|^2 / (2 s),   attained at   w = nearest admissible to w_0 - s u(x).
+
+w_0 follows w slowly, so the rounding is no error in the end: at a fixed point the smooth function and the
+true one have the same value and w is a supergradient. It is what the augmented Lagrangian does for the
+multipliers. For distances to a set, whose residual is not linear in x, w_0 stays zero (Huber's function)
+and s grows instead.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar
+
+import jax.numpy as jnp
+import numpy as np
+
+from cvxmdp.utilities.distance import DistanceFunction
+from cvxmdp.utilities.function import OccupancyFunction
+from cvxmdp.utilities.logarithm import LogFunction
+from cvxmdp.utilities.minimum import MinimumFunction
+from cvxmdp.utilities.sets import BoundSet, Point
+from cvxmdp.utilities.utility import SumFunction
+
+Array = Any
+RATE = 0.1  # how fast the weights' centre follows them
+SHARPER, SHARPEST = 1.02, 1e5  # growth of s for distances to sets, and its limit as a factor
+
+
+def rounded(function: OccupancyFunction, x: np.ndarray) -> OccupancyFunction:
+    """The function with its kinks made round; x, a typical occupancy, gives the scale.
+
+    A function without kinks is returned as it is. Kinks inside a function of the user's own are not seen.
+    """
+    if isinstance(function, SumFunction):
+        parts = tuple(rounded(part, x) for part in function.functions)
+        return replace(function, functions=parts) if parts != function.functions else function
+    if isinstance(function, LogFunction):
+        inner = rounded(function.inner, x)
+        return replace(function, inner=inner) if inner is not function.inner else function
+    if isinstance(function, MinimumFunction):
+        parts = tuple(rounded(part, x) for part in function.functions)
+        values = np.array([float(part.value(x)) for part in function.functions])
+        known = values[np.isfinite(values)]
+        size = float(np.ptp(known) or np.abs(known).max()) if known.size else 1.0
+        count = len(parts)
+        return RoundMinimum(parts, np.full(count, 1.0 / count), 1.0 / max(size, 1e-9))
+    if isinstance(function, DistanceFunction) and function.norm in ("l1", "l2"):
+        # l1 has a weight per pair and is compared pair by pair, l2 as a whole
+        size = float(np.abs(x).mean() if function.norm == "l1" else np.linalg.norm(x))
+        sharpness, centre = 1.0 / max(size, 1e-9), np.zeros(x.shape)
+        return RoundDistance(function.set, centre, sharpness, sharpness, function.norm)
+    return function
+
+
+def follow(function: OccupancyFunction, x: Array) -> OccupancyFunction:
+    """The function with its weights moved towards those at x."""
+    if isinstance(function, SumFunction):
+        return replace(function, functions=tuple(follow(part, x) for part in function.functions))
+    if isinstance(function, LogFunction):
+        return replace(function, inner=follow(function.inner, x))
+    if isinstance(function, RoundMinimum | RoundDistance):
+        return function.follow(x)
+    return function
+
+
+@dataclass(frozen=True, eq=False)
+class RoundMinimum(OccupancyFunction):
+    """min over weights w on the simplex of <w, u(x)> + |w - centre|^2 / (2 sharpness)."""
+
+    functions: tuple[OccupancyFunction, ...]
+    centre: Array
+    sharpness: Array
+
+    def _weights(self, x: Array) -> tuple[Array, Array]:
+        values = jnp.stack([function.value(x) for function in self.functions])
+        return on_simplex(self.centre - self.sharpness * values), values
+
+    def value(self, x: Array) -> Any:
+        """At the best weights."""
+        weights, values = self._weights(x)
+        away = ((weights - self.centre) ** 2).sum() / (2.0 * self.sharpness)
+        return (weights * values).sum() + away
+
+    def gradient(self, x: Array) -> Array:
+        """The weighted sum of the gradients."""
+        weights, _ = self._weights(x)
+        gradients = jnp.stack([function.gradient(x) for function in self.functions])
+        return jnp.tensordot(weights, gradients, axes=1)
+
+    def follow(self, x: Array) -> RoundMinimum:
+        """The centre moves towards the weights."""
+        weights, _ = self._weights(x)
+        parts = tuple(follow(part, x) for part in self.functions)
+        centre = self.centre + RATE * (weights - self.centre)
+        return RoundMinimum(parts, centre, self.sharpness)
+
+
+@dataclass(frozen=True, eq=False)
+class RoundDistance(OccupancyFunction):
+    """max over weights w in the dual ball of <w, r> - |w - centre|^2 / (2 sharpness)."""
+
+    set: BoundSet
+    centre: Array  # (S, A)
+    sharpness: Array
+    first_sharpness: Array
+    norm: str
+    static: ClassVar[tuple[str, ...]] = ("norm",)
+
+    def _weights(self, x: Array) -> tuple[Array, Array]:
+        residual = x - self.set.project(x)
+        wanted = self.centre + self.sharpness * residual
+        if self.norm == "l1":
+            return jnp.clip(wanted, -1.0, 1.0), residual
+        length = jnp.sqrt((wanted * wanted).sum())
+        return wanted / jnp.maximum(length, 1.0), residual
+
+    def value(self, x: Array) -> Any:
+        """At the best weights."""
+        weights, residual = self._weights(x)
+        away = ((weights - self.centre) ** 2).sum() / (2.0 * self.sharpness)
+        return (weights * residual).sum() - away
+
+    def gradient(self, x: Array) -> Array:
+        """The weights (the projection may be held fixed, by the envelope theorem)."""
+        return self._weights(x)[0]
+
+    def follow(self, x: Array) -> RoundDistance:
+        """The centre moves towards the weights; for a set the function becomes sharper."""
+        if isinstance(self.set, Point):
+            return replace(self, centre=self.centre + RATE * (self._weights(x)[0] - self.centre))
+        limit = SHARPEST * self.first_sharpness
+        return replace(self, sharpness=jnp.minimum(SHARPER * self.sharpness, limit))
+
+
+def on_simplex(vector: Array) -> Array:
+    """The nearest point of the simplex (by sorting)."""
+    ordered = -jnp.sort(-vector)
+    sums = jnp.cumsum(ordered) - 1.0
+    counts = jnp.arange(1, vector.shape[0] + 1)
+    last = (ordered - sums / counts > 0).sum() - 1
+    return jnp.maximum(vector - (sums / counts)[last], 0.0)

@@ -1,0 +1,114 @@
+r"""Trajectories of a tabular model, drawn in compiled code from given uniform numbers.
+
+A trajectory of at most H steps uses 1 + 2 H uniform numbers: one for the first state, then one for each action
+and one for each successor. Taking the numbers as an argument makes everything that follows a pure function,
+which the tests enumerate and the one-file version repeats. Steps after the end of an episode are masked.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, ClassVar, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from cvxmdp.errors import ModelError
+from cvxmdp.models.tabular import TabularMDP
+from cvxmdp.records import Record
+
+Array = Any
+LARGEST_TABLE = 2**28  # entries of the successor lists
+
+
+class Trajectory(NamedTuple):
+    """A trajectory of at most H steps.
+
+    Attributes:
+        states, actions: shape (H,); whatever they hold after the end does not count.
+        alive: 1 where the step was taken, 0 after the episode ended, shape (H,).
+    """
+
+    states: Array
+    actions: Array
+    alive: Array
+
+
+@dataclass(frozen=True, eq=False)
+class SamplingModel(Record):
+    """Cumulative distributions: of the first state, and of each pair's successors.
+
+    Attributes:
+        initial: cumulative, (S,).
+        successors: states, (S*A, b), padded.
+        cumulative: probabilities added up, (S*A, b); below one where the episode may end.
+        discount: gamma.
+    """
+
+    initial: Array
+    successors: Array
+    cumulative: Array
+    discount: Array
+    static: ClassVar[tuple[str, ...]] = ()
+
+
+def sampling_model(mdp: TabularMDP) -> SamplingModel:
+    """Successor lists of a model, padded to the longest row."""
+    lengths = np.diff(mdp.transition.indptr)
+    width = max(1, int(lengths.max()))
+    if width * lengths.size > LARGEST_TABLE:
+        raise ModelError(
+            f"a row of the transition has {width:,} successors; sampling {lengths.size:,} rows of that "
+            f"length takes more than {LARGEST_TABLE:,} entries"
+        )
+    filled = np.arange(width) < lengths[:, None]
+    successors = np.zeros(filled.shape, dtype=np.int32)
+    successors[filled] = mdp.transition.indices
+    chances = np.zeros(filled.shape)
+    chances[filled] = mdp.transition.data
+    cumulative = np.cumsum(chances, axis=1)
+    # Rows that do not end episodes reach one exactly: rounding must not end an episode.
+    whole = (mdp.ending.ravel() == 0) & mdp.actions.ravel()
+    rows = np.flatnonzero(whole)
+    last = lengths[rows] - 1
+    cumulative[rows, last] = 1.0
+    cumulative = np.where(filled, cumulative, cumulative.max(axis=1, keepdims=True))
+    initial = np.cumsum(mdp.initial)
+    initial[np.flatnonzero(mdp.initial > 0)[-1] :] = 1.0
+    return SamplingModel(initial, successors, cumulative, mdp.discount)
+
+
+def draw(cumulative: Array, uniform: Array) -> Array:
+    """The first index whose cumulative probability exceeds a uniform number in [0, 1)."""
+    return (cumulative <= uniform).sum(axis=-1)
+
+
+def sample_trajectory(model: SamplingModel, policy: Any, uniforms: Array) -> Trajectory:
+    """One trajectory.
+
+    Args:
+        model: the model.
+        policy: a function from a state to the probabilities of the actions there, (A,).
+        uniforms: numbers in [0, 1), shape (1 + 2 H,).
+    """
+    first = draw(jnp.asarray(model.initial, uniforms.dtype), uniforms[0])
+    cumulative = jnp.asarray(model.cumulative, uniforms.dtype)
+    successors = jnp.asarray(model.successors)
+
+    def step(carry: tuple[Array, Array], pair: Array) -> Any:
+        state, alive = carry
+        chances = policy(state)
+        # The last action with a positive chance takes the rest, so that rounding draws no other.
+        action = jnp.minimum(
+            draw(jnp.cumsum(chances), pair[0]), chances.size - 1 - jnp.argmax(chances[::-1] > 0)
+        )
+        row = state * chances.size + action
+        entry = draw(cumulative[row], pair[1])
+        ends = entry >= cumulative.shape[1]
+        following = successors[row, jnp.minimum(entry, cumulative.shape[1] - 1)]
+        return (following, alive & ~ends), (state, action, alive)
+
+    start = (first.astype(jnp.int32), jnp.asarray(True))
+    _, (states, actions, alive) = jax.lax.scan(step, start, uniforms[1:].reshape(-1, 2))
+    return Trajectory(states, actions, alive.astype(uniforms.dtype))
