@@ -83,7 +83,8 @@ class Slater:
             return "\n".join(lines)
         names = ", ".join(repr(name) for name in self.conflict)
         if self.infeasible:
-            lines.append(f"Infeasible: no policy satisfies {names} together (proven).")
+            together = " together" if len(self.conflict) > 1 else ""
+            lines.append(f"Infeasible: no policy satisfies {names}{together} (proven).")
             mean = " + ".join(
                 f"{self.weights[name]:.4g} * slack of {name!r}" for name in self.conflict
             )

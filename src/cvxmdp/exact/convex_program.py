@@ -35,9 +35,6 @@ from cvxmdp.utilities.function import Affine, OccupancyFunction
 # What Clarabel calls solved by default; the answer is still called optimal when it stalls between
 # the tighter tolerance we ask for and this one, and the message says which was met.
 CLARABEL_DEFAULT = 1e-8
-# A curved optimum is flat: objectives that agree to 1e-10 leave 1e-5 of doubt about policy and
-# multipliers. So Clarabel goes on past the tolerance for as long as it gets anywhere.
-SHARPER = 1e-2
 # HiGHS's simplex is faster on small programs, its interior point (with crossover) on large ones.
 SIMPLEX_LIMIT = 500
 
@@ -144,14 +141,9 @@ class ConvexProgram:
         return _answer(problem, usable, x.pairs.value, marginals, status, message, stats)
 
     def _run_clarabel(self, program: Any) -> tuple[Status, str]:
-        """Ask for more than the tolerance, then for it, for Clarabel's default, for anything."""
+        """Ask for the tolerance; settle for Clarabel's default; else take what it has."""
         cp = require("cvxpy", "convex")
         settled = max(self.tolerance, CLARABEL_DEFAULT)
-        outcome = _call_clarabel(program, self.verbose, SHARPER * self.tolerance, self.tolerance)
-        if outcome in (cp.OPTIMAL, cp.OPTIMAL_INACCURATE):
-            return Status.OPTIMAL, _optimal("Clarabel", self.tolerance)
-        if outcome == cp.INFEASIBLE:
-            return Status.INFEASIBLE, Status.INFEASIBLE.value
         outcome = _call_clarabel(program, self.verbose, self.tolerance, settled)
         if outcome == cp.OPTIMAL:
             return Status.OPTIMAL, _optimal("Clarabel", self.tolerance)

@@ -1,7 +1,7 @@
 r"""One iteration of VR-PDPG, Algorithm 1 of the paper, as pure functions.
 
-With diamond standing for the objective f and each constraint g_i (axis m = 1 + n below), iteration t draws tau_t
-under theta_t and computes (lines 9 to 14)
+With diamond standing for the objective f and each constraint g_i (axis m = 1 + n below), iteration t draws
+tau_t under theta_t and computes (lines 9 to 14)
 
     lambda_t = occupancy_hat(tau_t) + (1 - alpha_t) [lambda_{t-1} - w_t occupancy_hat(tau_t)]
     r_{diamond,t} = grad diamond(lambda_t)
@@ -11,8 +11,8 @@ under theta_t and computes (lines 9 to 14)
     mu_{t+1}    = Proj_U( mu_t - eta_mu g(lambda_t) )
 
 with w_t = w(tau_t | theta_{t-1}, theta_t), the weight of the *previous* policy. With a batch, "weight times
-estimate" is averaged over its trajectories. A zero gradient means no step. The recursive occupancy lambda_t is not
-an occupancy; functions are used in their extended form there.
+estimate" is averaged over its trajectories. A zero gradient means no step. The recursive occupancy lambda_t
+is not an occupancy; functions are used in their extended form there.
 """
 
 from __future__ import annotations
@@ -146,7 +146,7 @@ def first_iteration(
     episodes = jax.vmap(lambda tau: occupancy_estimate(tau, discount, shape))(trajectories)
     occupancy = episodes.mean(axis=0)
     rewards = shadow_rewards(learning, occupancy)
-    estimate = jax.vmap(
+    estimate: Any = jax.vmap(
         lambda tau: gradient_estimates(learning.family, params, tau, rewards, discount)
     )
     gradients = jax.tree.map(lambda leaf: leaf.mean(axis=0), estimate(trajectories))

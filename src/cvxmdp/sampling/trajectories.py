@@ -99,10 +99,12 @@ def sample_trajectory(model: SamplingModel, policy: Any, uniforms: Array) -> Tra
     def step(carry: tuple[Array, Array], pair: Array) -> Any:
         state, alive = carry
         chances = policy(state)
-        # The last action with a positive chance takes the rest, so that rounding draws no other.
-        action = jnp.minimum(
-            draw(jnp.cumsum(chances), pair[0]), chances.size - 1 - jnp.argmax(chances[::-1] > 0)
-        )
+        # Rounding must not draw an action without a chance: not above the sum of the chances, where the
+        # last action that has one takes the rest, nor in between, where a device may add in parallel.
+        possible = chances > 0
+        found = possible & (jnp.cumsum(chances) > pair[0])
+        last = chances.size - 1 - jnp.argmax(possible[::-1])
+        action = jnp.where(found.any(), jnp.argmax(found), last)
         row = state * chances.size + action
         entry = draw(cumulative[row], pair[1])
         ends = entry >= cumulative.shape[1]

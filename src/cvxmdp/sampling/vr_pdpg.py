@@ -31,8 +31,8 @@ import jax.numpy as jnp
 import numpy as np
 
 from cvxmdp.errors import SolverError
-from cvxmdp.exact.settings import per_constraint
-from cvxmdp.occupancy import as_policy, policy_of
+from cvxmdp.exact.settings import per_constraint, read_start
+from cvxmdp.occupancy import policy_of
 from cvxmdp.policies.families import BoundDirect, BoundFamily, PolicyFamily, Table
 from cvxmdp.problem import Problem
 from cvxmdp.progress import Progress
@@ -99,15 +99,15 @@ class VRPDPG:
                 raise SolverError(
                     f"momentum must be a number or {SQUARE_ROOT!r}; got {self.momentum!r}"
                 )
-        elif not 0.0 < self.momentum <= 1.0:
+        elif not (isinstance(self.momentum, int | float) and 0.0 < self.momentum <= 1.0):
             raise SolverError(
                 f"momentum must be in (0, 1]: 1 forgets the past, small values average over it; got "
-                f"{self.momentum}"
+                f"{self.momentum!r}"
             )
         if self.iterate not in ITERATES:
             raise SolverError(f"iterate must be one of {', '.join(ITERATES)}; got {self.iterate!r}")
-        if not self.weight_cap > 0:
-            raise SolverError(f"weight_cap must be positive; got {self.weight_cap}")
+        if not (isinstance(self.weight_cap, int | float) and self.weight_cap > 0):
+            raise SolverError(f"weight_cap must be positive; got {self.weight_cap!r}")
 
     @classmethod
     def theory(cls, iterations: int, discount: float, **settings: Any) -> VRPDPG:
@@ -188,16 +188,29 @@ class _Run:
             solver.batch_size,
         )
         first, self.key = jax.random.split(jax.random.key(seed))
+        self.multipliers = self._read_multipliers()
         if start is None:
             self.params = self.family.init(first)
         else:
-            self.params = self.family.from_probabilities(
-                as_policy(problem.mdp, start).probabilities()
+            claims: Any = None  # only asked for where there is no start
+            self.params, given = read_start(
+                problem, self.family, claims, start, seed, solver.initial_multiplier
             )
-        self.multipliers = per_constraint(solver.initial_multiplier, problem, "initial_multiplier")
+            self.multipliers = np.minimum(given, self.learning.dual_bound)
         self.traces: list[LearningTrace] = []
         self.exact: list[tuple[int, float, list[float]]] = []
         self.visits: list[tuple[int, np.ndarray]] = []
+
+    def _read_multipliers(self) -> np.ndarray:
+        given = per_constraint(self.solver.initial_multiplier, self.problem, "initial_multiplier")
+        outside = given > self.learning.dual_bound
+        if outside.any():
+            k = int(np.argmax(outside))
+            raise SolverError(
+                f"the initial_multiplier of {list(self.problem.constraints)[k]!r} is {given[k]:g}, outside "
+                f"the box that ends at dual_bound={self.learning.dual_bound[k]:g}"
+            )
+        return given
 
     def go(self) -> Solution:
         """Iterate, evaluate now and then, and answer."""
@@ -234,9 +247,10 @@ class _Run:
                 "large that the weights explode (try a smaller primal_step or a weight_cap), or a utility of "
                 "your own that is not finite at points that are no occupancies."
             )
-        self.traces.append(kept)
         policy = self.family.deploy(state.params)
         found = self.problem.evaluate(policy)
+        # Nothing is kept before everything is known: an interrupt leaves no half of a chunk behind.
+        self.traces.append(kept)
         self.exact.append((done, found.objective, list(found.slack.values())))
         self.visits.append((done, found.occupancy))
         while len(self.visits) > 1 and self.visits[0][0] < self.solver.iterations // 2:
@@ -249,7 +263,7 @@ class _Run:
         names = list(self.problem.constraints)
         trace = LearningTrace(*(np.concatenate(parts) for parts in zip(*self.traces, strict=True)))
         policy = self.family.deploy(state.params)
-        multipliers = trace.multipliers[-1] if names else []
+        multipliers = np.asarray(state.multipliers)  # mu_T, beside theta_T
         if self.solver.iterate == "average":
             mean = np.mean([occupancy for _, occupancy in self.visits], axis=0)
             policy = policy_of(self.problem.mdp, mean)
@@ -276,7 +290,7 @@ class _Run:
             "solver": f"VR-PDPG (momentum {self.solver.momentum})",
             "iterations": done,
             "seconds": seconds,
-            "samples": int(trace.episode_length.sum() * self.solver.batch_size),
+            "samples": round(trace.episode_length.sum(dtype=float) * self.solver.batch_size),
             "params": jax.tree.map(np.asarray, state.params),
         }
         named = {name: float(mu) for name, mu in zip(names, multipliers, strict=True)}

@@ -1,0 +1,228 @@
+"""Estimators are unbiased: their expectation over every trajectory of a tiny model is exact.
+
+Nothing is sampled. ``every_trajectory`` lists all trajectories of at most ``HORIZON`` steps with their
+probabilities and with uniform numbers that make the sampler draw them, so sampler, occupancy, gradient and
+weight are checked to rounding, with endings and with a masked action.
+"""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import cvxmdp as cm
+from cvxmdp.precision import double_precision
+from cvxmdp.sampling.estimators import (
+    gradient_estimates,
+    importance_weight,
+    occupancy_estimate,
+)
+from cvxmdp.sampling.trajectories import Trajectory, sample_trajectory, sampling_model
+from strategies import generator
+
+HORIZON = 3
+DISCOUNT = 0.8
+FAMILIES = ("table", "linear", "mlp")
+
+
+@lru_cache(maxsize=1)
+def tiny_model() -> cm.TabularMDP:
+    """Rows that never, sometimes and always end the episode; one masked action."""
+    transition = np.array(
+        [
+            [[0.2, 0.5, 0.3], [0.0, 0.4, 0.1]],
+            [[0.6, 0.0, 0.4], [0.0, 0.0, 0.0]],
+            [[0.3, 0.3, 0.0], [0.0, 0.0, 0.0]],
+        ]
+    )
+    available = np.array([[True, True], [True, True], [True, False]])
+    signals = {"reward": generator(0).normal(size=(3, 2))}
+    return cm.TabularMDP(transition, [0.6, 0.0, 0.4], DISCOUNT, signals, actions=available)
+
+
+class Enumerated(NamedTuple):
+    trajectories: Trajectory  # leaves (N, H)
+    uniforms: np.ndarray  # (N, 1 + 2 H), each inside the cell of its trajectory
+    probability: np.ndarray  # (N,)
+
+
+def cells(chances: np.ndarray) -> list[tuple[int, float, float]]:
+    """(index, probability, middle of its cell) where the probability is positive; the rest ends."""
+    edges = np.concatenate([[0.0], np.cumsum(chances), [1.0]])
+    return [
+        (k, edges[k + 1] - edges[k], (edges[k] + edges[k + 1]) / 2)
+        for k in range(len(edges) - 1)
+        if edges[k + 1] - edges[k] > 1e-12
+    ]
+
+
+def every_trajectory(mdp: cm.TabularMDP, policy: np.ndarray) -> Enumerated:
+    """All trajectories under a policy; after the end stand a state and an action that must not count."""
+    table, found = mdp.dense_transition(), []
+
+    def grow(state, taken, numbers, chance):
+        if state == mdp.n_states or len(taken) == HORIZON:
+            missing = HORIZON - len(taken)
+            pairs = taken + [(1, 0)] * missing
+            alive = [1.0] * len(taken) + [0.0] * missing
+            found.append((pairs, alive, numbers + [0.5] * 2 * missing, chance))
+            return
+        for action, likely, number in cells(policy[state]):
+            for successor, share, following in cells(table[state, action]):
+                grow(
+                    successor,
+                    [*taken, (state, action)],
+                    [*numbers, number, following],
+                    chance * likely * share,
+                )
+
+    for state, chance, number in cells(mdp.initial):
+        grow(state, [], [number], chance)
+    pairs, alive, numbers, chances = (np.array(part) for part in zip(*found, strict=True))
+    return Enumerated(Trajectory(pairs[..., 0], pairs[..., 1], alive), numbers, chances)
+
+
+def exact_occupancy(policy: Any) -> Any:
+    """The H-step occupancy by the forward recursion, (S, A); traceable."""
+    mdp = tiny_model()
+    table, arriving, total = jnp.asarray(mdp.dense_transition()), jnp.asarray(mdp.initial), 0.0
+    for step in range(HORIZON):
+        pairs = arriving[:, None] * policy
+        total = total + DISCOUNT**step * pairs
+        arriving = jnp.einsum("sa,sat->t", pairs, table)
+    return total
+
+
+def bound_family(name: str) -> Any:
+    features = generator(1).normal(size=(3, 2, 4))
+    families = {"table": cm.Table(), "linear": cm.LinearSoftmax(features), "mlp": cm.MLP(5)}
+    return families[name].bind(tiny_model())
+
+
+def random_params(family: Any, seed: int) -> Any:
+    random = generator(seed)
+    return jax.tree.map(
+        lambda leaf: jnp.asarray(random.normal(size=leaf.shape)), family.init(jax.random.key(0))
+    )
+
+
+def probabilities(family: Any, params: Any) -> Any:
+    return jnp.exp(family.log_probabilities(params, jnp.arange(3)))
+
+
+def expectation(chances: np.ndarray, values: Any) -> Any:
+    return jax.tree.map(lambda leaf: np.tensordot(chances, np.asarray(leaf), axes=1), values)
+
+
+def exact_gradients(family: Any, params: Any, rewards: np.ndarray) -> Any:
+    """The derivative of <r, H-step occupancy> for each reward, by automatic differentiation."""
+
+    def values(theta: Any) -> Any:
+        return jnp.einsum("msa,sa->m", rewards, exact_occupancy(probabilities(family, theta)))
+
+    return jax.jacobian(values)(params)
+
+
+def assert_trees_close(first: Any, second: Any) -> None:
+    assert jax.tree.structure(first) == jax.tree.structure(second)
+    for mine, theirs in zip(jax.tree.leaves(first), jax.tree.leaves(second), strict=True):
+        np.testing.assert_allclose(mine, theirs, rtol=1e-10, atol=1e-12)
+
+
+class Setting(NamedTuple):
+    family: Any
+    params: Any  # the policy that samples
+    other: Any  # another one
+    every: Enumerated
+    rewards: np.ndarray  # (2, S, A)
+
+
+@pytest.fixture(params=FAMILIES)
+def setting(request):
+    with double_precision():
+        given = bound_family(request.param)
+        family = jax.tree.map(jnp.asarray, given)
+        params, other = random_params(family, 2), random_params(family, 3)
+        every = every_trajectory(tiny_model(), np.asarray(probabilities(family, params)))
+        yield Setting(family, params, other, every, generator(4).normal(size=(2, 3, 2)))
+
+
+def test_the_list_of_trajectories_is_complete(setting):
+    lengths = setting.every.trajectories.alive.sum(axis=1)
+    assert setting.every.probability.sum() == pytest.approx(1.0, abs=1e-12)
+    assert set(lengths) == {1.0, 2.0, 3.0}
+
+
+def test_the_sampler_draws_every_trajectory_from_its_cell(setting):
+    model = jax.tree.map(jnp.asarray, sampling_model(tiny_model()))
+    table = probabilities(setting.family, setting.params)
+    drawn = jax.vmap(lambda u: sample_trajectory(model, lambda state: table[state], u))(
+        jnp.asarray(setting.every.uniforms)
+    )
+    expected = setting.every.trajectories
+    np.testing.assert_array_equal(drawn.alive, expected.alive)
+    taken = expected.alive > 0
+    np.testing.assert_array_equal(np.asarray(drawn.states)[taken], expected.states[taken])
+    np.testing.assert_array_equal(np.asarray(drawn.actions)[taken], expected.actions[taken])
+
+
+def occupancies(every: Enumerated) -> Any:
+    return jax.vmap(lambda tau: occupancy_estimate(tau, DISCOUNT, (3, 2)))(every.trajectories)
+
+
+def weights(setting: Setting, target: Any) -> Any:
+    return jax.vmap(lambda tau: importance_weight(setting.family, target, setting.params, tau))(
+        setting.every.trajectories
+    )
+
+
+def gradients(setting: Setting, params: Any) -> Any:
+    return jax.vmap(
+        lambda tau: gradient_estimates(setting.family, params, tau, setting.rewards, DISCOUNT)
+    )(setting.every.trajectories)
+
+
+def test_occupancy_estimate_is_unbiased(setting):
+    mean = expectation(setting.every.probability, occupancies(setting.every))
+    exact = exact_occupancy(probabilities(setting.family, setting.params))
+    np.testing.assert_allclose(mean, exact, rtol=1e-12, atol=1e-14)
+
+
+def test_gradient_estimate_is_unbiased(setting):
+    mean = expectation(setting.every.probability, gradients(setting, setting.params))
+    exact = exact_gradients(setting.family, setting.params, setting.rewards)
+    assert max(np.abs(leaf).max() for leaf in jax.tree.leaves(exact)) > 0.01
+    assert_trees_close(mean, exact)
+
+
+def test_weight_has_mean_one_and_is_one_for_the_same_policy(setting):
+    ratio = weights(setting, setting.other)
+    assert np.ptp(ratio) > 0.1
+    assert setting.every.probability @ ratio == pytest.approx(1.0, abs=1e-12)
+    np.testing.assert_array_equal(weights(setting, setting.params), 1.0)
+
+
+def test_weight_is_the_ratio_of_the_probabilities_of_the_trajectory(setting):
+    mine = np.asarray(probabilities(setting.family, setting.params))
+    theirs = np.asarray(probabilities(setting.family, setting.other))
+    states, actions, alive = setting.every.trajectories
+    ratios = np.where(alive > 0, theirs[states, actions] / mine[states, actions], 1.0)
+    np.testing.assert_allclose(weights(setting, setting.other), ratios.prod(axis=1), rtol=1e-12)
+
+
+def test_weighted_occupancy_estimate_is_unbiased_for_the_other_policy(setting):
+    chances = setting.every.probability * np.asarray(weights(setting, setting.other))
+    mean = expectation(chances, occupancies(setting.every))
+    exact = exact_occupancy(probabilities(setting.family, setting.other))
+    np.testing.assert_allclose(mean, exact, rtol=1e-12, atol=1e-14)
+
+
+def test_weighted_gradient_estimate_is_unbiased_for_the_other_policy(setting):
+    chances = setting.every.probability * np.asarray(weights(setting, setting.other))
+    mean = expectation(chances, gradients(setting, setting.other))
+    assert_trees_close(mean, exact_gradients(setting.family, setting.other, setting.rewards))
