@@ -403,11 +403,17 @@ def test_a_solver_that_runs_out_of_iterations_is_inaccurate(
     ("outcomes", "status", "said"),
     [
         (["optimal"], cm.Status.OPTIMAL, "1e-10"),
-        (["optimal_inaccurate"], cm.Status.OPTIMAL, "1e-08"),
+        (["optimal_inaccurate"], cm.Status.OPTIMAL, "1e-10"),
         (["infeasible"], cm.Status.INFEASIBLE, "No policy"),
-        (["user_limit", "optimal"], cm.Status.OPTIMAL, "1e-08"),
-        (["broke", "optimal_inaccurate"], cm.Status.INACCURATE, "optimal_inaccurate"),
-        (["broke", "infeasible_inaccurate"], cm.Status.INFEASIBLE, "calls this inaccurate"),
+        (["user_limit", "optimal"], cm.Status.OPTIMAL, "1e-10"),
+        (["user_limit", "optimal_inaccurate"], cm.Status.OPTIMAL, "1e-08"),
+        (["user_limit", "user_limit", "optimal"], cm.Status.OPTIMAL, "1e-08"),
+        (["broke", "broke", "optimal_inaccurate"], cm.Status.INACCURATE, "optimal_inaccurate"),
+        (
+            ["broke", "broke", "infeasible_inaccurate"],
+            cm.Status.INFEASIBLE,
+            "calls this inaccurate",
+        ),
     ],
     ids=lambda case: "-".join(case) if isinstance(case, list) else None,
 )

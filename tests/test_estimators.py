@@ -183,7 +183,9 @@ def weights(setting: Setting, target: Any) -> Any:
 
 def gradients(setting: Setting, params: Any) -> Any:
     return jax.vmap(
-        lambda tau: gradient_estimates(setting.family, params, tau, setting.rewards, DISCOUNT)
+        lambda tau: gradient_estimates(
+            setting.family, params, tau, jnp.asarray(setting.rewards), DISCOUNT
+        )
     )(setting.every.trajectories)
 
 

@@ -56,7 +56,7 @@ def rounded(function: OccupancyFunction, x: np.ndarray) -> OccupancyFunction:
     if isinstance(function, DistanceFunction) and function.norm in ("l1", "l2"):
         # l1 has a weight per pair and is compared pair by pair, l2 as a whole
         size = float(np.abs(x).mean() if function.norm == "l1" else np.linalg.norm(x))
-        sharpness, centre = 10.0 / max(size, 1e-9), np.zeros(x.shape)
+        sharpness, centre = 100.0 / max(size, 1e-9), np.zeros(x.shape)
         return RoundDistance(function.set, centre, sharpness, sharpness, function.norm)
     return function
 
