@@ -125,7 +125,7 @@ def exact_gradients(family: Any, params: Any, rewards: np.ndarray) -> Any:
     def values(theta: Any) -> Any:
         return jnp.einsum("msa,sa->m", rewards, exact_occupancy(probabilities(family, theta)))
 
-    return jax.jacobian(values)(params)
+    return jax.jit(jax.jacobian(values))(params)
 
 
 def assert_trees_close(first: Any, second: Any) -> None:
@@ -142,7 +142,7 @@ class Setting(NamedTuple):
     rewards: np.ndarray  # (2, S, A)
 
 
-@pytest.fixture(params=FAMILIES)
+@pytest.fixture(scope="module", params=FAMILIES)
 def setting(request):
     with double_precision():
         given = bound_family(request.param)
@@ -161,9 +161,8 @@ def test_the_list_of_trajectories_is_complete(setting):
 def test_the_sampler_draws_every_trajectory_from_its_cell(setting):
     model = jax.tree.map(jnp.asarray, sampling_model(tiny_model()))
     table = probabilities(setting.family, setting.params)
-    drawn = jax.vmap(lambda u: sample_trajectory(model, lambda state: table[state], u))(
-        jnp.asarray(setting.every.uniforms)
-    )
+    draw = jax.vmap(lambda numbers: sample_trajectory(model, lambda state: table[state], numbers))
+    drawn = jax.jit(draw)(setting.every.uniforms)
     expected = setting.every.trajectories
     np.testing.assert_array_equal(drawn.alive, expected.alive)
     taken = expected.alive > 0
@@ -175,18 +174,24 @@ def occupancies(every: Enumerated) -> Any:
     return jax.vmap(lambda tau: occupancy_estimate(tau, DISCOUNT, (3, 2)))(every.trajectories)
 
 
-def weights(setting: Setting, target: Any) -> Any:
-    return jax.vmap(lambda tau: importance_weight(setting.family, target, setting.params, tau))(
-        setting.every.trajectories
+@jax.jit
+def every_weight(family: Any, target: Any, behaviour: Any, trajectories: Trajectory) -> Any:
+    return jax.vmap(lambda tau: importance_weight(family, target, behaviour, tau))(trajectories)
+
+
+@jax.jit
+def every_gradient(family: Any, params: Any, trajectories: Trajectory, rewards: Any) -> Any:
+    return jax.vmap(lambda tau: gradient_estimates(family, params, tau, rewards, DISCOUNT))(
+        trajectories
     )
 
 
+def weights(setting: Setting, target: Any) -> Any:
+    return every_weight(setting.family, target, setting.params, setting.every.trajectories)
+
+
 def gradients(setting: Setting, params: Any) -> Any:
-    return jax.vmap(
-        lambda tau: gradient_estimates(
-            setting.family, params, tau, jnp.asarray(setting.rewards), DISCOUNT
-        )
-    )(setting.every.trajectories)
+    return every_gradient(setting.family, params, setting.every.trajectories, setting.rewards)
 
 
 def test_occupancy_estimate_is_unbiased(setting):

@@ -8,7 +8,9 @@ import pytest
 from hypothesis import given, settings
 
 import cvxmdp as cm
-from cvxmdp.utilities import distance, entropy, logarithm
+from cvxmdp.utilities.distance import FLOOR as KL_FLOOR
+from cvxmdp.utilities.entropy import FLOOR as ENTROPY_FLOOR
+from cvxmdp.utilities.logarithm import FLOOR as LOG_FLOOR
 from strategies import AFFINE, CONCAVE, CONVEX, generator, interior_point, random_model, seeds
 
 SIGN = {**dict.fromkeys([*AFFINE, *CONCAVE], 1.0), **dict.fromkeys(CONVEX, -1.0)}
@@ -81,15 +83,15 @@ def crossing(name: str):
     x = interior_point(mdp, random)
     scale = 1.0 - mdp.discount
     if name == "entropy":
-        x[0] = entropy.FLOOR / mdp.n_states / scale / 2.0
+        x[0] = ENTROPY_FLOOR / mdp.n_states / scale / 2.0
     elif name == "entropy state-action":
-        x[0, 0] = entropy.FLOOR / x.size / scale
+        x[0, 0] = ENTROPY_FLOOR / x.size / scale
     elif name == "kl to policy":
-        x[0, 0] = distance.FLOOR * function.target[0, 0]
+        x[0, 0] = KL_FLOOR * function.target[0, 0]
     else:
         slack = float(function.inner.value(x))
         cost = function.inner.gradient(x)
-        x = x - cost * (slack - logarithm.FLOOR) / np.vdot(cost, cost)
+        x = x - cost * (slack - LOG_FLOOR) / np.vdot(cost, cost)
     direction = np.zeros_like(x)
     direction[0, 0] = 1.0
     return function, x, direction

@@ -11,8 +11,8 @@ and weights that stay near their last value w_0 make it smooth:
 
 w_0 follows w slowly, so the rounding is no error in the end: at a fixed point the smooth function and the
 true one have the same value and w is a supergradient. It is what the augmented Lagrangian does for the
-multipliers. For distances to a set, whose residual is not linear in x, w_0 stays zero (Huber's function)
-and s grows instead.
+multipliers. The distance to a convex set C is max <w, x> - (support function of C)(w) over the dual ball; near
+w_0 that is Huber's function of the distance of z = x + w_0 / s to C (a Moreau envelope).
 """
 
 from __future__ import annotations
@@ -27,12 +27,11 @@ from cvxmdp.utilities.distance import DistanceFunction
 from cvxmdp.utilities.function import OccupancyFunction
 from cvxmdp.utilities.logarithm import LogFunction
 from cvxmdp.utilities.minimum import MinimumFunction
-from cvxmdp.utilities.sets import BoundSet, Point
+from cvxmdp.utilities.sets import BoundSet
 from cvxmdp.utilities.utility import SumFunction
 
 Array = Any
 RATE = 0.1  # how fast the weights' centre follows them
-SHARPER, SHARPEST = 1.02, 1e5  # growth of s for distances to sets, and its limit as a factor
 
 
 def rounded(function: OccupancyFunction, x: np.ndarray) -> OccupancyFunction:
@@ -56,8 +55,9 @@ def rounded(function: OccupancyFunction, x: np.ndarray) -> OccupancyFunction:
     if isinstance(function, DistanceFunction) and function.norm in ("l1", "l2"):
         # l1 has a weight per pair and is compared pair by pair, l2 as a whole
         size = float(np.abs(x).mean() if function.norm == "l1" else np.linalg.norm(x))
-        sharpness, centre = 100.0 / max(size, 1e-9), np.zeros(x.shape)
-        return RoundDistance(function.set, centre, sharpness, sharpness, function.norm)
+        return RoundDistance(
+            function.set, np.zeros(x.shape), 1.0 / max(size, 1e-9), function.norm
+        )
     return function
 
 
@@ -106,39 +106,41 @@ class RoundMinimum(OccupancyFunction):
 
 @dataclass(frozen=True, eq=False)
 class RoundDistance(OccupancyFunction):
-    """max over weights w in the dual ball of <w, r> - |w - centre|^2 / (2 sharpness)."""
+    """The maximum over w in the dual ball of <w, x> - support(w) - |w - centre|^2 / (2 sharpness).
+
+    With l1 the set is a point or a box, and everything is separate for each pair.
+    """
 
     set: BoundSet
     centre: Array  # (S, A)
     sharpness: Array
-    first_sharpness: Array
     norm: str
     static: ClassVar[tuple[str, ...]] = ("norm",)
 
-    def _weights(self, x: Array) -> tuple[Array, Array]:
-        residual = x - self.set.project(x)
-        wanted = self.centre + self.sharpness * residual
+    def _lengths(self, x: Array) -> tuple[Array, Array]:
+        """The residual of z = x + centre / sharpness, and its length: per pair for l1."""
+        z = x + self.centre / self.sharpness
+        residual = z - self.set.project(z)
         if self.norm == "l1":
-            return jnp.clip(wanted, -1.0, 1.0), residual
-        length = jnp.sqrt((wanted * wanted).sum())
-        return wanted / jnp.maximum(length, 1.0), residual
+            return residual, jnp.abs(residual)
+        return residual, jnp.sqrt((residual * residual).sum())
 
     def value(self, x: Array) -> Any:
-        """At the best weights."""
-        weights, residual = self._weights(x)
-        away = ((weights - self.centre) ** 2).sum() / (2.0 * self.sharpness)
-        return (weights * residual).sum() - away
+        """Huber's function of the lengths, less what it is at the centre."""
+        _, length = self._lengths(x)
+        inside = jnp.minimum(self.sharpness * length, 1.0)
+        beyond = jnp.maximum(length - 1.0 / self.sharpness, 0.0)
+        huber = (beyond + inside**2 / (2.0 * self.sharpness)).sum()
+        return huber - (self.centre**2).sum() / (2.0 * self.sharpness)
 
     def gradient(self, x: Array) -> Array:
-        """The weights (the projection may be held fixed, by the envelope theorem)."""
-        return self._weights(x)[0]
+        """The weights."""
+        residual, length = self._lengths(x)
+        return residual / jnp.maximum(length, 1.0 / self.sharpness)
 
     def follow(self, x: Array) -> RoundDistance:
-        """The centre moves towards the weights; for a set the function becomes sharper."""
-        if isinstance(self.set, Point):
-            return replace(self, centre=self.centre + RATE * (self._weights(x)[0] - self.centre))
-        limit = SHARPEST * self.first_sharpness
-        return replace(self, sharpness=jnp.minimum(SHARPER * self.sharpness, limit))
+        """The centre moves towards the weights."""
+        return replace(self, centre=self.centre + RATE * (self.gradient(x) - self.centre))
 
 
 def on_simplex(vector: Array) -> Array:
