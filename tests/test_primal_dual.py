@@ -232,8 +232,9 @@ def test_a_network_needs_a_seed(grid, expert):
         cm.solve(problem, cm.PDPG(iterations=10, policy=cm.MLP(8)))
 
 
-def test_leaving_the_domain_names_the_iteration_and_the_fix(grid, expert):
+def test_outside_the_domain_the_error_names_the_iteration_and_the_fix(grid, expert):
     problem = reference_problem("safe learning", grid, expert)
-    solver = cm.PDPG(iterations=200, primal_step=1e3, dual_step=0.1, direction="natural")
-    with pytest.raises(SolverError, match=r"iteration \d+.*step that is too large"):
-        cm.solve(problem, solver)
+    solver = cm.PDPG(iterations=20, primal_step=0.1, dual_step=0.1)
+    # the uniform policy exceeds the budget: the barrier is infinite there
+    with pytest.raises(SolverError, match=r"iteration 0: .*start inside it"):
+        cm.solve(problem, solver, start=cm.uniform_policy(grid))

@@ -111,9 +111,11 @@ class PDPG:
             raise SolverError(f"iterate must be one of {', '.join(ITERATES)}; got {self.iterate!r}")
         if isinstance(self.pessimism, str) and self.pessimism != "auto":
             raise SolverError(f'pessimism must be numbers or "auto"; got {self.pessimism!r}')
-        if not isinstance(self.policy, PolicyFamily):
+        if isinstance(self.policy, type) or not isinstance(self.policy, PolicyFamily):
             hint = f"; write {self.policy.__name__}()" if isinstance(self.policy, type) else ""
-            raise SolverError(f"policy must be a family such as Table() or MLP(32){hint}")
+            raise SolverError(
+                f"policy must be a family such as Table() or MLP(32), not {self.policy!r}{hint}"
+            )
         self._check_steps()
 
     def _check_steps(self) -> None:
@@ -326,7 +328,8 @@ class _Loop:
     def __init__(self, run: _Run, compiled: core.Compiled) -> None:
         self.run_, self.compiled = run, compiled
         self.solver, self.problem = run.solver, run.problem
-        params, multipliers = run.params, jnp.asarray(run.multipliers)
+        params = jax.tree.map(jnp.asarray, run.params)  # here, where JAX computes in float64
+        multipliers = jnp.asarray(run.multipliers)
         if run.method.kind == "tuned":
             self.state: Any = core.tuned_start(compiled, params, multipliers, run.rounded())
         else:
@@ -473,7 +476,8 @@ def _zero_violation(run: _Run) -> Solution:
     for _ in range(60):
         solution = run.go(pessimism)
         sure = achieved(claims, solution.policy.probabilities()) if solution.policy else None
-        if sure is None or all(slack >= 0 for slack in sure.slack.values()):
+        interrupted = solution.status is Status.INTERRUPTED
+        if interrupted or sure is None or all(slack >= 0 for slack in sure.slack.values()):
             break
         short = np.array([max(0.0, -sure.slack[name]) for name in names])
         limit = 0.9 * np.array([max(room[name], 0.0) for name in names])
@@ -482,7 +486,7 @@ def _zero_violation(run: _Run) -> Solution:
         if (np.minimum(wanted, limit) <= pessimism).all():
             break
         pessimism = np.minimum(wanted, limit)
-        run.params = jax.tree.map(jnp.asarray, solution.stats["params"])
+        run.params = solution.stats["params"]
         run.multipliers = np.array(list(solution.multipliers.values()))
     certificate = run.certifier.certify(solution.policy, None)
     price = certificate.upper - solution.objective

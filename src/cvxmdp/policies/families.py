@@ -66,7 +66,7 @@ class BoundFamily(Record):
 
     def log_probabilities(self, params: Params, states: Array) -> Array:
         """log pi(. | s) for a batch of states, shape (n, A)."""
-        masked = jnp.where(self.actions[states], self.logits(params, states), -jnp.inf)
+        masked = jnp.where(jnp.asarray(self.actions)[states], self.logits(params, states), -jnp.inf)
         return jax.nn.log_softmax(masked, axis=1)
 
     def retract(self, params: Params) -> Params:
@@ -260,7 +260,7 @@ class BoundDirect(BoundFamily):
 
     def log_probabilities(self, params: Params, states: Array) -> Array:
         """log theta."""
-        return jnp.log(jnp.where(self.actions[states], params[states], 0.0))
+        return jnp.log(jnp.where(jnp.asarray(self.actions)[states], params[states], 0.0))
 
     def retract(self, params: Params) -> Params:
         """Euclidean projection of each row on the simplex of available actions (by sorting)."""
