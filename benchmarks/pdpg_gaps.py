@@ -2,8 +2,8 @@
 
 The seven problems of tests/reference/problems.json, the distance to a ball, a linear CMDP with 3 budgets
 (Garnet, 200 states) and one with 10 (Garnet, 100 states), 2,000 iterations each, no early stopping. The gap is
-the relative gap of ``certify(problem, solution)``, the lower bound being that of the repaired policy; the error of
-the multipliers is relative to the largest one of ConvexProgram.
+the relative gap of ``certify(problem, solution)``, the lower bound being that of the repaired policy; the error
+of the multipliers is relative to the largest one of ConvexProgram.
 """
 
 from __future__ import annotations
@@ -12,10 +12,10 @@ import argparse
 from collections.abc import Iterator
 
 import numpy as np
-from pdpg import reference_problems
 
 import cvxmdp as cm
 from hardware import hardware
+from pdpg import reference_problems
 
 
 def further_problems() -> Iterator[tuple[str, cm.Problem]]:

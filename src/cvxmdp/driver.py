@@ -7,8 +7,14 @@ from typing import Any, Protocol, runtime_checkable
 
 from cvxmdp.errors import ProblemError, SolverError
 from cvxmdp.exact.convex_program import ConvexProgram
+from cvxmdp.exact.pdpg import PDPG
 from cvxmdp.problem import Problem
 from cvxmdp.solution import Solution
+from cvxmdp.utilities.custom import CustomFunction
+from cvxmdp.utilities.function import OccupancyFunction
+
+# State-action pairs up to which one convex program is faster than iterating.
+LARGEST_PROGRAM = 20_000
 
 
 @runtime_checkable
@@ -47,4 +53,19 @@ def solve(
 
 def choose_solver(problem: Problem) -> tuple[Solver, str]:
     """The solver for a problem, and the reason in words."""
+    functions = (problem.objective_function, *problem.slack_functions.values())
+    if not all(has_conic_form(function) for function in functions):
+        reason = "a function of your own has no conic form, and PDPG only needs its gradient"
+        return PDPG(), reason
+    pairs = int(problem.mdp.reachable_pairs.sum())
+    if pairs > LARGEST_PROGRAM:
+        return PDPG(), f"{pairs:,} pairs are too many for a convex program in reasonable time"
     return ConvexProgram(), "the model is known, and ConvexProgram gives the exact answer"
+
+
+def has_conic_form(function: OccupancyFunction) -> bool:
+    """Whether CVXPY can write the function: all but functions of the user's own."""
+    parts = [*getattr(function, "functions", ()), getattr(function, "inner", None)]
+    if isinstance(function, CustomFunction):
+        return False
+    return all(has_conic_form(part) for part in parts if part is not None)

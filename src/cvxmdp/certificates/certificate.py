@@ -85,10 +85,17 @@ class Certificate:
         return max((abs(number) for number in candidates if math.isfinite(number)), default=0.0)
 
     @property
+    def contradicts(self) -> bool:
+        """True when a policy surely beats the bound: then a promise in ``assumes`` is false."""
+        return self.gap < -1e-9 * self.size
+
+    @property
     def relative_gap(self) -> float:
-        """gap / size."""
+        """gap / size; infinite where the bounds contradict each other."""
         if not math.isfinite(self.gap):
             return self.gap
+        if self.contradicts:
+            return math.inf
         return self.gap / self.size if self.size > 0 else 0.0
 
     def __str__(self) -> str:

@@ -157,6 +157,8 @@ def _check_infeasible(document: dict[str, Any], stated: dict[str, Any], claims: 
     _check_conflict(stated.get("conflict"), proof["objective"]["weights"], claims)
     stated_bound = _number(stated, "slack_bound")
     reasons = []
+    if _number(stated, "upper") != -math.inf or _number(stated, "lower") != -math.inf:
+        reasons.append("an infeasible problem has no bounds but minus infinity.")
     if not bound < 0:
         reasons.append(
             f"infeasibility is not proven: the smallest slack is only shown to be at most {bound:.6g}."

@@ -31,7 +31,7 @@ from cvxmdp.certificates.values import optimal_values
 from cvxmdp.fixed_point import solve_discounted
 
 PROGRAM_LIMIT = 20_000  # pairs up to which a conic program is tried
-WORK = 6e7  # entries of the transition to pass through in a search by gradient
+WORK = 1e7  # entries of the transition to pass through in a search by gradient
 MIXED_IN = 1e-9  # share of the uniform policy that keeps logarithms finite when linearising
 
 

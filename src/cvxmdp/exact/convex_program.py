@@ -17,6 +17,7 @@ objective and slack are those of a policy that exists, not of a nearly feasible 
 from __future__ import annotations
 
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -69,7 +70,12 @@ class ConvexProgram:
         slacks = [g.affine_part() for g in problem.slack_functions.values()]
         if objective is not None and all(slack is not None for slack in slacks):
             return self._solve_linear(problem, objective, [s for s in slacks if s is not None])
-        return self._solve_conic(problem)
+        scaled = self._solve_conic(problem, *_units(problem))
+        if scaled.status is not Status.INACCURATE:
+            return scaled
+        # Scaling helps most programs and hurts a few: as a second try, the numbers as they are.
+        plain = self._solve_conic(problem, 1.0, [1.0] * len(problem.constraints))
+        return plain if plain.status is Status.OPTIMAL else scaled
 
     def _solve_linear(self, problem: Problem, objective: Affine, slacks: list[Affine]) -> Solution:
         usable = problem.mdp.reachable_pairs
@@ -113,7 +119,7 @@ class ConvexProgram:
         marginals = -found.ineqlin.marginals * unit / units if slacks else []
         return _answer(problem, usable, found.x, marginals, status, message, stats)
 
-    def _solve_conic(self, problem: Problem) -> Solution:
+    def _solve_conic(self, problem: Problem, unit: float, units: Sequence[float]) -> Solution:
         cp = require("cvxpy", "convex")
         usable = problem.mdp.reachable_pairs
         x = OccupancyVariable(usable)
@@ -122,7 +128,6 @@ class ConvexProgram:
         slacks = [
             _form(problem.constraints[name], g, x) for name, g in problem.slack_functions.items()
         ]
-        unit, units = _units(problem)
         budgets = [
             cp.Constant(0.0) <= slack / size for slack, size in zip(slacks, units, strict=True)
         ]
@@ -233,8 +238,7 @@ def _form(written: Any, function: Any, x: OccupancyVariable) -> Any:
     if form is None:
         raise SolverError(
             f"{written!r} contains a function of your own, which has no form that ConvexProgram can "
-            "hand to a conic solver. Solvers that only need its gradient can do it: PDPG and "
-            "ColumnGeneration."
+            "hand to a conic solver. A solver that only needs its gradient can do it: PDPG."
         )
     return form
 

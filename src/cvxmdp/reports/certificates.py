@@ -47,7 +47,12 @@ def _bounds(certificate: Certificate) -> list[str]:
         lines.append(f"{whose} reaches {most} {number(reached)}{all_hold} (proven).")
     else:
         lines.append("No policy was found that surely satisfies every constraint.")
-    if math.isfinite(certificate.gap):
+    if certificate.contradicts:
+        lines.append(
+            "These two contradict each other, so a promise they rest on is false: probe your function with "
+            "check_utility."
+        )
+    elif math.isfinite(certificate.gap):
         relative = certificate.relative_gap
         lines.append(f"Gap {certificate.gap:.2g}, relative {relative:.2g}.")
     return lines
