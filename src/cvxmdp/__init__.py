@@ -76,14 +76,10 @@ def __dir__() -> list[str]:
 
 
 if TYPE_CHECKING:
-    from cvxmdp.certificates import (
-        Certificate,
-        Check,
-        Slater,
-        certify,
-        check,
-        slater,
-    )
+    from cvxmdp.certificates.certificate import Certificate
+    from cvxmdp.certificates.certify import certify
+    from cvxmdp.certificates.checker import Check, check
+    from cvxmdp.certificates.slater import Slater, slater
     from cvxmdp.driver import solve
     from cvxmdp.exact import PDPG, ConvexProgram, Normalised
     from cvxmdp.exact.frontier import Frontier, frontier
