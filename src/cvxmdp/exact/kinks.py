@@ -55,9 +55,7 @@ def rounded(function: OccupancyFunction, x: np.ndarray) -> OccupancyFunction:
     if isinstance(function, DistanceFunction) and function.norm in ("l1", "l2"):
         # l1 has a weight per pair and is compared pair by pair, l2 as a whole
         size = float(np.abs(x).mean() if function.norm == "l1" else np.linalg.norm(x))
-        return RoundDistance(
-            function.set, np.zeros(x.shape), 1.0 / max(size, 1e-9), function.norm
-        )
+        return RoundDistance(function.set, np.zeros(x.shape), 1.0 / max(size, 1e-9), function.norm)
     return function
 
 
