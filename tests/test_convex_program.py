@@ -408,7 +408,7 @@ def test_a_solver_that_runs_out_of_iterations_is_inaccurate(
         (["user_limit", "optimal"], cm.Status.OPTIMAL, "1e-10"),
         (["user_limit", "optimal_inaccurate"], cm.Status.OPTIMAL, "1e-08"),
         (["user_limit", "user_limit", "optimal"], cm.Status.OPTIMAL, "1e-08"),
-        (["broke", "broke", "optimal_inaccurate"], cm.Status.INACCURATE, "optimal_inaccurate"),
+        (["broke", "broke", "optimal_inaccurate"] * 2, cm.Status.INACCURATE, "optimal_inaccurate"),
         (
             ["broke", "broke", "infeasible_inaccurate"],
             cm.Status.INFEASIBLE,
@@ -473,9 +473,11 @@ def test_a_budget_at_the_edge_of_feasibility_is_never_called_optimal_wrongly(
 def test_own_functions_are_sent_to_solvers_that_can_do_them() -> None:
     mdp = cm.garnet(5, 2, 2, seed=0)
     with pytest.raises(SolverError, match=r"coverage.*PDPG"):
-        cm.solve(cm.Problem(mdp, maximize=coverage))
+        cm.ConvexProgram().solve(cm.Problem(mdp, maximize=coverage))
     with pytest.raises(SolverError, match=r"coverage >= 0.*PDPG"):
-        cm.solve(cm.Problem(mdp, maximize=cm.entropy(), subject_to={"c": coverage >= 0.0}))
+        cm.ConvexProgram().solve(
+            cm.Problem(mdp, maximize=cm.entropy(), subject_to={"c": coverage >= 0.0})
+        )
 
 
 def test_missing_cvxpy_names_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:

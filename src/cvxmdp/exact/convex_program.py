@@ -17,7 +17,6 @@ objective and slack are those of a policy that exists, not of a nearly feasible 
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -70,12 +69,12 @@ class ConvexProgram:
         slacks = [g.affine_part() for g in problem.slack_functions.values()]
         if objective is not None and all(slack is not None for slack in slacks):
             return self._solve_linear(problem, objective, [s for s in slacks if s is not None])
-        scaled = self._solve_conic(problem, *_units(problem))
-        if scaled.status is not Status.INACCURATE:
-            return scaled
+        first = self._solve_conic(problem)
+        if first.status is not Status.INACCURATE:
+            return first
         # Scaling helps most programs and hurts a few: as a second try, the numbers as they are.
-        plain = self._solve_conic(problem, 1.0, [1.0] * len(problem.constraints))
-        return plain if plain.status is Status.OPTIMAL else scaled
+        plain = self._solve_conic(problem, scaled=False)
+        return plain if plain.status is Status.OPTIMAL else first
 
     def _solve_linear(self, problem: Problem, objective: Affine, slacks: list[Affine]) -> Solution:
         usable = problem.mdp.reachable_pairs
@@ -119,7 +118,7 @@ class ConvexProgram:
         marginals = -found.ineqlin.marginals * unit / units if slacks else []
         return _answer(problem, usable, found.x, marginals, status, message, stats)
 
-    def _solve_conic(self, problem: Problem, unit: float, units: Sequence[float]) -> Solution:
+    def _solve_conic(self, problem: Problem, scaled: bool = True) -> Solution:
         cp = require("cvxpy", "convex")
         usable = problem.mdp.reachable_pairs
         x = OccupancyVariable(usable)
@@ -128,6 +127,7 @@ class ConvexProgram:
         slacks = [
             _form(problem.constraints[name], g, x) for name, g in problem.slack_functions.items()
         ]
+        unit, units = _units(problem) if scaled else (1.0, [1.0] * len(slacks))
         budgets = [
             cp.Constant(0.0) <= slack / size for slack, size in zip(slacks, units, strict=True)
         ]

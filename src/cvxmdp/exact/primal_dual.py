@@ -47,7 +47,8 @@ ACCEPTED_SHARE = 0.3  # of the promised rise that a step must achieve
 FASTER, SLOWER = 1.1, 0.5
 INTEGRAL_RATE = 0.1  # how fast mu follows mu_hat
 # Of the penalty: growth per step while a multiplier keeps its direction, shrinkage when it turns, limit.
-STIFFER, SOFTER, STIFFEST = 1.02, 0.7, 100.0
+# Stiffening the penalty is off (its largest factor is one): with ten budgets it spoilt the multipliers.
+STIFFER, SOFTER, STIFFEST = 1.02, 0.7, 1.0
 # The largest change of a logit per step (a trust region of ratios up to 150 between probabilities), and the
 # largest distance below the best one. The plain gradient has the probability as a factor: where that is far
 # below 1e-6, it never comes back.
