@@ -2,7 +2,7 @@ r"""The model as compiled code uses it: visits of a policy, and values of a rewa
 
 Both are linear systems with I - gamma P_pi, transposed for the visits. Small models are dense and
 factorised once per policy; large ones stay sparse and are solved by BiCGSTAB without forming P_pi, with
-a few plain sweeps at the end that shrink what is left.
+plain sweeps at the end, which shrink whatever is left, also where BiCGSTAB broke down.
 """
 
 from __future__ import annotations
@@ -21,7 +21,10 @@ from cvxmdp.models.tabular import TabularMDP
 from cvxmdp.records import Record
 
 Array = Any
-SWEEPS = 4
+ROUNDING = (
+    1e-13  # change of a plain sweep, relative to the largest number, at which it is the answer
+)
+MOST_SWEEPS = 20_000  # for BiCGSTAB that broke down; usually a few are enough
 
 
 def dynamics(mdp: TabularMDP) -> DenseDynamics | SparseDynamics:
@@ -103,4 +106,14 @@ def _solve(step: Any, right: Array) -> Array:
         lambda v: v - step(v), right, x0=right, tol=1e-12, maxiter=400
     )
     found = jnp.where(jnp.isfinite(found).all(), found, right)
-    return jax.lax.fori_loop(0, SWEEPS, lambda _, v: right + step(v), found)
+
+    def unsettled(carry: Any) -> Array:
+        count, values, change = carry
+        return (change > ROUNDING * jnp.abs(values).max()) & (count < MOST_SWEEPS)
+
+    def sweep(carry: Any) -> Any:
+        count, values, _ = carry
+        following = right + step(values)
+        return count + 1, following, jnp.abs(following - values).max()
+
+    return jax.lax.while_loop(unsettled, sweep, (0, found, jnp.asarray(jnp.inf)))[1]

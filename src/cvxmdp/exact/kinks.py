@@ -53,8 +53,8 @@ def rounded(function: OccupancyFunction, x: np.ndarray) -> OccupancyFunction:
         count = len(parts)
         return RoundMinimum(parts, np.full(count, 1.0 / count), 1.0 / max(size, 1e-9))
     if isinstance(function, DistanceFunction) and function.norm in ("l1", "l2"):
-        # l1 has a weight per pair and is compared pair by pair, l2 as a whole
-        size = float(np.abs(x).mean() if function.norm == "l1" else np.linalg.norm(x))
+        # The typical size: of a pair for l1, whose weights are separate, else a tenth of the whole.
+        size = float(np.abs(x).mean() if function.norm == "l1" else 0.1 * np.linalg.norm(x))
         return RoundDistance(function.set, np.zeros(x.shape), 1.0 / max(size, 1e-9), function.norm)
     return function
 

@@ -50,6 +50,7 @@ if TYPE_CHECKING:
     from cvxmdp.theory import DirectConstants, ParameterisationConstants
 
 PROPORTIONAL = 0.1  # of the natural scale of multiplier per slack, for primal_step="auto"
+LARGEST_PARAMETER = 1e9  # beyond which no number of steps brings a policy back
 ITERATES = ("half", "average", "last", "best")
 
 
@@ -75,8 +76,9 @@ class PDPG:
             ``EquinoxModule(module)``.
         iterate: which policy is returned: "half" (of the occupancies averaged over the last half),
             "average" (over all, as the theorems bound it), "last", "best" (the best feasible one).
-        pessimism: asks for slack of at least this much: a number, one per constraint, or "auto" for the
-            smallest (up to a factor of 2) with which the returned policy is certified feasible.
+        pessimism: asks for slack of at least this much: a number, one per constraint, "auto" for the
+            smallest (up to a factor of 2) with which the returned policy is certified feasible, or "theory"
+            for that of theorem zero (with ``Direct()``, whose constants are known).
         initial_multiplier: mu_0.
         tolerance: certified relative gap at which to stop early; None to never stop early.
         check_every: iterations between checks of the gap, progress and interruption.
@@ -109,8 +111,14 @@ class PDPG:
             raise SolverError(f'direction must be "natural" or "vanilla"; got {self.direction!r}')
         if self.iterate not in ITERATES:
             raise SolverError(f"iterate must be one of {', '.join(ITERATES)}; got {self.iterate!r}")
-        if isinstance(self.pessimism, str) and self.pessimism != "auto":
-            raise SolverError(f'pessimism must be numbers or "auto"; got {self.pessimism!r}')
+        if isinstance(self.pessimism, str) and self.pessimism not in ("auto", "theory"):
+            raise SolverError(
+                f'pessimism must be numbers, "auto" or "theory"; got {self.pessimism!r}'
+            )
+        if self.tolerance is not None and not (
+            isinstance(self.tolerance, int | float) and self.tolerance > 0
+        ):
+            raise SolverError(f"tolerance must be positive, or None; got {self.tolerance!r}")
         if isinstance(self.policy, type) or not isinstance(self.policy, PolicyFamily):
             hint = f"; write {self.policy.__name__}()" if isinstance(self.policy, type) else ""
             raise SolverError(
@@ -164,7 +172,7 @@ class PDPG:
             zero_violation: the theorem on zero violation.
             **settings: any other setting of ``PDPG``.
         """
-        from cvxmdp import theory as paper
+        import cvxmdp.theory as paper
 
         direct = parameterisation is None
         known = parameterisation or paper.direct_constants(problem.mdp)
@@ -190,9 +198,11 @@ class PDPG:
         run = _Run(self, problem, start, seed)
         if run.infeasible is not None:
             return run.infeasible
-        if self.pessimism == "auto":
-            return _zero_violation(run)
-        return run.go(per_constraint(self.pessimism, problem, "pessimism"))
+        if isinstance(self.pessimism, str):
+            return _zero_violation(run) if self.pessimism == "auto" else run.go(run.theorem_zero())
+        pessimism = per_constraint(self.pessimism, problem, "pessimism")
+        run.check_pessimism(pessimism)
+        return run.go(pessimism)
 
 
 class Method(NamedTuple):
@@ -232,6 +242,9 @@ def run_chunk(
     return jax.lax.scan(iteration, (state, totals), None, length=length)
 
 
+evaluate = jax.jit(core.evaluate)
+
+
 class _Run:
     """One call of ``solve``: reads the settings once, then runs with one pessimism or several."""
 
@@ -239,6 +252,7 @@ class _Run:
         self.solver, self.problem = solver, problem
         self.certifier = Certifier(problem)
         self.infeasible: Solution | None = None
+        self.margins: np.ndarray | None = None  # of the Slater point, where it was asked for
         self.seconds = 0.0
         self.n = len(problem.constraints)
         started = time.perf_counter()
@@ -260,23 +274,67 @@ class _Run:
         """The box of the multipliers and the strength of the proportional term."""
         if not self.n:
             return np.zeros(0), np.ones(0)
-        given = self.solver.dual_bound
-        uniform = self.problem.evaluate(SoftmaxTable.uniform(self.problem.mdp.actions)).slack
-        scale = np.array([abs(slack) for slack in uniform.values()])
-        if given is not None:
-            bound = per_constraint(given, self.problem, "dual_bound")
-            return bound, PROPORTIONAL * bound / np.maximum(scale, 1e-9)
+        uniform = self.problem.evaluate(SoftmaxTable.uniform(self.problem.mdp.actions))
+        scale = np.abs(np.array(list(uniform.slack.values())))
+        if self.solver.dual_bound is not None:
+            bound = per_constraint(self.solver.dual_bound, self.problem, "dual_bound")
+            return bound, PROPORTIONAL * bound / self._typical(scale, uniform.occupancy)
         room = self.certifier.slater()
         if room.infeasible:
-            self.infeasible = Solution.without_policy(
-                self.problem, Status.INFEASIBLE, message=str(room), stats={"solver": "PDPG"}
-            )
+            self.infeasible = self._infeasible()
             return np.ones(self.n), np.ones(self.n)
         if room.dual_bound is None:
             raise SolverError(f"the multipliers have no bound. {room} Give dual_bound= yourself.")
         bound = np.array(list(room.dual_bound.values()))
-        margins = np.array(list(room.margins.values()))
-        return bound, PROPORTIONAL * (bound - 1.0 + 1e-12) / np.maximum(scale, margins)
+        self.margins = np.array(list(room.margins.values()))
+        # Outside the domain of a logarithm there is no slack to go by.
+        scale = np.where(np.isfinite(scale), np.maximum(scale, self.margins), self.margins)
+        return bound, PROPORTIONAL * (bound - 1.0 + 1e-12) / scale
+
+    def _infeasible(self) -> Solution:
+        message, stats = str(self.certifier.slater()), {"solver": "PDPG"}
+        return Solution.without_policy(
+            self.problem, Status.INFEASIBLE, message=message, stats=stats
+        )
+
+    def _typical(self, scale: np.ndarray, x: np.ndarray) -> np.ndarray:
+        """The size of each slack: at the uniform policy, unless it happens to be near zero there."""
+        functions = self.problem.slack_functions.values()
+        slopes = [np.linalg.norm(np.nan_to_num(g.gradient(x))) for g in functions]
+        least = 1e-2 * np.linalg.norm(x) * np.array(slopes) + 1e-12
+        return np.where(np.isfinite(scale), np.maximum(scale, least), least)
+
+    def widened(self, pessimism: np.ndarray) -> np.ndarray:
+        """C_{0,delta}: the box of the multipliers with margins xi_i - delta_i."""
+        if self.margins is None:
+            return self.dual_bound
+        left = np.maximum(self.margins - pessimism, 0.1 * self.margins)
+        return 1.0 + (self.dual_bound - 1.0) * self.margins / left
+
+    def check_pessimism(self, pessimism: np.ndarray) -> None:
+        """Refuse a pessimism that leaves no policy."""
+        if not pessimism.any():
+            return
+        room = self.certifier.slater()
+        if pessimism.min() > room.margin_bound:
+            raise SolverError(
+                f"no policy has a slack of at least pessimism = {pessimism.min():.6g} in every "
+                f"constraint: the smallest is at most {room.margin_bound:.6g} (proven)"
+            )
+
+    def theorem_zero(self) -> np.ndarray:
+        """delta of theorem zero; an error that names the T it needs where there is none."""
+        import cvxmdp.theory as paper
+
+        known = paper.problem_constants(self.problem, paper.direct_constants(self.problem.mdp))
+        pessimism = paper.theory_pessimism(known, self.solver.iterations)
+        if not isinstance(self.family, BoundDirect):
+            raise SolverError(
+                'pessimism="theory" needs the constants of the policies. They are known for '
+                "policy=Direct(); for others use PDPG.theory(..., parameterisation=..., "
+                "zero_violation=True)."
+            )
+        return np.full(self.n, pessimism)
 
     def _read_method(self) -> tuple[Method, Any]:
         solver, step = self.solver, self.solver.primal_step
@@ -311,11 +369,13 @@ class _Run:
                 self.problem.objective_function,
                 tuple(self.problem.slack_functions.values()),
                 self.family,
-                self.dual_bound,
+                self.widened(pessimism),
                 pessimism,
             )
             loop = _Loop(self, compiled)
             status, certificate = loop.run()
+            if not status.has_policy:
+                return self._infeasible()
             solution = loop.solution(status, certificate, pessimism)
         self.seconds += time.perf_counter() - started
         stats = {**solution.stats, "seconds": self.seconds, "solver": f"PDPG ({solver.direction})"}
@@ -349,15 +409,19 @@ class _Loop:
     def run(self) -> tuple[Status, Certificate | None]:
         """Iterate; returns how it ended and the last certificate."""
         progress = Progress("PDPG", self.solver.iterations, self.solver.progress)
-        certificate = None
+        tolerance, certificate = self.solver.tolerance, None
+        # The last half begins at the end of a chunk: there are at least four of them.
+        chunk = min(self.solver.check_every, -(-self.solver.iterations // 4))
         try:
             while self.done < self.solver.iterations:
-                self._advance(min(self.solver.check_every, self.solver.iterations - self.done))
-                if self.solver.tolerance is not None:
+                self._advance(min(chunk, self.solver.iterations - self.done))
+                if tolerance is not None or progress.show:
                     certificate = self._certify()
-                    if certificate.relative_gap <= self.solver.tolerance:
-                        return Status.OPTIMAL, certificate
                 progress.update(self.done, self._note(certificate))
+                if certificate and certificate.infeasible:
+                    return Status.INFEASIBLE, certificate
+                if certificate and tolerance and certificate.relative_gap <= tolerance:
+                    return Status.OPTIMAL, certificate
         except KeyboardInterrupt:
             return Status.INTERRUPTED, certificate
         finally:
@@ -375,6 +439,7 @@ class _Loop:
         )
         trace = jax.tree.map(np.asarray, trace)
         self._check_finite(trace)
+        self._check_size(state.params, self.done + length)
         self.state, self.totals = state, totals
         self.traces.append(trace)
         self.done += length
@@ -388,19 +453,38 @@ class _Loop:
         if fine.all():
             return
         first = int(np.argmin(fine))
+        slack = f", the slacks {trace.slack[first]}" if self.run_.n else ""
+        causes = [
+            "a logarithm or barrier whose domain the iterate left (start inside it, with "
+            "start=cm.slater(...).policy, and take smaller steps)",
+            "a utility of your own that is infinite or has an infinite gradient there",
+        ]
+        if self.run_.method.kind == "paper":
+            causes.insert(0, self._too_large())
         raise SolverError(
-            f"iteration {self.done + first}: the objective is {trace.objective[first]}, the norm of the "
-            f"gradient {trace.gradient_norm[first]}. Likely causes: a step that is too large (it was "
-            f"{self.solver.primal_step!r}; try a tenth, or primal_step='auto'), a logarithm or barrier "
-            "whose domain the iterate left (start inside it, with start=cm.slater(...).policy, and take "
-            "smaller steps), or a utility of your own with an infinite gradient."
+            f"iteration {self.done + first}: the objective is {trace.objective[first]}{slack}, the norm "
+            f"of the gradient {trace.gradient_norm[first]}. Likely causes: {'; or '.join(causes)}."
+        )
+
+    def _check_size(self, params: Any, done: int) -> None:
+        """A softmax hides a diverging run: its parameters grow, its probabilities stay finite."""
+        largest = max(float(jnp.abs(leaf).max()) for leaf in jax.tree.leaves(params))
+        if self.run_.method.kind == "paper" and not largest < LARGEST_PARAMETER:
+            raise SolverError(
+                f"iteration {done}: the largest parameter is {largest:.1e}. Likely cause: {self._too_large()}."
+            )
+
+    def _too_large(self) -> str:
+        return (
+            f"steps that are too large, so that the run diverges (primal_step was "
+            f"{self.solver.primal_step!r}; try a tenth, or primal_step='auto')"
         )
 
     def occupancy(self) -> tuple[np.ndarray, np.ndarray]:
         """The occupancy and the multipliers of the iterate that was asked for."""
         last = self.marks[-1]
         if self.solver.iterate == "last":
-            final = core.evaluate(self.compiled, self.state.params)
+            final = evaluate(self.compiled, self.state.params)
             return np.asarray(final.occupancy), np.asarray(self.state.multipliers)
         if self.solver.iterate == "average":
             return last[1] / last[0], last[2] / last[0]
@@ -422,7 +506,7 @@ class _Loop:
         """A proof from what is at hand: the answer's own occupancy, and the last iterate."""
         policy, multipliers = self._answer()
         x, _ = self.occupancy()
-        last = core.evaluate(self.compiled, self.state.params)
+        last = evaluate(self.compiled, self.state.params)
         now = dict(zip(self.problem.constraints, np.asarray(self.state.multipliers), strict=True))
         points = [(x, multipliers), (np.asarray(last.occupancy), now)]
         return self.run_.certifier.certify(policy, None, at=points)
@@ -448,6 +532,7 @@ class _Loop:
         stats: dict[str, Any] = {
             "iterations": self.done,
             "pessimism": dict(zip(names, pessimism.tolist(), strict=True)),
+            "family": self.run_.family.name,
             "params": jax.tree.map(np.asarray, self.state.params),
         }
         message = _message(status, certificate, self.solver.tolerance)
@@ -469,34 +554,49 @@ def _message(status: Status, certificate: Certificate | None, tolerance: float |
 
 def _zero_violation(run: _Run) -> Solution:
     """pessimism="auto": the smallest value, up to a factor of 2, with a surely feasible answer."""
-    claims = run.certifier.claims
     names = list(run.problem.constraints)
-    pessimism = np.zeros(run.n)
     room = run.certifier.slater().margins if names else {}
-    for _ in range(60):
+    limit = 0.9 * np.array([max(room[name], 0.0) for name in names])
+    pessimism = np.zeros(run.n)
+    while True:
         solution = run.go(pessimism)
-        sure = achieved(claims, solution.policy.probabilities()) if solution.policy else None
-        interrupted = solution.status is Status.INTERRUPTED
-        if interrupted or sure is None or all(slack >= 0 for slack in sure.slack.values()):
-            break
-        short = np.array([max(0.0, -sure.slack[name]) for name in names])
-        limit = 0.9 * np.array([max(room[name], 0.0) for name in names])
+        short = _shortfall(run, solution)
         # Violated constraints ask for at least what they missed, and twice as much as last time.
         wanted = np.where(short > 0, np.maximum(2.0 * pessimism, short), pessimism)
-        if (np.minimum(wanted, limit) <= pessimism).all():
+        wanted = np.minimum(wanted, limit)
+        if solution.status is Status.INTERRUPTED or (wanted <= pessimism).all():
             break
-        pessimism = np.minimum(wanted, limit)
+        pessimism = wanted
         run.params = solution.stats["params"]
         run.multipliers = np.array(list(solution.multipliers.values()))
     certificate = run.certifier.certify(solution.policy, None)
-    price = certificate.upper - solution.objective
-    if run.problem.sign < 0:
-        price = solution.objective - certificate.lower
+    if certificate.repaired and certificate.policy is not None:
+        solution = _take_repaired(solution, certificate)
+    bound = certificate.upper if run.problem.sign > 0 else certificate.lower
+    price = run.problem.sign * (bound - solution.objective)
+    proven = certificate.policy is not None
     return replace(
-        solution,
-        stats={
-            **solution.stats,
-            "price": price,
-            "violation_proven_zero": not certificate.repaired and certificate.policy is not None,
-        },
+        solution, stats={**solution.stats, "price": price, "violation_proven_zero": proven}
+    )
+
+
+def _shortfall(run: _Run, solution: Solution) -> np.ndarray:
+    """What each constraint surely misses at most, (n,); zeros for a surely feasible policy."""
+    assert solution.policy is not None
+    sure = achieved(run.certifier.claims, solution.policy.probabilities())
+    return np.array([max(0.0, -sure.slack[name]) for name in run.problem.constraints])
+
+
+def _take_repaired(solution: Solution, certificate: Certificate) -> Solution:
+    """Where pessimism alone was not enough: the mixture with the Slater point that surely is."""
+    note = f" Made feasible by a share of {certificate.repair_share:.1e} of the Slater point."
+    assert certificate.policy is not None
+    return Solution.of_policy(
+        solution.problem,
+        certificate.policy,
+        solution.status,
+        solution.multipliers,
+        history=solution.history,
+        stats={**solution.stats, "repair_share": certificate.repair_share},
+        message=solution.message + note,
     )

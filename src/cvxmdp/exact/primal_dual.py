@@ -36,7 +36,7 @@ import jax.numpy as jnp
 from jax.scipy.sparse.linalg import cg
 
 from cvxmdp.exact.kinks import follow
-from cvxmdp.policies.families import LOGIT_RANGE, BoundFamily
+from cvxmdp.policies.families import LOGIT_RANGE, BoundDirect, BoundFamily
 from cvxmdp.records import Record
 from cvxmdp.utilities.function import OccupancyFunction
 
@@ -45,6 +45,7 @@ Params = Any
 
 ACCEPTED_SHARE = 0.3  # of the promised rise that a step must achieve
 FASTER, SLOWER = 1.1, 0.5
+DAMPING = 1e-6  # of the Fisher matrix, relative to its size
 INTEGRAL_RATE = 0.1  # how fast mu follows mu_hat
 # Of the penalty: growth per step while a multiplier keeps its direction, shrinkage when it turns, limit.
 # Stiffening the penalty is off (its largest factor is one): with ten budgets it spoilt the multipliers.
@@ -93,6 +94,14 @@ def evaluate(compiled: Compiled, params: Params) -> Point:
     return seen_by(compiled, Point(policy, prepared, x, jnp.nan, jnp.nan))
 
 
+def seen_by(compiled: Compiled, point: Point) -> Point:
+    """The same point with this problem's objective and slacks."""
+    x = point.occupancy
+    slack = [g.value(x) for g in compiled.slacks]
+    stacked = jnp.stack(slack) if slack else jnp.zeros(0)
+    return point._replace(objective=compiled.objective.value(x), slack=stacked - compiled.pessimism)
+
+
 def shadow_reward(compiled: Compiled, x: Array, multipliers: Array) -> Array:
     """The gradient of the Lagrangian in the occupancy, (S, A)."""
     reward = compiled.objective.gradient(x)
@@ -114,7 +123,7 @@ def gradient_and_direction(
     """grad_theta L and the direction to step in (itself, or the natural one)."""
     q, values = action_values(compiled, point, multipliers)
     advantage = jnp.where(compiled.family.actions, q - values[:, None], 0.0)
-    if type(compiled.family).__name__ == "BoundDirect":
+    if isinstance(compiled.family, BoundDirect):
         # Lemma on the policy gradient under the direct parameterisation: visits times Q.
         visits = point.occupancy.sum(axis=1, keepdims=True)
         gradient = jnp.where(compiled.family.actions, visits * q, 0.0)
@@ -135,12 +144,17 @@ def gradient_and_direction(
 
     def fisher(vector: Params) -> Params:
         _, pushed = jax.jvp(scores, (params,), (vector,))
-        (product,) = pull_back(point.occupancy * pushed)
-        # A little of the identity: over-parameterised families have a singular Fisher matrix.
-        return jax.tree.map(lambda p, v: p + 1e-6 * v, product, vector)
+        return pull_back(point.occupancy * pushed)[0]
 
+    # A little of the identity: over-parameterised families have a singular Fisher matrix. Relative to its
+    # size, because both it and the gradient vanish towards a corner, and their quotient does not.
+    square = inner(gradient, gradient)
+    size = inner(gradient, fisher(gradient)) / jnp.where(square > 0, square, 1.0)
     natural, _ = cg(  # type: ignore[no-untyped-call]
-        fisher, gradient, tol=1e-10, maxiter=100
+        lambda vector: combine(fisher(vector), DAMPING * size, vector),
+        gradient,
+        tol=1e-10,
+        maxiter=100,
     )
     return gradient, natural
 
@@ -250,14 +264,6 @@ def with_functions(compiled: Compiled, functions: Any) -> Compiled:
     return replace(compiled, objective=functions[0], slacks=functions[1])
 
 
-def seen_by(compiled: Compiled, point: Point) -> Point:
-    """The same point with this problem's objective and slacks."""
-    x = point.occupancy
-    slack = [g.value(x) for g in compiled.slacks]
-    stacked = jnp.stack(slack) if slack else jnp.zeros(0)
-    return point._replace(objective=compiled.objective.value(x), slack=stacked - compiled.pessimism)
-
-
 def augmented(compiled: Compiled, penalty: Array, point: Point, multipliers: Array) -> Array:
     """L_rho(x, mu) = f(x) - sum (mu_hat^2 - mu^2) / (2 rho)."""
     hat = damped(compiled, penalty, point, multipliers)
@@ -288,7 +294,7 @@ def tuned_step(
     at = evaluate(compiled, ahead)
     hat = damped(compiled, penalty, at, state.multipliers)
     gradient, towards = gradient_and_direction(compiled, ahead, at, hat, direction)
-    largest = jnp.stack([jnp.abs(leaf).max() for leaf in jax.tree.leaves(towards)]).max()
+    largest = compiled.family.logit_change(ahead, towards)
     # Momentum may have led outside the domain of a logarithm: then there is no gradient, and the trial
     # is refused below.
     known = jnp.isfinite(largest)
@@ -324,7 +330,8 @@ def tuned_step(
         jnp.where(accepted, state.momentum + 1.0, 0.0),
         jnp.where(rises, FASTER * step, SLOWER * step),
         jnp.where(accepted, multipliers, state.multipliers),
-        jnp.where(known, norm(gradient), state.gradient_norm),
+        # Without momentum this was the iterate itself, inside the domain: then the gradient is the error.
+        jnp.where(known | (state.momentum == 0), norm(gradient), state.gradient_norm),
         jnp.where(accepted, stiffness, state.stiffness),
         jnp.where(accepted, drift, state.drift),
         choose(accepted, rounded, state.rounded),

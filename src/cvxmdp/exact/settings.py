@@ -17,6 +17,7 @@ from cvxmdp.certificates.slater import prove
 from cvxmdp.errors import ProblemError, SolverError, did_you_mean
 from cvxmdp.occupancy import as_policy
 from cvxmdp.policies.families import BoundEquinox, BoundFamily, BoundMLP
+from cvxmdp.policies.parametric import ParametricPolicy
 from cvxmdp.problem import Problem
 from cvxmdp.solution import Solution
 
@@ -64,31 +65,38 @@ def read_start(
         if set(start.multipliers) == set(problem.constraints):
             known = np.array([start.multipliers[name] for name in problem.constraints])
             multipliers = known if np.isfinite(known).all() else multipliers
-        params = start.stats.get("params")
-        if params is not None and _same_shape(params, family):
-            return jax.tree.map(jnp.asarray, params), multipliers
+        if start.stats.get("family") == family.name:
+            taken = _take_over(start.stats.get("params"), family)
+            if taken is not None:
+                return taken, multipliers
+    policy = getattr(start, "policy", start)
+    if isinstance(policy, ParametricPolicy) and policy.family == family.name:
+        taken = _take_over(policy.params, family)
+        if taken is not None:
+            return taken, multipliers
     if start is not None:
         policy = as_policy(problem.mdp, start)
         return family.from_probabilities(policy.probabilities()), multipliers
     if isinstance(family, BoundMLP) and seed is None:
         raise SolverError("an MLP starts from random weights: give solve(..., seed=...)")
     params = family.init(jax.random.key(0 if seed is None else seed))
-    inside = _logs(claims.objective)
+    inside = [log for node in (claims.objective, *claims.slacks.values()) for log in _logs(node)]
     if inside and not isinstance(family, BoundMLP | BoundEquinox):
         logs = family.log_probabilities(params, jnp.arange(family.actions.shape[0]))
-        value = problem.evaluate(np.exp(np.asarray(logs))).objective
-        if not math.isfinite(value):
+        found = problem.evaluate(np.exp(np.asarray(logs)))
+        if not np.isfinite([found.objective, *found.slack.values()]).all():
             return _inside_domain(family, claims, inside), multipliers
     return params, multipliers
 
 
-def _same_shape(params: Any, family: BoundFamily) -> bool:
+def _take_over(params: Any, family: BoundFamily) -> Any:
+    """Parameters in the form that the family wants, or None where they do not fit."""
     wanted = jax.eval_shape(family.init, jax.random.key(0))
-    same: bool = jax.tree.structure(params) == jax.tree.structure(wanted)  # type: ignore[operator]
-    if not same:
-        return False
-    pairs = zip(jax.tree.leaves(params), jax.tree.leaves(wanted), strict=True)
-    return all(np.shape(mine) == theirs.shape for mine, theirs in pairs)
+    leaves, form = jax.tree.flatten(wanted)
+    given = jax.tree.leaves(params)
+    if [np.shape(leaf) for leaf in given] != [leaf.shape for leaf in leaves]:
+        return None
+    return jax.tree.unflatten(form, [jnp.asarray(leaf, jnp.result_type(float)) for leaf in given])
 
 
 def _logs(node: Node) -> list[Node]:
@@ -107,7 +115,7 @@ def _inside_domain(family: BoundFamily, claims: Claims, inside: list[Node]) -> A
     found = prove(room)
     if found.upper <= 0 or found.policy is None:
         raise ProblemError(
-            "the objective is minus infinity for every policy: no policy makes the argument of every "
+            "objective or slack is minus infinity for every policy: no policy makes the argument of every "
             f"logarithm positive (the least of them is at most {found.upper:.3g}, proven)"
         )
     return family.from_probabilities(found.policy)

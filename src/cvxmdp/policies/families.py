@@ -22,7 +22,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from cvxmdp.errors import MissingExtraError, PolicyError, require
+from cvxmdp.errors import PolicyError, require
 from cvxmdp.models.tabular import TabularMDP
 from cvxmdp.policies.parametric import ParametricPolicy
 from cvxmdp.policies.policy import Policy
@@ -56,6 +56,11 @@ class BoundFamily(Record):
     actions: Array  # boolean (S, A)
     is_table: ClassVar[bool] = False
 
+    @property
+    def name(self) -> str:
+        """What the family is called."""
+        return type(self).__name__.removeprefix("Bound")
+
     def init(self, key: Array) -> Params:
         """First parameters."""
         raise NotImplementedError
@@ -77,18 +82,24 @@ class BoundFamily(Record):
         """The same policy up to rounding, from where a gradient can still turn back."""
         return self.retract(params)
 
+    def logit_change(self, params: Params, direction: Params) -> Array:
+        """The largest change of a logit along a unit step in this direction, to first order."""
+        states = jnp.arange(self.actions.shape[0])
+        _, change = jax.jvp(lambda theta: self.logits(theta, states), (params,), (direction,))
+        return jnp.abs(jnp.where(self.actions, change, 0.0)).max()
+
     def from_probabilities(self, matrix: np.ndarray) -> Params:
         """Parameters of a policy given by its probabilities."""
         raise PolicyError(
-            f"a {type(self).__name__} cannot take over the probabilities of another policy. Start "
-            "from a solution of the same family, or use a table."
+            f"the family {self.name} cannot take over the probabilities of another policy. Start from a "
+            "solution or a policy of the same family, or use a table."
         )
 
     def deploy(self, params: Params) -> Policy:
         """The policy of these parameters, in NumPy."""
         states = jnp.arange(self.actions.shape[0])
         matrix = np.asarray(jnp.exp(self.log_probabilities(params, states)), dtype=np.float64)
-        return ParametricPolicy(matrix, params, type(self).__name__)
+        return ParametricPolicy(matrix, params, self.name)
 
 
 @dataclass(frozen=True)
@@ -189,15 +200,20 @@ class MLP:
         """Check the inputs."""
         if self.inputs is None:
             return BoundMLP(mdp.actions, None, self.widths)
-        if self.inputs.ndim != 2 or self.inputs.shape[0] != mdp.n_states:
-            raise PolicyError(
-                f"the inputs of MLP are (S, d) with S = {mdp.n_states}; got {self.inputs.shape}"
-            )
-        return BoundMLP(mdp.actions, self.inputs, self.widths)
+        return BoundMLP(mdp.actions, _read_inputs(self.inputs, mdp), self.widths)
 
     def __repr__(self) -> str:
         seen = "" if self.inputs is None else f", inputs=<{self.inputs.shape[1]} numbers per state>"
         return f"MLP({', '.join(str(width) for width in self.widths)}{seen})"
+
+
+def _read_inputs(inputs: np.ndarray, mdp: TabularMDP) -> np.ndarray:
+    if inputs.ndim != 2 or inputs.shape[0] != mdp.n_states or not np.isfinite(inputs).all():
+        raise PolicyError(
+            f"the inputs of a network are finite numbers of shape (S, d) with S = {mdp.n_states}; got "
+            f"shape {inputs.shape}"
+        )
+    return inputs
 
 
 @dataclass(frozen=True, eq=False)
@@ -253,6 +269,10 @@ class BoundDirect(BoundFamily):
 
     actions: Array
 
+    def logits(self, params: Params, states: Array) -> Array:
+        """Look up: probabilities stand in for logits where only their change matters."""
+        return params[states]
+
     def init(self, key: Array) -> Params:
         """Uniform."""
         mask = jnp.asarray(self.actions, jnp.result_type(float))
@@ -293,22 +313,19 @@ class EquinoxModule:
     """
 
     def __init__(self, module: Callable[[Any], Any], inputs: Any = None) -> None:
-        try:
-            equinox = require("equinox", "nn")
-        except MissingExtraError as error:
-            raise MissingExtraError(str(error)) from None
-        self.params, self.rest = equinox.partition(module, equinox.is_inexact_array)
+        equinox = require("equinox", "nn")
+        params, rest = equinox.partition(module, equinox.is_inexact_array)
+        # Made once: compiled code recognises them by identity.
+        self.params, self.rest = _Fixed(params), _Fixed(rest)
         self.inputs = None if inputs is None else np.array(inputs, dtype=np.float64)
 
     def bind(self, mdp: TabularMDP) -> BoundFamily:
         """Check that it gives one logit per action."""
         equinox = require("equinox", "nn")
-        inputs = np.eye(mdp.n_states) if self.inputs is None else self.inputs
-        if inputs.ndim != 2 or inputs.shape[0] != mdp.n_states:
-            raise PolicyError(f"inputs are (S, d) with S = {mdp.n_states}; got {inputs.shape}")
+        inputs = np.eye(mdp.n_states) if self.inputs is None else _read_inputs(self.inputs, mdp)
         try:
             shape = jax.eval_shape(
-                equinox.combine(self.params, self.rest), jnp.asarray(inputs[0])
+                equinox.combine(self.params.value, self.rest.value), jnp.asarray(inputs[0])
             ).shape
         except Exception as error:
             raise PolicyError(
@@ -318,7 +335,7 @@ class EquinoxModule:
             raise PolicyError(
                 f"the module returns shape {shape}; the model has {mdp.n_actions} actions"
             )
-        return BoundEquinox(mdp.actions, inputs, _Fixed(self.params), _Fixed(self.rest))
+        return BoundEquinox(mdp.actions, inputs, self.params, self.rest)
 
 
 class _Fixed:

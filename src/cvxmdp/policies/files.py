@@ -6,6 +6,7 @@ from pathlib import Path
 
 from cvxmdp.errors import FileFormatError, PolicyError
 from cvxmdp.files import read_arrays
+from cvxmdp.policies.parametric import ParametricPolicy
 from cvxmdp.policies.policy import Policy
 from cvxmdp.policies.softmax import SoftmaxTable
 from cvxmdp.policies.tabular import TabularPolicy
@@ -20,6 +21,8 @@ def load_policy(path: str | Path) -> Policy:
             return TabularPolicy(arrays["probabilities"])
         if kind == SoftmaxTable.kind:
             return SoftmaxTable(arrays["params"], arrays["actions"])
-    except (KeyError, PolicyError) as error:
+        if kind == ParametricPolicy.kind:
+            return ParametricPolicy.read(arrays, description)
+    except (KeyError, PolicyError, AttributeError, TypeError, ValueError) as error:
         raise FileFormatError(f"{path} does not hold a valid policy: {error}") from error
     raise FileFormatError(f"{path} holds a policy of unknown kind {kind!r}")

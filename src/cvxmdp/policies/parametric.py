@@ -34,13 +34,42 @@ class ParametricPolicy(TabularPolicy):
 
     def save(self, path: str | Path) -> None:
         """Write probabilities and parameters to one file; ``load_policy`` reads it again."""
-        leaves = jax.tree_util.tree_flatten_with_path(self.params)[0]
-        arrays = {
-            f"params{jax.tree_util.keystr(place)}": np.asarray(leaf) for place, leaf in leaves
-        }
+        arrays = {f"params{k}": leaf for k, leaf in enumerate(jax.tree.leaves(self.params))}
         arrays["probabilities"] = self.probabilities()
-        write_arrays(path, "policy", arrays, {"kind": self.kind, "family": self.family})
+        structure = _describe(self.params, iter(range(len(arrays))))
+        description = {"kind": self.kind, "family": self.family, "structure": structure}
+        write_arrays(path, "policy", arrays, description)
+
+    @classmethod
+    def read(cls, arrays: dict[str, np.ndarray], description: dict[str, Any]) -> ParametricPolicy:
+        """The policy of a file's contents."""
+        params = _rebuild(description["structure"], arrays)
+        return cls(TabularPolicy(arrays["probabilities"])._matrix, params, description["family"])
 
     def __repr__(self) -> str:
         size = sum(leaf.size for leaf in jax.tree.leaves(self.params))
         return f"ParametricPolicy({self.family}; {size:,} parameters; {self.n_states:,} states)"
+
+
+def _describe(tree: Any, numbers: Any) -> Any:
+    """The structure of parameters as JSON: arrays by number, in the order of ``jax.tree.leaves``.
+
+    Lists, tuples and dictionaries keep their form; other containers, such as an Equinox module, become the
+    list of their arrays, which a solver can start from.
+    """
+    if isinstance(tree, np.ndarray):
+        return next(numbers)
+    if isinstance(tree, list | tuple) and type(tree) in (list, tuple):
+        return {type(tree).__name__: [_describe(part, numbers) for part in tree]}
+    if type(tree) is dict and all(isinstance(name, str) for name in tree):
+        return {"dict": {name: _describe(tree[name], numbers) for name in sorted(tree)}}
+    return {"list": [next(numbers) for _ in jax.tree.leaves(tree)]}
+
+
+def _rebuild(structure: Any, arrays: dict[str, np.ndarray]) -> Any:
+    if isinstance(structure, int):
+        return arrays[f"params{structure}"]
+    ((form, parts),) = structure.items()
+    if form == "dict":
+        return {name: _rebuild(part, arrays) for name, part in parts.items()}
+    return {"list": list, "tuple": tuple}[form](_rebuild(part, arrays) for part in parts)

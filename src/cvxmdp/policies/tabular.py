@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from operator import index
 from pathlib import Path
 from typing import Any
 
@@ -26,7 +27,10 @@ class TabularPolicy:
     def __init__(self, probabilities: Any) -> None:
         matrix = numbers(probabilities, "a policy", PolicyError)
         if matrix.ndim != 2 or 0 in matrix.shape:
-            raise PolicyError(f"a policy is an (S, A) matrix; got shape {matrix.shape}")
+            raise PolicyError(
+                f"a policy is an (S, A) matrix; got shape {matrix.shape}"
+                f"{_indices_hint(probabilities)}"
+            )
         wrong = ~np.isfinite(matrix) | (matrix < 0)
         if wrong.any():
             state, action = np.argwhere(wrong)[0]
@@ -40,7 +44,7 @@ class TabularPolicy:
             state = int(np.argmax(off))
             raise PolicyError(
                 f"the probabilities in state {state} sum to {sums[state]:.12g}, not to one. "
-                "Divide each row by its sum."
+                f"{_sums_hint(probabilities, matrix)}"
             )
         matrix.flags.writeable = False
         self._matrix = matrix
@@ -62,11 +66,23 @@ class TabularPolicy:
 
     def probabilities(self, state: int | None = None) -> np.ndarray:
         """pi(. | state), shape (A,); without a state the whole matrix, shape (S, A)."""
-        return self._matrix if state is None else self._matrix[state]
+        return self._matrix if state is None else self._row(state)
 
     def sample(self, state: int, random: np.random.Generator) -> int:
         """Draw an action for the state."""
-        return draw(self._matrix[state], random)
+        return draw(self._row(state), random)
+
+    def _row(self, state: int) -> np.ndarray:
+        try:
+            place = index(state)
+        except TypeError:
+            place = -1
+        if not 0 <= place < self.n_states:
+            raise PolicyError(
+                f"there is no state {state!r}: the policy is for states 0 to {self.n_states - 1}"
+            )
+        row: np.ndarray = self._matrix[place]
+        return row
 
     def save(self, path: str | Path) -> None:
         """Write the policy to one file; ``load_policy`` reads it again."""
@@ -78,6 +94,32 @@ class TabularPolicy:
             f"TabularPolicy({self.n_states:,} states; {self.n_actions} actions; deterministic in "
             f"{deterministic:,} of them)"
         )
+
+
+def _indices_hint(given: Any) -> str:
+    """What to write where somebody gave the action of each state instead of probabilities."""
+    array = np.asarray(given)
+    if array.ndim != 1 or array.size == 0 or array.dtype.kind not in "iu":
+        return ""
+    return (
+        ". For a deterministic policy with action indices[s] in state s write np.eye(A)[indices], "
+        "A the number of actions"
+    )
+
+
+def _sums_hint(given: Any, matrix: np.ndarray) -> str:
+    """How to repair rows that do not sum to one."""
+    if (np.abs(matrix.sum(axis=0) - 1.0) <= ROUNDING).all():
+        return (
+            f"Its columns do: the shape is (S, A), states first, and {matrix.shape} looks like (A, S). "
+            "Give its transpose, policy.T."
+        )
+    if np.asarray(given).dtype in (np.float32, np.float16):
+        return (
+            f"Rows in {np.asarray(given).dtype} are not precise enough: write "
+            "policy = policy.astype(float) and then policy / policy.sum(axis=1, keepdims=True)."
+        )
+    return "Divide each row by its sum."
 
 
 def refuse_change(policy: Any, name: str) -> None:
