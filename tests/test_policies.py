@@ -136,6 +136,44 @@ def test_bad_probabilities(matrix, message: str) -> None:
         cm.TabularPolicy(matrix)
 
 
+THIRDS = np.full((4, 3), 1.0 / 3.0)
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        (THIRDS.T, r"columns do.*\(3, 4\) looks like \(A, S\).*policy\.T"),
+        (
+            THIRDS.astype(np.float32) * np.float32(1.000001),
+            r"float32.*astype\(float\).*policy\.sum",
+        ),
+        (np.array([0, 2, 1, 0]), r"np\.eye\(A\)\[indices\]"),
+        ([0, 2, 1, 0], r"np\.eye\(A\)\[indices\]"),
+        (THIRDS * 3.0, "Divide each row"),
+    ],
+    ids=["transposed", "float32", "action indices", "list of indices", "not normalised"],
+)
+def test_the_error_says_how_to_make_it_a_policy(given, message: str) -> None:
+    with pytest.raises(PolicyError, match=message):
+        cm.TabularPolicy(given)
+
+
+def test_the_hints_work() -> None:
+    cm.TabularPolicy(np.eye(3)[np.array([0, 2, 1, 0])])
+    cm.TabularPolicy(THIRDS.T.T)
+    rough = (THIRDS.astype(np.float32) * np.float32(1.000001)).astype(float)
+    cm.TabularPolicy(rough / rough.sum(axis=1, keepdims=True))
+
+
+@pytest.mark.parametrize("state", [99, -1, 1.5, "goal"], ids=str)
+def test_a_state_that_does_not_exist(state) -> None:
+    policy = cm.TabularPolicy(THIRDS)
+    with pytest.raises(PolicyError, match=r"no state .*states 0 to 3"):
+        policy.probabilities(state)
+    with pytest.raises(PolicyError, match=r"no state .*states 0 to 3"):
+        policy.sample(state, np.random.default_rng(0))
+
+
 @pytest.mark.parametrize(
     ("params", "actions", "message"),
     [

@@ -74,6 +74,15 @@ class BoundFamily(Record):
         masked = jnp.where(jnp.asarray(self.actions)[states], self.logits(params, states), -jnp.inf)
         return jax.nn.log_softmax(masked, axis=1)
 
+    def all_logits(self, params: Params) -> Array:
+        """psi(theta; s, .) for every state, shape (S, A)."""
+        return self.logits(params, jnp.arange(self.actions.shape[0]))
+
+    def log_table(self, params: Params) -> Array:
+        """log pi(. | s) for every state, shape (S, A)."""
+        masked = jnp.where(self.actions, self.all_logits(params), -jnp.inf)
+        return jax.nn.log_softmax(masked, axis=1)
+
     def retract(self, params: Params) -> Params:
         """The nearest admissible parameters: here, all are."""
         return params
@@ -125,6 +134,10 @@ class BoundTable(BoundFamily):
     def logits(self, params: Params, states: Array) -> Array:
         """Look up."""
         return params[states]
+
+    def all_logits(self, params: Params) -> Array:
+        """The table itself."""
+        return params
 
     def away_from_corners(self, params: Params, logit_range: float = LOGIT_RANGE) -> Params:
         """No logit further than ``logit_range`` below the best one of its state."""
@@ -240,11 +253,21 @@ class BoundMLP(BoundFamily):
 
     def logits(self, params: Params, states: Array) -> Array:
         """The network; with one-hot inputs the first layer is a look-up."""
-        (weights, biases), *rest = params
+        weights = params[0][0]
         if self.inputs is None:
-            hidden = weights[states] + biases
-        else:
-            hidden = jnp.asarray(self.inputs, weights.dtype)[states] @ weights + biases
+            return self._layers(params, weights[states])
+        return self._layers(params, jnp.asarray(self.inputs, weights.dtype)[states] @ weights)
+
+    def all_logits(self, params: Params) -> Array:
+        """The same without a look-up."""
+        weights = params[0][0]
+        if self.inputs is None:
+            return self._layers(params, weights)
+        return self._layers(params, jnp.asarray(self.inputs, weights.dtype) @ weights)
+
+    def _layers(self, params: Params, first: Array) -> Array:
+        (_, biases), *rest = params
+        hidden = first + biases
         for weights, biases in rest:
             hidden = jnp.tanh(hidden) @ weights + biases
         return hidden
