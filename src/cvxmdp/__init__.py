@@ -43,7 +43,7 @@ _WHERE = {
     "occupancy": ("occupancy_of", "policy_of", "state_distribution", "uniform_policy"),
     "problem": ("Problem",),
     "solution": ("Solution", "Status"),
-    "exact": ("ConvexProgram", "Normalised", "PDPG"),
+    "exact": ("ColumnGeneration", "ConvexProgram", "Normalised", "PDPG"),
     "exact.frontier": ("Frontier", "frontier"),
     "sampling": ("VRPDPG",),
     "driver": ("solve",),
@@ -81,7 +81,7 @@ if TYPE_CHECKING:
     from cvxmdp.certificates.checker import Check, check
     from cvxmdp.certificates.slater import Slater, slater
     from cvxmdp.driver import solve
-    from cvxmdp.exact import PDPG, ConvexProgram, Normalised
+    from cvxmdp.exact import PDPG, ColumnGeneration, ConvexProgram, Normalised
     from cvxmdp.exact.frontier import Frontier, frontier
     from cvxmdp.models import (
         GridLayout,

@@ -61,9 +61,9 @@ def certify(
 class Certifier:
     """Certifies several policies of one problem; what does not depend on the policy is kept."""
 
-    def __init__(self, problem: Problem) -> None:
+    def __init__(self, problem: Problem, claims: Claims | None = None) -> None:
         self.problem = problem
-        self.claims = Claims(problem)
+        self.claims = Claims(problem) if claims is None else claims
         self._slater: Slater | None = None
         self._searched: Proof | None = None
 
@@ -72,6 +72,10 @@ class Certifier:
         if self._slater is None:
             self._slater = slater_of(self.claims)
         return self._slater
+
+    def take_slater(self, known: Slater) -> None:
+        """Use a Slater point that was found elsewhere."""
+        self._slater = known
 
     def certify(
         self,
@@ -94,14 +98,14 @@ class Certifier:
             kept = repair(self.claims, matrix, given, self._slater_policy)
         if kept is None and self.claims.slacks:
             if self.slater().infeasible:
-                return self._infeasible(given)
+                return self.infeasible(given, self.slater())
             kept = self._slater_alone()
         floor = kept.achieved.objective if kept is not None else -math.inf
         if at is not None:
             proof = best([linearise(self.claims, x, multipliers) for x, multipliers in at])
         else:
             proof = self._upper(answer, given, multipliers, floor, tolerance)
-        return self._write(given, kept, proof)
+        return self.write(given, kept, proof)
 
     def _slater_policy(self) -> np.ndarray:
         return self.slater().policy.probabilities()
@@ -172,8 +176,8 @@ class Certifier:
             )
         return {name: float(multipliers[name]) for name in self.claims.slacks}
 
-    def _infeasible(self, given: Achieved | None) -> Certificate:
-        room = self.slater()
+    def infeasible(self, given: Achieved | None, room: Slater) -> Certificate:
+        """The certificate that no policy satisfies all constraints."""
         return Certificate(
             upper=-math.inf,
             lower=-math.inf,
@@ -205,9 +209,16 @@ class Certifier:
             "fingerprint": fingerprint(problem),
         }
 
-    def _write(
+    def write(
         self, given: Achieved | None, kept: Repaired | None, proof: Proof | None
     ) -> Certificate:
+        """The certificate of what a solver knows already.
+
+        Args:
+            given: what its policy achieves.
+            kept: that policy, or a surely feasible one near it.
+            proof: of the upper bound.
+        """
         sign = self.problem.sign
         ceiling = _up(proof.upper) if proof is not None else math.inf
         floor = _down(kept.achieved.objective) if kept is not None else -math.inf

@@ -54,8 +54,23 @@ def finish(
     kept = {name: float(value) for name, value in multipliers.items()}
     try:
         reward, _, _ = lagrangian_tangent(claims, kept, tangents)
-        values, _ = optimal_values(claims, reward)
-        proof = {**tangents, "values": values}
+    except CertificateError:
+        return None
+    values, _ = optimal_values(claims, reward)
+    return finish_with(claims, kept, tangents, values, policy)
+
+
+def finish_with(
+    claims: Claims,
+    multipliers: Mapping[str, float],
+    tangents: Mapping[str, Any],
+    values: np.ndarray,
+    policy: np.ndarray | None = None,
+) -> Proof | None:
+    """The bound with values that are known already; None where there is none."""
+    kept = {name: float(value) for name, value in multipliers.items()}
+    proof = {**tangents, "values": values}
+    try:
         return Proof(upper_bound(claims, kept, proof), kept, proof, policy)
     except CertificateError:
         return None

@@ -109,10 +109,10 @@ def slater(problem: Problem) -> Slater:
     return slater_of(Claims(problem))
 
 
-def slater_of(claims: Claims) -> Slater:
-    """``slater`` for a problem the checker has read."""
+def slater_of(claims: Claims, known: Proof | None = None) -> Slater:
+    """``slater`` for a problem the checker has read; ``known`` is a proof that was found already."""
     room = claims.smallest_slack()
-    proof = _without_bystanders(room, prove(room))
+    proof = _without_bystanders(room, prove(room) if known is None else known)
     policy, found = _into_domain(claims, _policy_of(proof, claims))
     margin = min(found.slack.values())
     weights = dict(

@@ -1,0 +1,238 @@
+"""Column generation: the same answers as the convex program, certified; what it does with bad input."""
+
+import math
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+import cvxmdp as cm
+from cvxmdp.errors import SolverError
+from cvxmdp.exact import generation
+
+
+def budgets(mdp: cm.TabularMDP, budget: float, names: tuple[str, ...]) -> dict[str, cm.Constraint]:
+    return {name: cm.linear(name, per="step") <= budget for name in names}
+
+
+def garnet_problem(budget: float = 0.4, n_states: int = 80, **settings: float) -> cm.Problem:
+    names = ("a", "b", "c")
+    mdp = cm.garnet(n_states, 4, 4, seed=7, signals=("reward", *names), **settings)
+    return cm.Problem(mdp, maximize=cm.linear("reward"), subject_to=budgets(mdp, budget, names))
+
+
+def masked_problem() -> cm.Problem:
+    mdp = cm.garnet(60, 4, 3, seed=9, ending=0.1, discount=0.97)
+    actions = np.random.default_rng(0).random(mdp.actions.shape) < 0.6
+    actions[:, 1] = True
+    mdp = mdp.replace(actions=actions)
+    return cm.Problem(
+        mdp, minimize=cm.linear("cost"), subject_to={"reward": cm.linear("reward") >= 4.5}
+    )
+
+
+def goal_problem() -> cm.Problem:
+    mdp = cm.gridworld(6, slip=0.1, discount=0.98, goal=35, hazards=[14, 15, 21])
+    return cm.Problem(
+        mdp, maximize=cm.linear("reward"), subject_to={"hazard": cm.linear("hazard") <= 0.05}
+    )
+
+
+LINEAR = {
+    "three budgets": garnet_problem(),
+    "discount near one": garnet_problem(n_states=50, discount=0.999),
+    "no constraints": cm.Problem(garnet_problem().mdp, maximize=cm.linear("reward")),
+    "slack constraint": garnet_problem(budget=0.9),
+    "masked, endings, minimise": masked_problem(),
+    "goal": goal_problem(),
+}
+
+
+def check_answer(problem: cm.Problem, solution: cm.Solution, tolerance: float) -> None:
+    """The certificate is the solution's, is accepted, and is as tight as was asked."""
+    certificate = solution.stats["certificate"]
+    assert solution.status is cm.Status.OPTIMAL, solution.message
+    assert certificate.relative_gap <= tolerance
+    assert all(slack >= 0 for slack in certificate.slack.values())
+    achieved = certificate.lower if problem.sense == "maximize" else certificate.upper
+    assert solution.objective == pytest.approx(achieved, rel=1e-6, abs=1e-9)
+    assert solution.policy is not None
+    evaluation = problem.evaluate(solution.policy)
+    assert evaluation.objective == pytest.approx(solution.objective, rel=1e-9, abs=1e-9)
+    for name, slack in evaluation.slack.items():
+        assert slack >= -1e-12 * max(1.0, problem.mdp.max_mass), name
+
+
+@pytest.mark.parametrize("name", LINEAR)
+def test_linear_problems(name: str, tmp_path: object) -> None:
+    problem = LINEAR[name]
+    solution = cm.solve(problem, cm.ColumnGeneration(tolerance=1e-7))
+    check_answer(problem, solution, 1e-7)
+    exact = cm.solve(problem, cm.ConvexProgram())
+    size = solution.stats["certificate"].size
+    assert solution.objective == pytest.approx(exact.objective, abs=2e-7 * size)
+    path = f"{tmp_path}/certificate.json"
+    solution.stats["certificate"].save(path)
+    assert cm.check(path, problem)
+
+
+def test_bounds_only_get_better_and_enclose_the_optimum() -> None:
+    problem = LINEAR["three budgets"]
+    solution = cm.solve(problem, cm.ColumnGeneration())
+    upper, lower = solution.history["upper"], solution.history["lower"]
+    exact = cm.solve(problem, cm.ConvexProgram()).objective
+    assert len(upper) == solution.stats["iterations"]
+    assert (np.diff(upper[np.isfinite(upper)]) <= 0).all()
+    assert (np.diff(lower[np.isfinite(lower)]) >= 0).all()
+    assert (upper >= exact - 1e-9).all()
+    assert (lower <= exact + 1e-9).all()
+
+
+def test_bounds_of_a_minimisation_are_in_the_users_sign() -> None:
+    solution = cm.solve(masked_problem(), cm.ColumnGeneration())
+    assert (solution.history["lower"] <= solution.history["upper"]).all()
+    assert solution.history["lower"][-1] <= solution.objective + 1e-9
+
+
+def test_the_mixture_on_request() -> None:
+    problem = LINEAR["three budgets"]
+    solution = cm.solve(problem, cm.ColumnGeneration(mixture=True))
+    weights, policies = zip(*solution.stats["mixture"], strict=True)
+    assert sum(weights) == pytest.approx(1.0)
+    mixed = sum(w * cm.occupancy_of(problem.mdp, p) for w, p in solution.stats["mixture"])
+    np.testing.assert_allclose(mixed, solution.occupancy, atol=1e-7)
+    assert len(policies) <= len(problem.constraints) + 1
+    assert "mixture" not in cm.solve(problem, cm.ColumnGeneration()).stats
+
+
+def test_few_columns_are_enough() -> None:
+    problem = LINEAR["three budgets"]
+    solution = cm.solve(problem, cm.ColumnGeneration(columns=7))
+    check_answer(problem, solution, 1e-6)
+    assert solution.stats["columns"] <= 7
+
+
+def test_infeasible_problems_end_with_the_proof(tmp_path: object) -> None:
+    problem = garnet_problem(budget=0.02)
+    solution = cm.solve(problem, cm.ColumnGeneration())
+    assert solution.status is cm.Status.INFEASIBLE
+    assert solution.policy is None
+    certificate = solution.stats["certificate"]
+    assert certificate.infeasible
+    assert certificate.conflict
+    assert "proven" in solution.message
+    certificate.save(f"{tmp_path}/proof.json")
+    assert cm.check(f"{tmp_path}/proof.json", problem)
+
+
+def test_constraints_that_contradict_each_other_only_together() -> None:
+    mdp = cm.garnet(50, 3, 3, seed=1)
+    best = cm.solve(cm.Problem(mdp, maximize=cm.linear("reward"))).objective
+    problem = cm.Problem(
+        mdp,
+        maximize=cm.linear("cost"),
+        subject_to={
+            "much": cm.linear("reward") >= 0.9 * best,
+            "little": cm.linear("reward") <= 0.8 * best,
+        },
+    )
+    solution = cm.solve(problem, cm.ColumnGeneration())
+    assert solution.status is cm.Status.INFEASIBLE
+    assert set(solution.stats["certificate"].conflict) == {"much", "little"}
+
+
+@pytest.mark.parametrize("kind", ["policy", "array", "slater", "solution"])
+def test_starts(kind: str) -> None:
+    problem = LINEAR["three budgets"]
+    start = {
+        "policy": lambda: cm.uniform_policy(problem.mdp),
+        "array": lambda: cm.uniform_policy(problem.mdp).probabilities(),
+        "slater": lambda: cm.slater(problem),
+        "solution": lambda: cm.solve(problem, cm.ConvexProgram()),
+    }[kind]()
+    solution = cm.solve(problem, cm.ColumnGeneration(), start=start)
+    check_answer(problem, solution, 1e-6)
+    if kind == "solution":  # its policy and multipliers are optimal: next to nothing is left to do
+        cold = cm.solve(problem, cm.ColumnGeneration())
+        assert solution.stats["oracle_calls"] < cold.stats["oracle_calls"] / 2
+
+
+def test_interruption_keeps_the_best_certified_answer(monkeypatch: pytest.MonkeyPatch) -> None:
+    problem = LINEAR["three budgets"]
+    step = generation.Generation.step
+
+    def interrupted(self: generation.Generation) -> None:
+        if len(self.trail.upper) == 8:
+            raise KeyboardInterrupt
+        step(self)
+
+    monkeypatch.setattr(generation.Generation, "step", interrupted)
+    solution = cm.solve(problem, cm.ColumnGeneration())
+    assert solution.status is cm.Status.INTERRUPTED
+    certificate = solution.stats["certificate"]
+    assert 1e-6 < certificate.relative_gap < 1.0
+    assert solution.history["upper"][-1] == pytest.approx(certificate.upper)
+    exact = cm.solve(problem, cm.ConvexProgram()).objective
+    assert certificate.lower <= exact <= certificate.upper
+
+
+def test_out_of_memory_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
+    problem = LINEAR["three budgets"]
+    step = generation.Generation.step
+
+    def exhausted(self: generation.Generation) -> None:
+        if len(self.trail.upper) == 8:
+            raise MemoryError
+        step(self)
+
+    monkeypatch.setattr(generation.Generation, "step", exhausted)
+    solution = cm.solve(problem, cm.ColumnGeneration())
+    assert solution.status is cm.Status.INTERRUPTED
+    assert "Out of memory" in solution.message
+    assert solution.stats["certificate"].lower > -math.inf
+
+
+def test_running_out_of_iterations_is_said() -> None:
+    solution = cm.solve(LINEAR["three budgets"], cm.ColumnGeneration(iterations=5))
+    assert solution.status is cm.Status.ITERATION_LIMIT
+    assert math.isfinite(solution.stats["certified_gap"])
+
+
+def test_a_budget_at_the_edge_is_not_called_optimal_nor_infeasible() -> None:
+    mdp = cm.garnet(30, 3, 3, seed=2)
+    least = cm.solve(cm.Problem(mdp, minimize=cm.linear("cost")), cm.ConvexProgram()).objective
+    problem = cm.Problem(
+        mdp, maximize=cm.linear("reward"), subject_to={"cost": cm.linear("cost") <= least - 1e-12}
+    )
+    solution = cm.solve(problem, cm.ColumnGeneration(iterations=60))
+    assert solution.status in (cm.Status.INACCURATE, cm.Status.ITERATION_LIMIT)
+    assert "smallest slack" in solution.message
+
+
+@pytest.mark.parametrize("tolerance", [0.0, -1.0, 1.0, math.nan, "tight"])
+def test_bad_tolerances(tolerance: object) -> None:
+    with pytest.raises(SolverError, match="tolerance"):
+        cm.ColumnGeneration(tolerance=tolerance)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("setting", [{"iterations": 0}, {"columns": 1}, {"iterations": 2.5}])
+def test_bad_settings(setting: dict[str, int]) -> None:
+    with pytest.raises(SolverError, match="whole number"):
+        cm.ColumnGeneration(**setting)
+
+
+def test_a_tolerance_beyond_float64() -> None:
+    with pytest.raises(SolverError, match="float64"):
+        cm.solve(LINEAR["three budgets"], cm.ColumnGeneration(tolerance=1e-14))
+
+
+def test_a_discount_too_near_one() -> None:
+    problem = LINEAR["no constraints"]
+    close = cm.Problem(problem.mdp.replace(discount=1 - 1e-12), maximize=cm.linear("reward"))
+    with pytest.raises(SolverError, match="discount"):
+        cm.solve(close, cm.ColumnGeneration())
+
+
+def test_progress_is_shown_when_asked(capsys: pytest.CaptureFixture[str]) -> None:
+    cm.solve(LINEAR["three budgets"], replace(cm.ColumnGeneration(), progress=True))
+    assert "ColumnGeneration" in capsys.readouterr().err

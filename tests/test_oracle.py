@@ -1,0 +1,97 @@
+"""The oracle of column generation: proven intervals, warm starts, masks, endings, visits."""
+
+import numpy as np
+import pytest
+
+import cvxmdp as cm
+from cvxmdp.certificates.bounds import Claims, achieved, best_return_bound
+from cvxmdp.certificates.values import optimal_values
+from cvxmdp.exact.oracle import Oracle, bicgstab, largest, total
+
+
+def masked_garnet(seed: int = 0, ending: float = 0.0, discount: float = 0.9) -> cm.TabularMDP:
+    mdp = cm.garnet(40, 3, 4, seed=seed, discount=discount, ending=ending)
+    actions = np.random.default_rng(seed).random(mdp.actions.shape) < 0.7
+    actions[:, 0] = True
+    return mdp.replace(actions=actions)
+
+
+MODELS = {
+    "garnet": cm.garnet(60, 4, 3, seed=1, discount=0.95),
+    "garnet with endings": cm.garnet(60, 4, 3, seed=2, discount=0.99, ending=0.05),
+    "masked": masked_garnet(3),
+    "masked with endings": masked_garnet(4, ending=0.2),
+    "grid with a goal": cm.gridworld(7, slip=0.1, discount=0.99, goal=48, hazards=[24]),
+    "corridor": cm.gridworld((1, 200), discount=0.999, goal=199, step_reward=-1.0),
+    "no future": cm.garnet(20, 3, 4, seed=5, discount=0.0),
+    "unreached": cm.gridworld((3, 3), walls=[(0, 1), (1, 1), (2, 1)], discount=0.9),
+}
+
+
+def claims_of(mdp: cm.TabularMDP) -> Claims:
+    return Claims(cm.Problem(mdp, maximize=cm.linear("reward")))
+
+
+@pytest.mark.parametrize("name", MODELS)
+@pytest.mark.parametrize("sign", [1.0, -1.0])
+def test_the_interval_holds_the_best_return(name: str, sign: float) -> None:
+    mdp = MODELS[name]
+    claims = claims_of(mdp)
+    random = np.random.default_rng(0)
+    reward = sign * mdp.signal("reward") + 0.1 * random.normal(size=mdp.actions.shape)
+    exact, _ = optimal_values(claims, reward)
+    truth = float(claims.initial @ exact)
+    size = claims.mass * np.abs(reward).max()
+    for accuracy in (1e-2 * size, 1e-9 * size):
+        found = Oracle(claims).best(reward, accuracy)
+        assert found.lower - 1e-11 * size <= truth <= found.upper + 1e-11 * size
+        assert found.upper - found.lower <= accuracy
+        # The checker's bound from the same V is no looser.
+        assert best_return_bound(claims, reward, found.values) <= found.upper + 1e-10 * size
+        assert mdp.actions[np.arange(mdp.n_states), found.actions].all()
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_the_greedy_policy_earns_what_the_interval_says(name: str) -> None:
+    mdp = MODELS[name]
+    claims = claims_of(mdp)
+    found = Oracle(claims).best(mdp.signal("reward"), 1e-3 * claims.mass)
+    policy = np.eye(mdp.n_actions)[found.actions]
+    assert achieved(claims, policy).objective >= found.lower - 1e-9 * claims.mass
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_visits_are_as_exact_as_asked(name: str) -> None:
+    mdp = MODELS[name]
+    claims = claims_of(mdp)
+    oracle = Oracle(claims)
+    random = np.random.default_rng(1)
+    for error in (1e-2, 1e-10):
+        scores = np.where(mdp.actions, random.random(mdp.actions.shape), -1.0)
+        actions = scores.argmax(axis=1)
+        visits = oracle.visits(oracle.chain(actions), error)
+        exact = cm.occupancy_of(mdp, np.eye(mdp.n_actions)[actions]).sum(axis=1)
+        assert np.abs(visits - exact).sum() <= error + 1e-11 * claims.mass
+
+
+def test_a_warm_start_saves_work() -> None:
+    mdp = cm.garnet(500, 4, 4, seed=3, discount=0.99)
+    claims = claims_of(mdp)
+    oracle = Oracle(claims)
+    oracle.best(mdp.signal("reward"), 1e-8)
+    first = oracle.work.sweeps
+    oracle.best(mdp.signal("reward") + 1e-5 * mdp.signal("cost"), 1e-6)
+    assert oracle.work.sweeps - first < first
+
+
+def test_bicgstab_reports_the_residual_it_has() -> None:
+    random = np.random.default_rng(0)
+    matrix = random.random((30, 30))
+    matrix /= matrix.sum(axis=1, keepdims=True)
+    right = random.random(30)
+    for norm in (largest, total):
+        v, left = bicgstab(lambda v: 0.99 * (matrix @ v), right, np.zeros(30), 1e-10, norm, 100)
+        assert left <= 1e-10
+        assert left == norm(right + 0.99 * (matrix @ v) - v)
+    _, left = bicgstab(lambda v: 0.99 * (matrix @ v), right, np.zeros(30), 1e-10, largest, 1)
+    assert left > 1e-10
