@@ -29,6 +29,7 @@ bench: $(READY)  ## benchmarks: ratios measured in one run, with the hardware th
 	$(BIN)/python benchmarks/overhead.py
 	$(BIN)/python benchmarks/certification.py
 	$(BIN)/python benchmarks/pdpg.py
+	$(BIN)/python benchmarks/pdpg_gaps.py
 
 rates: $(READY)  ## measured rates of PDPG beside those of its theorem; writes docs/figures/rates.png
 	$(BIN)/python benchmarks/rates.py

@@ -18,8 +18,7 @@ each a departure from the paper:
 
 - *proportional dual term*: the gradient uses mu_hat = clip(mu - rho g(x)) instead of mu, which is the gradient
   of the augmented Lagrangian L_rho(x, mu) = f - sum (mu_hat^2 - mu^2) / (2 rho) and damps the oscillation of
-  primal-dual iterates; mu itself follows mu_hat slowly (the integral term), and rho grows for a constraint
-  whose multiplier keeps moving one way;
+  primal-dual iterates; mu itself follows mu_hat slowly (the integral term);
 - *line search*: a primal step is accepted if L_rho rises by a share of what its gradient promises, else the
   step size is halved; so no step size has to be known, and an iterate never leaves the domain of a log barrier;
 - *momentum* (Nesterov), restarted whenever it would lower L_rho;
@@ -47,9 +46,6 @@ ACCEPTED_SHARE = 0.3  # of the promised rise that a step must achieve
 FASTER, SLOWER = 1.1, 0.5
 DAMPING = 1e-6  # of the Fisher matrix, relative to its size
 INTEGRAL_RATE = 0.1  # how fast mu follows mu_hat
-# Of the penalty: growth per step while a multiplier keeps its direction, shrinkage when it turns, limit.
-# Stiffening the penalty is off (its largest factor is one): with ten budgets it spoilt the multipliers.
-STIFFER, SOFTER, STIFFEST = 1.02, 0.7, 1.0
 # The largest change of a logit per step (a trust region of ratios up to 150 between probabilities), and the
 # largest distance below the best one. The plain gradient has the probability as a factor: where that is far
 # below 1e-6, it never comes back.
@@ -241,8 +237,6 @@ class TunedState(NamedTuple):
     step: Array
     multipliers: Array
     gradient_norm: Array
-    stiffness: Array  # (n,): factors of the penalty, at least one
-    drift: Array  # (n,): the sign of each multiplier's last change
     rounded: Any  # (objective, slacks) with kinks made round, None where there are none
 
 
@@ -250,11 +244,9 @@ def tuned_start(
     compiled: Compiled, params: Params, multipliers: Array, rounded: Any = None
 ) -> TunedState:
     """The first state."""
-    one, each = jnp.ones(()), jnp.ones(multipliers.shape)
+    one = jnp.ones(())
     point = evaluate(with_functions(compiled, rounded), params)
-    return TunedState(
-        params, params, point, 0 * one, one, multipliers, one, each, 0 * each, rounded
-    )
+    return TunedState(params, params, point, 0 * one, one, multipliers, one, rounded)
 
 
 def with_functions(compiled: Compiled, functions: Any) -> Compiled:
@@ -275,17 +267,10 @@ def damped(compiled: Compiled, penalty: Array, point: Point, multipliers: Array)
     return jnp.clip(multipliers - penalty * point.slack, 0.0, compiled.dual_bound)
 
 
-def stiffen(stiffness: Array, agreement: Array) -> Array:
-    """Factors of the penalty: growing while a multiplier moves one way, back when it turns."""
-    grown = jnp.where(agreement > 0, STIFFER * stiffness, stiffness)
-    return jnp.clip(jnp.where(agreement < 0, SOFTER * grown, grown), 1.0, STIFFEST)
-
-
 def tuned_step(
     compiled: Compiled, state: TunedState, penalty: Array, direction: str
 ) -> tuple[TunedState, Point, Trace]:
     """One trial of the method without tuning: accepted, or answered with a smaller step."""
-    penalty = penalty * state.stiffness
     true, compiled = compiled, with_functions(compiled, state.rounded)
     share = state.momentum / (state.momentum + 3.0)
     ahead = jax.tree.map(lambda a, b: a + share * (a - b), state.params, state.previous)
@@ -315,8 +300,6 @@ def tuned_step(
     accepted = rises & (value(there) >= value(state.point) - rounding)
     followed = damped(compiled, penalty, there, state.multipliers)
     multipliers = state.multipliers + INTEGRAL_RATE * (followed - state.multipliers)
-    drift = jnp.sign(followed - state.multipliers)
-    stiffness = stiffen(state.stiffness, drift * state.drift)
     rounded, reached, here = state.rounded, there, state.point
     if rounded is not None:
         x = there.occupancy
@@ -332,8 +315,6 @@ def tuned_step(
         jnp.where(accepted, multipliers, state.multipliers),
         # Without momentum this was the iterate itself, inside the domain: then the gradient is the error.
         jnp.where(known | (state.momentum == 0), norm(gradient), state.gradient_norm),
-        jnp.where(accepted, stiffness, state.stiffness),
-        jnp.where(accepted, drift, state.drift),
         choose(accepted, rounded, state.rounded),
     )
     record = Trace(here.objective, here.slack, state.multipliers, following.gradient_norm, step)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import math
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any
 
 import jax
@@ -20,6 +21,13 @@ from cvxmdp.policies.families import BoundEquinox, BoundFamily, BoundMLP
 from cvxmdp.policies.parametric import ParametricPolicy
 from cvxmdp.problem import Problem
 from cvxmdp.solution import Solution
+
+
+@dataclass(frozen=True)
+class Normalised:
+    """A primal step of this length in the direction of the gradient: step / |gradient|."""
+
+    step: float
 
 
 def per_constraint(given: Any, problem: Problem, what: str) -> np.ndarray:

@@ -1,0 +1,594 @@
+"""PDPG: what it reaches with default settings, its settings, its endings, and its errors."""
+
+from __future__ import annotations
+
+import json
+import signal
+from pathlib import Path
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+import pytest
+
+import cvxmdp as cm
+from cvxmdp.certificates.certify import Certifier
+from cvxmdp.errors import PolicyError, ProblemError, SolverError
+from cvxmdp.exact import dynamics as dynamics_module
+from cvxmdp.exact import loop
+from strategies import coverage, generator, random_model, random_policy, random_problem
+from test_convex_program import reference_problems
+
+PROBLEMS = Path(__file__).parent / "reference" / "problems.json"
+REFERENCE = list(json.loads(PROBLEMS.read_text())["problems"])
+LISTED = [*REFERENCE, "3 budgets", "10 constraints"]
+
+
+def budgets(mdp: cm.TabularMDP, budget: float) -> cm.Problem:
+    """The reward under the same budget per step for every cost."""
+    costs = [name for name in mdp.signals if name != "reward"]
+    limits = {name: cm.linear(name, per="step") <= budget for name in costs}
+    return cm.Problem(mdp, maximize=cm.linear("reward"), subject_to=limits)
+
+
+def costly_garnet(n_states: int, n_actions: int, branching: int, *, seed: int, costs: int):
+    names = ["reward", *(f"cost {k}" for k in range(costs))]
+    return cm.garnet(n_states, n_actions, branching, seed=seed, discount=0.95, signals=names)
+
+
+@pytest.fixture(scope="session")
+def listed(grid: cm.TabularMDP, expert: cm.TabularPolicy) -> dict[str, cm.Problem]:
+    return {
+        **reference_problems(grid, expert),
+        "3 budgets": budgets(costly_garnet(200, 5, 5, seed=3, costs=3), 0.42),
+        "10 constraints": budgets(costly_garnet(100, 4, 4, seed=3, costs=10), 0.46),
+    }
+
+
+@pytest.fixture(scope="module")
+def small() -> cm.Problem:
+    """Six states, one budget that binds: the optimum mixes two policies."""
+    return budgets(cm.garnet(6, 3, 3, seed=1, discount=0.9), 0.4)
+
+
+def gap(problem: cm.Problem, solution: cm.Solution) -> float:
+    return cm.certify(problem, solution).relative_gap
+
+
+# What default settings reach
+
+
+@pytest.mark.parametrize("name", LISTED)
+def test_natural_reaches_a_thousandth(name: str, listed: dict[str, cm.Problem]) -> None:
+    problem = listed[name]
+    solution = cm.solve(problem, cm.PDPG())
+    assert solution.stats["iterations"] <= 2_000
+    assert gap(problem, solution) <= 1e-3
+    exact = cm.solve(problem, cm.ConvexProgram()).multipliers
+    largest = max(exact.values(), default=0.0)
+    for constraint, multiplier in exact.items():
+        assert abs(solution.multipliers[constraint] - multiplier) <= 0.05 * largest
+    assert np.isfinite(solution.history["objective"]).all()
+
+
+@pytest.mark.parametrize(
+    "name", ["safe exploration", "safe learning", "3 budgets", "10 constraints"]
+)
+def test_vanilla_reaches_a_hundredth(name: str, listed: dict[str, cm.Problem]) -> None:
+    problem = listed[name]
+    solution = cm.solve(problem, cm.PDPG(direction="vanilla", tolerance=None))
+    assert gap(problem, solution) <= 1e-2
+
+
+@pytest.mark.parametrize("direction", ["natural", "vanilla"])
+def test_safe_learning_is_safe_at_every_iterate(
+    direction: str, listed: dict[str, cm.Problem]
+) -> None:
+    # Its uniform policy violates the budget: the run must start, and stay, inside the barrier.
+    problem = listed["safe learning"]
+    assert problem.evaluate(cm.uniform_policy(problem.mdp)).objective == -np.inf
+    solver = cm.PDPG(direction=direction, iterations=300, tolerance=None)
+    history = cm.solve(problem, solver).history
+    assert np.isfinite(history["objective"]).all()  # the barrier is finite only inside
+
+
+@pytest.mark.parametrize(
+    ("seed", "iterations"),
+    [(3, 2_000), (8, 2_000), (17, 2_000), (20, 2_000), (25, 4_000), (42, 2_000)],
+)
+def test_random_problems(seed: int, iterations: int) -> None:
+    # 8, 17, 20 and 42 have their optimum on a kink (l1, l2, minimum). In 25 the slack at the start, which
+    # says how fast multipliers may move, is large and the way to the multiplier far: it takes longer.
+    random = generator(seed)
+    mdp = random_model(random)
+    count = int(random.integers(0, 4))
+    problem = random_problem(mdp, random, random_policy(mdp, random), constraints=count)
+    assert gap(problem, cm.solve(problem, cm.PDPG(iterations))) <= 1e-3
+
+
+def test_fairness_ends_on_a_kink() -> None:
+    mdp = cm.garnet(8, 3, 3, seed=2, discount=0.9)
+    problem = cm.Problem(mdp, maximize=cm.minimum(cm.linear("reward"), cm.linear("cost")))
+    solution = cm.solve(problem, cm.PDPG())
+    x = solution.occupancy
+    assert (x * mdp.signal("reward")).sum() == pytest.approx(
+        (x * mdp.signal("cost")).sum(), rel=1e-3
+    )
+    assert gap(problem, solution) <= 1e-6
+
+
+def test_masks_endings_and_no_constraints() -> None:
+    mdp = random_model(generator(2), n_states=5, n_actions=3, mask=True, endings=True)
+    problem = cm.Problem(mdp, maximize=cm.entropy(of="state-action"))
+    solution = cm.solve(problem, cm.PDPG())
+    assert solution.multipliers == {}
+    assert (solution.policy.probabilities()[~mdp.actions] == 0).all()
+    assert gap(problem, solution) <= 1e-6
+
+
+@pytest.mark.parametrize("direction", ["natural", "vanilla"])
+@pytest.mark.parametrize("family", ["mlp", "linear"])
+def test_other_families_reach_a_good_answer(family: str, direction: str) -> None:
+    mdp = cm.garnet(6, 3, 3, seed=1, discount=0.9)
+    problem = cm.Problem(
+        mdp,
+        maximize=cm.entropy(),
+        subject_to={"cost": cm.linear("cost", per="step") <= 0.4},
+    )
+    features = generator(0).normal(size=(6, 3, 18))
+    policy = cm.MLP(32) if family == "mlp" else cm.LinearSoftmax(features)
+    solver = cm.PDPG(iterations=600, policy=policy, direction=direction)
+    assert gap(problem, cm.solve(problem, solver, seed=0)) <= 1e-3
+
+
+def test_direct_parameterisation(small: cm.Problem) -> None:
+    solver = cm.PDPG(policy=cm.Direct(), direction="vanilla", iterations=800)
+    assert gap(small, cm.solve(small, solver)) <= 1e-5
+
+
+# Step rules
+
+
+@pytest.mark.parametrize(
+    ("settings", "reached"),
+    [
+        ({"primal_step": 1.0, "dual_step": 1.0}, 2e-2),
+        ({"primal_step": 0.5, "dual_step": 0.5, "direction": "vanilla"}, 2e-2),
+        ({"primal_step": cm.Normalised(0.1), "dual_step": {"cost": 0.5}}, 1e-2),
+        ({"primal_step": optax.adam(0.05), "dual_step": 0.5}, 1e-2),
+    ],
+    ids=["constant", "paper", "normalised", "adam"],
+)
+def test_step_rules(settings: dict, reached: float, small: cm.Problem) -> None:
+    solution = cm.solve(small, cm.PDPG(**settings))
+    assert gap(small, solution) <= reached
+    assert solution.status is cm.Status.ITERATION_LIMIT
+
+
+def test_two_steps_of_the_paper_by_hand() -> None:
+    # One state, two arms, discount 0: x = pi, and the softmax gradient of <r, pi> is pi * (r - <r, pi>).
+    mdp = cm.TabularMDP(
+        np.ones((1, 2, 1)), 0, 0.0, signals={"reward": [[1.0, 0.0]], "cost": [[1.0, 0.0]]}
+    )
+    problem = cm.Problem(
+        mdp, maximize=cm.linear("reward"), subject_to={"cost": cm.linear("cost") <= 0.25}
+    )
+    solver = cm.PDPG(
+        iterations=2, primal_step=0.3, dual_step=2.0, dual_bound=5.0, direction="vanilla",
+        initial_multiplier=0.1, iterate="average", tolerance=None,
+    )  # fmt: skip
+    found = cm.solve(problem, solver)
+    gradient = 0.5 * 0.5 * (1 - 0.1)  # at pi = (1/2, 1/2), reward 1 - mu
+    first = 1.0 / (1.0 + np.exp(-2 * 0.3 * gradient))  # the logits move by +-0.3 * gradient
+    assert found.history["objective"] == pytest.approx([0.5, first], abs=1e-14)
+    assert found.history["slack"]["cost"] == pytest.approx([-0.25, 0.25 - first], abs=1e-14)
+    # from the same iterate: mu_1 = 0.1 + 2 * 0.25
+    assert found.history["multipliers"]["cost"] == pytest.approx([0.1, 0.6], abs=1e-14)
+    assert found.history["gradient_norm"][0] == pytest.approx(np.sqrt(2) * gradient, abs=1e-14)
+    assert found.policy.probabilities(0)[0] == pytest.approx((0.5 + first) / 2, abs=1e-14)
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"primal_step": "fast"}, "auto"),
+        ({"primal_step": -1.0, "dual_step": 1.0}, "positive"),
+        ({"primal_step": True, "dual_step": 1.0}, "got True"),
+        ({"primal_step": cm.Normalised(0.0), "dual_step": 1.0}, "positive"),
+        ({"dual_step": 1.0}, "auto"),
+        ({"direction": "steepest"}, "natural"),
+        ({"iterate": "first"}, "half"),
+        ({"iterations": 0}, "iterations"),
+        ({"iterations": 2.5}, "iterations"),
+        ({"check_every": 0}, "check_every"),
+        ({"tolerance": 0.0}, "tolerance"),
+        ({"policy": cm.Table}, r"write Table\(\)"),
+        ({"policy": "table"}, "family"),
+    ],
+    ids=lambda value: "-".join(value) if isinstance(value, dict) else None,
+)
+def test_wrong_settings_are_refused_at_once(settings: dict, message: str) -> None:
+    with pytest.raises(SolverError, match=message):
+        cm.PDPG(**settings)
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"primal_step": 1.0}, "dual_step"),
+        ({"primal_step": 1.0, "dual_step": -1.0}, "not negative"),
+        ({"primal_step": 1.0, "dual_step": {"costs": 1.0}}, "Did you mean 'cost'"),
+        ({"dual_bound": {}}, "not given for the constraint 'cost'"),
+        ({"initial_multiplier": np.nan}, "finite"),
+        ({"policy": cm.MLP(4)}, "seed"),
+    ],
+    ids=["no dual step", "negative", "unknown name", "missing name", "nan", "no seed"],
+)
+def test_settings_that_do_not_fit_the_problem(
+    settings: dict, message: str, small: cm.Problem
+) -> None:
+    with pytest.raises(SolverError, match=message):
+        cm.solve(small, cm.PDPG(**settings))
+
+
+# Runs that go wrong
+
+
+@pytest.mark.parametrize("step", [1e8, 1e300])
+def test_a_diverging_run_says_so(step: float, small: cm.Problem) -> None:
+    with pytest.raises(SolverError, match=r"iteration \d+.*too large.*try a tenth"):
+        cm.solve(small, cm.PDPG(primal_step=step, dual_step=1.0))
+
+
+def test_a_constant_step_that_leaves_the_domain_says_so(listed: dict[str, cm.Problem]) -> None:
+    solver = cm.PDPG(primal_step=500.0, dual_step=1.0, iterations=200)
+    with pytest.raises(SolverError, match=r"iteration \d+: the objective is -inf.*barrier"):
+        cm.solve(listed["safe learning"], solver)
+
+
+def test_a_start_outside_the_domain_says_so(listed: dict[str, cm.Problem]) -> None:
+    problem = listed["safe learning"]
+    with pytest.raises(SolverError, match=r"iteration 0: the objective is -inf.*slater"):
+        cm.solve(problem, cm.PDPG(), start=cm.uniform_policy(problem.mdp))
+
+
+def test_an_empty_domain_is_proven(small: cm.Problem) -> None:
+    barrier = cm.log_barrier(cm.linear("cost", per="step") <= 0.01)
+    problem = cm.Problem(small.mdp, maximize=cm.linear("reward") + barrier)
+    with pytest.raises(ProblemError, match=r"for every policy.*proven"):
+        cm.solve(problem, cm.PDPG())
+
+
+def test_a_logarithm_in_a_constraint_starts_inside_its_domain(small: cm.Problem) -> None:
+    inside = cm.log_barrier(cm.linear("cost", per="step") <= 0.25) >= -5.0
+    problem = cm.Problem(small.mdp, maximize=cm.linear("reward"), subject_to={"inside": inside})
+    assert problem.evaluate(cm.uniform_policy(small.mdp)).slack["inside"] == -np.inf
+    assert gap(problem, cm.solve(problem, cm.PDPG())) <= 1e-5
+
+
+@cm.concave
+def no_gradient(occupancy):
+    return occupancy.sum() + jnp.sqrt(0.0 * occupancy[0, 0])
+
+
+@pytest.mark.parametrize(
+    "settings", [{}, {"primal_step": 0.1, "dual_step": 0.1}], ids=["auto", "constant"]
+)
+def test_a_gradient_that_is_not_finite_says_so(settings: dict, small: cm.Problem) -> None:
+    with pytest.raises(SolverError, match=r"iteration 0: .*gradient nan.*utility of your own"):
+        cm.solve(cm.Problem(small.mdp, maximize=no_gradient), cm.PDPG(**settings))
+
+
+@pytest.mark.parametrize("settings", [{}, {"dual_bound": 10.0}], ids=["slater", "given bound"])
+def test_an_infeasible_problem_comes_with_its_proof(settings: dict, small: cm.Problem) -> None:
+    solution = cm.solve(small.with_budget("cost", 0.01), cm.PDPG(**settings))
+    assert solution.status is cm.Status.INFEASIBLE
+    assert solution.policy is None
+    assert "no policy satisfies 'cost'" in solution.message
+    assert "proven" in solution.message
+
+
+def test_a_problem_without_a_slater_point_asks_for_the_bound() -> None:
+    mdp = cm.TabularMDP(np.ones((1, 2, 1)), 0, 0.5, signals={"cost": [[0.0, 1.0]]})
+    problem = cm.Problem(
+        mdp, maximize=cm.entropy(of="state-action"), subject_to={"none": cm.linear("cost") <= 0}
+    )
+    with pytest.raises(SolverError, match="dual_bound="):
+        cm.solve(problem, cm.PDPG())
+
+
+# Which policy is returned
+
+
+def test_iterates_are_those_of_the_history(small: cm.Problem) -> None:
+    def run(iterate: str) -> cm.Solution:
+        solver = cm.PDPG(
+            iterations=40, check_every=10, iterate=iterate, tolerance=None, direction="vanilla"
+        )
+        return cm.solve(small, solver)
+
+    objective = run("average").history["objective"]  # linear: averages of occupancies are averages
+    assert run("average").objective == pytest.approx(objective.mean(), rel=1e-10)
+    half = run("half")
+    assert half.objective == pytest.approx(objective[20:].mean(), rel=1e-10)
+    multipliers = half.history["multipliers"]["cost"]
+    assert half.multipliers["cost"] == pytest.approx(multipliers[20:].mean(), rel=1e-10)
+    slack = half.history["slack"]["cost"]
+    feasible = np.where(slack >= 0, objective, -np.inf)
+    least = np.where(slack == slack.max(), objective, -np.inf)
+    best = feasible.max() if (slack >= 0).any() else least.max()
+    assert run("best").objective == pytest.approx(best, rel=1e-10)
+
+
+def test_last_is_the_next_policy_of_the_family(small: cm.Problem) -> None:
+    solver = cm.PDPG(iterations=5, iterate="last", tolerance=None, policy=cm.MLP(3))
+    last = cm.solve(small, solver, seed=1)
+    assert "MLP" in repr(last.policy)
+    longer = cm.PDPG(iterations=6, iterate="last", tolerance=None, policy=cm.MLP(3))
+    assert cm.solve(small, longer, seed=1).history["objective"][5] == pytest.approx(last.objective)
+
+
+def test_short_runs_have_a_last_half_too(small: cm.Problem) -> None:
+    solution = cm.solve(small, cm.PDPG(iterations=8, tolerance=None))
+    objective = solution.history["objective"]
+    assert len(objective) == 8
+    assert solution.objective == pytest.approx(objective[4:].mean(), rel=1e-10)
+
+
+# Starting and stopping
+
+
+def test_optimal_only_when_certified(small: cm.Problem) -> None:
+    solution = cm.solve(small, cm.PDPG(tolerance=1e-4))
+    assert solution.status is cm.Status.OPTIMAL
+    assert solution.stats["iterations"] < 2_000
+    assert solution.stats["certified_gap"] <= 1e-4
+    assert gap(small, solution) <= 1e-4
+    cut = cm.solve(small, cm.PDPG(iterations=20, tolerance=1e-9))
+    assert cut.status is cm.Status.ITERATION_LIMIT
+    assert "ran out" in cut.message
+    never = cm.solve(small, cm.PDPG(iterations=400, tolerance=None))
+    assert never.stats["iterations"] == 400
+    assert never.status is cm.Status.ITERATION_LIMIT
+
+
+def test_history_has_one_entry_per_iteration(small: cm.Problem) -> None:
+    solution = cm.solve(small, cm.PDPG(iterations=130, tolerance=None))
+    history = solution.history
+    series = [history[name] for name in ("objective", "gradient_norm", "primal_step")]
+    series += [history["slack"]["cost"], history["multipliers"]["cost"]]
+    assert [len(numbers) for numbers in series] == [130] * 5
+    assert all(numbers.dtype == np.float64 for numbers in series)
+
+
+@pytest.mark.parametrize("source", ["solution", "exact solution", "policy"])
+def test_warm_start_continues(source: str, small: cm.Problem) -> None:
+    starts = {
+        "solution": lambda: cm.solve(small, cm.PDPG()),
+        "exact solution": lambda: cm.solve(small, cm.ConvexProgram()),
+        "policy": lambda: cm.solve(small, cm.ConvexProgram()).policy,
+    }
+    start = starts[source]()
+    solver = cm.PDPG(iterations=40, tolerance=None)
+    cold = cm.solve(small, solver).history["objective"]
+    warm = cm.solve(small, solver, start=start).history["objective"]
+    optimum = cm.solve(small, cm.ConvexProgram()).objective
+    assert abs(warm[0] - optimum) < 1e-3 * optimum < 0.1 * abs(cold[0] - optimum)
+    if source != "policy":  # with multipliers it stays there
+        assert np.abs(warm - optimum).max() < 1e-3 * optimum
+
+
+@pytest.mark.parametrize(
+    ("first", "second"), [(cm.Table(), cm.Direct()), (cm.Direct(), cm.Table())], ids=str
+)
+def test_parameters_of_another_family_are_not_taken_for_ones_own(
+    first, second, small: cm.Problem
+) -> None:
+    # Logits and probabilities have the same shape.
+    def solver(family) -> cm.PDPG:
+        return cm.PDPG(
+            iterations=20, policy=family, direction="vanilla", iterate="last", tolerance=None
+        )
+
+    start = cm.solve(small, solver(first))
+    continued = cm.solve(small, solver(second), start=start)
+    assert continued.history["objective"][0] == pytest.approx(start.objective, rel=1e-4)
+
+
+def test_a_network_cannot_start_from_a_table(small: cm.Problem) -> None:
+    with pytest.raises(PolicyError, match="same family"):
+        cm.solve(small, cm.PDPG(policy=cm.MLP(4)), start=cm.uniform_policy(small.mdp))
+
+
+@pytest.fixture
+def keyboard():
+    """Ctrl-C as in a terminal: a shell starts background jobs with the signal ignored."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
+@pytest.fixture
+def ctrl_c_at(keyboard, monkeypatch: pytest.MonkeyPatch):
+    """Ctrl-C, a real signal, while the piece after this many iterations is computed."""
+    run_chunk = loop.run_chunk
+
+    def at(iterations: int) -> list[int]:
+        done: list[int] = []
+
+        def interrupted(compiled, state, totals, steps, length, *rest):
+            if sum(done) >= iterations:
+                signal.raise_signal(signal.SIGINT)
+            done.append(length)
+            return run_chunk(compiled, state, totals, steps, length, *rest)
+
+        monkeypatch.setattr(loop, "run_chunk", interrupted)
+        return done
+
+    return at
+
+
+def test_interruption_returns_what_there_is(small: cm.Problem, ctrl_c_at) -> None:
+    done = ctrl_c_at(20)
+    solution = cm.solve(small, cm.PDPG(check_every=10, tolerance=None, pessimism="auto"))
+    assert solution.status is cm.Status.INTERRUPTED
+    assert "Interrupted" in solution.message
+    assert sum(done) == 20  # "auto" does not begin another run
+    assert solution.stats["iterations"] == 20
+    assert len(solution.history["objective"]) == 20
+    assert np.isfinite(gap(small, solution))
+
+
+def test_interruption_within_a_chunk_loses_only_a_piece(
+    small: cm.Problem, ctrl_c_at, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(loop, "PIECE_SECONDS", 0.0)  # as if an iteration took long
+    done = ctrl_c_at(7)
+    solution = cm.solve(small, cm.PDPG())
+    assert done == [1] * 7
+    assert solution.status is cm.Status.INTERRUPTED
+    assert solution.objective == pytest.approx(solution.history["objective"].mean(), rel=1e-10)
+
+
+@pytest.mark.parametrize("pessimism", [0.0, "auto"], ids=str)
+def test_interruption_before_the_first_iteration_returns_the_start(
+    pessimism, small: cm.Problem, ctrl_c_at
+) -> None:
+    ctrl_c_at(0)
+    start = random_policy(small.mdp, generator(4))
+    solution = cm.solve(small, cm.PDPG(pessimism=pessimism), start=start)
+    assert solution.status is cm.Status.INTERRUPTED
+    assert "this is the start" in solution.message
+    assert solution.stats["iterations"] == 0
+    assert solution.objective == pytest.approx(small.evaluate(start).objective, rel=1e-4)
+
+
+@pytest.mark.parametrize("start", [None, "given"], ids=str)
+def test_interruption_of_the_preparation_returns_the_start(
+    start, small: cm.Problem, keyboard, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def interrupted(certifier):
+        signal.raise_signal(signal.SIGINT)
+
+    monkeypatch.setattr(Certifier, "slater", interrupted)
+    given = start and random_policy(small.mdp, generator(4))
+    solution = cm.solve(small, cm.PDPG(), start=given)
+    assert solution.status is cm.Status.INTERRUPTED
+    policy = given or cm.uniform_policy(small.mdp)
+    np.testing.assert_array_equal(solution.policy.probabilities(), policy.probabilities())
+
+
+def test_pieces_do_not_change_the_run(small: cm.Problem, monkeypatch: pytest.MonkeyPatch) -> None:
+    solver = cm.PDPG(iterations=50, tolerance=None)
+    whole = cm.solve(small, solver)
+    monkeypatch.setattr(loop, "PIECE_SECONDS", 0.0)
+    pieces = cm.solve(small, solver)
+    np.testing.assert_array_equal(pieces.history["objective"], whole.history["objective"])
+    np.testing.assert_array_equal(pieces.occupancy, whole.occupancy)
+
+
+@pytest.mark.parametrize("tolerance", [1e-9, None], ids=str)
+def test_progress_shows_the_gap(tolerance, small: cm.Problem, capsys) -> None:
+    cm.solve(small, cm.PDPG(iterations=200, check_every=100, progress=True, tolerance=tolerance))
+    shown = capsys.readouterr().err
+    assert "100/200" in shown
+    assert "200/200" in shown
+    assert "certified gap" in shown
+    cm.solve(small, cm.PDPG(iterations=100))
+    assert capsys.readouterr().err == ""
+
+
+# Compilation, precision and large models
+
+
+def test_same_shapes_compile_once(grid: cm.TabularMDP, expert: cm.TabularPolicy) -> None:
+    other = random_policy(grid, generator(0))
+
+    def problem(budget: float, target: cm.TabularPolicy) -> cm.Problem:
+        return cm.Problem(
+            grid,
+            maximize=-cm.distance(target, norm="l2"),
+            subject_to={"hazard": cm.linear("hazard", per="step") <= budget},
+        )
+
+    before = loop.run_chunk._cache_size()
+    solver = cm.PDPG(iterations=45, check_every=10, tolerance=None)  # the last chunk is shorter
+    cm.solve(problem(0.08, expert), solver)
+    assert loop.run_chunk._cache_size() == before + 1
+    cm.solve(problem(0.08, expert), solver)
+    cm.solve(problem(0.07, expert), solver)
+    cm.solve(problem(0.07, other), solver)
+    harder = cm.PDPG(iterations=40, check_every=10, tolerance=None, pessimism=0.01, dual_bound=9.0)
+    cm.solve(problem(0.07, other), harder)
+    assert loop.run_chunk._cache_size() == before + 1
+
+
+@pytest.mark.parametrize("name", ["equinox", "mlp", "adam"])
+def test_other_families_and_rules_compile_once(name: str, small: cm.Problem) -> None:
+    equinox = pytest.importorskip("equinox")
+    settings = {
+        "equinox": {
+            "policy": cm.EquinoxModule(equinox.nn.MLP(6, 3, 4, 1, key=jax.random.key(0))),
+            "direction": "vanilla",
+        },
+        "mlp": {"policy": cm.MLP(4), "direction": "vanilla"},
+        "adam": {"primal_step": optax.adam(0.1), "dual_step": 0.1},
+    }
+    solver = cm.PDPG(iterations=8, tolerance=None, **settings[name])
+    before = loop.run_chunk._cache_size()
+    cm.solve(small, solver, seed=0)
+    cm.solve(small, solver, seed=1)
+    cm.solve(small.with_budget("cost", 0.41), solver, seed=1)
+    assert loop.run_chunk._cache_size() == before + 1
+
+
+def test_float64_inside_and_the_flag_outside(small: cm.Problem) -> None:
+    before = jax.config.jax_enable_x64
+    solution = cm.solve(small, cm.PDPG(iterations=20, tolerance=None))
+    assert jax.config.jax_enable_x64 == before
+    assert jnp.ones(1).dtype == (np.float64 if before else np.float32)
+    assert solution.stats["params"].dtype == np.float64
+    assert isinstance(solution.occupancy, np.ndarray)
+
+
+def test_sparse_and_dense_paths_agree(monkeypatch: pytest.MonkeyPatch) -> None:
+    problem = budgets(cm.garnet(60, 3, 4, seed=5, discount=0.99), 0.4)
+    solver = cm.PDPG(iterations=40, tolerance=None)
+    dense = cm.solve(problem, solver)
+    monkeypatch.setattr(dynamics_module, "DENSE_LIMIT", 0)
+    sparse = cm.solve(problem, solver)
+    np.testing.assert_allclose(sparse.history["objective"], dense.history["objective"], rtol=1e-7)
+
+
+def test_sparse_solves_survive_a_breakdown(monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken(operator, right, **settings):
+        return jnp.full(right.shape, jnp.nan), None
+
+    problem = budgets(cm.garnet(7, 3, 2, seed=5, discount=0.98), 0.4)
+    solver = cm.PDPG(iterations=4, tolerance=None)
+    dense = cm.solve(problem, solver).history["objective"]
+    monkeypatch.setattr(dynamics_module, "DENSE_LIMIT", 0)
+    monkeypatch.setattr(dynamics_module, "bicgstab", broken)
+    np.testing.assert_allclose(cm.solve(problem, solver).history["objective"], dense, rtol=1e-7)
+
+
+def test_a_large_sparse_model() -> None:
+    problem = budgets(cm.garnet(3_000, 4, 4, seed=0), 0.4)
+    solution = cm.solve(problem, cm.PDPG(iterations=60, tolerance=None, dual_bound=40.0))
+    uniform = problem.evaluate(cm.uniform_policy(problem.mdp))
+    assert solution.history["objective"][0] == pytest.approx(uniform.objective, rel=1e-9)
+    assert solution.objective > 1.3 * uniform.objective
+
+
+# Functions of one's own
+
+
+def test_a_function_of_ones_own_is_solved_without_being_told_how(small: cm.Problem) -> None:
+    problem = cm.Problem(small.mdp, maximize=coverage, subject_to=dict(small.constraints))
+    solution = cm.solve(problem)
+    assert solution.stats["solver"] == "PDPG (natural)"
+    assert "of your own" in solution.stats["chosen"]
+    certificate = cm.certify(problem, solution)
+    assert certificate.relative_gap <= 1e-3
+    assert any("coverage" in promise for promise in certificate.assumes)
