@@ -18,11 +18,14 @@ import pytest
 import cvxmdp as cm
 from cvxmdp.precision import double_precision
 from cvxmdp.sampling.estimators import (
+    along,
+    discounts,
     gradient_estimates,
-    importance_weight,
     occupancy_estimate,
+    step_weights,
 )
 from cvxmdp.sampling.trajectories import Trajectory, sample_trajectory, sampling_model
+from cvxmdp.sampling.views import AllStates, VisitedStates
 from strategies import generator
 
 HORIZON = 3
@@ -140,16 +143,30 @@ class Setting(NamedTuple):
     other: Any  # another one
     every: Enumerated
     rewards: np.ndarray  # (2, S, A)
+    look: Any  # AllStates or VisitedStates
 
 
-@pytest.fixture(scope="module", params=FAMILIES)
+def all_states(family: Any, params: Any) -> AllStates:
+    return AllStates(family, params, family.log_table(params))
+
+
+LOOKS = {"all states": all_states, "visited states": VisitedStates}
+
+
+@pytest.fixture(
+    scope="module",
+    params=[(family, look) for family in FAMILIES for look in LOOKS],
+    ids=lambda pair: ", ".join(pair),
+)
 def setting(request):
     with double_precision():
-        given = bound_family(request.param)
+        name, look = request.param
+        given = bound_family(name)
         family = jax.tree.map(jnp.asarray, given)
         params, other = random_params(family, 2), random_params(family, 3)
         every = every_trajectory(tiny_model(), np.asarray(probabilities(family, params)))
-        yield Setting(family, params, other, every, generator(4).normal(size=(2, 3, 2)))
+        rewards = generator(4).normal(size=(2, 3, 2))
+        yield Setting(family, params, other, every, rewards, LOOKS[look])
 
 
 def test_the_list_of_trajectories_is_complete(setting):
@@ -160,8 +177,8 @@ def test_the_list_of_trajectories_is_complete(setting):
 
 def test_the_sampler_draws_every_trajectory_from_its_cell(setting):
     model = jax.tree.map(jnp.asarray, sampling_model(tiny_model()))
-    table = probabilities(setting.family, setting.params)
-    draw = jax.vmap(lambda numbers: sample_trajectory(model, lambda state: table[state], numbers))
+    rows = setting.look(setting.family, setting.params).rows()
+    draw = jax.vmap(lambda numbers: sample_trajectory(model, rows, numbers))
     drawn = jax.jit(draw)(setting.every.uniforms)
     expected = setting.every.trajectories
     np.testing.assert_array_equal(drawn.alive, expected.alive)
@@ -170,38 +187,55 @@ def test_the_sampler_draws_every_trajectory_from_its_cell(setting):
     np.testing.assert_array_equal(np.asarray(drawn.actions)[taken], expected.actions[taken])
 
 
-def occupancies(every: Enumerated) -> Any:
-    return jax.vmap(lambda tau: occupancy_estimate(tau, DISCOUNT, (3, 2)))(every.trajectories)
+def one_by_one(function: Any) -> Any:
+    """Estimates of every trajectory, each as a batch of one."""
+    return jax.jit(
+        jax.vmap(lambda tau, *rest: function(jax.tree.map(lambda leaf: leaf[None], tau), *rest))
+    )
 
 
-@jax.jit
-def every_weight(family: Any, target: Any, behaviour: Any, trajectories: Trajectory) -> Any:
-    return jax.vmap(lambda tau: importance_weight(family, target, behaviour, tau))(trajectories)
-
-
-@jax.jit
-def every_gradient(family: Any, params: Any, trajectories: Trajectory, rewards: Any) -> Any:
-    return jax.vmap(lambda tau: gradient_estimates(family, params, tau, rewards, DISCOUNT))(
-        trajectories
+def step_masses(setting: Setting, target: Any = None, per_decision: bool = False) -> Any:
+    """gamma^k, times the weight of the step where there is another policy: (N, H)."""
+    taken = setting.every.trajectories
+    masses = discounts(taken, DISCOUNT)
+    if target is None:
+        return masses
+    look, family = setting.look, setting.family
+    return masses * step_weights(
+        look(family, target), look(family, setting.params), taken, per_decision
     )
 
 
 def weights(setting: Setting, target: Any) -> Any:
-    return every_weight(setting.family, target, setting.params, setting.every.trajectories)
+    look, family = setting.look, setting.family
+    return step_weights(
+        look(family, target), look(family, setting.params), setting.every.trajectories, False
+    )[:, -1]
 
 
-def gradients(setting: Setting, params: Any) -> Any:
-    return every_gradient(setting.family, params, setting.every.trajectories, setting.rewards)
+def occupancies(setting: Setting, masses: Any) -> Any:
+    estimate = one_by_one(lambda tau, mass: occupancy_estimate(tau, mass[None], (3, 2)))
+    return estimate(setting.every.trajectories, masses)
+
+
+def gradients(setting: Setting, params: Any, masses: Any) -> Any:
+    def estimate(tau: Any, mass: Any) -> Any:
+        gained = mass[None, None] * along(tau, jnp.asarray(setting.rewards))
+        return gradient_estimates(setting.look(setting.family, params), tau, gained)
+
+    return one_by_one(estimate)(setting.every.trajectories, masses)
 
 
 def test_occupancy_estimate_is_unbiased(setting):
-    mean = expectation(setting.every.probability, occupancies(setting.every))
+    mean = expectation(setting.every.probability, occupancies(setting, step_masses(setting)))
     exact = exact_occupancy(probabilities(setting.family, setting.params))
     np.testing.assert_allclose(mean, exact, rtol=1e-12, atol=1e-14)
 
 
 def test_gradient_estimate_is_unbiased(setting):
-    mean = expectation(setting.every.probability, gradients(setting, setting.params))
+    mean = expectation(
+        setting.every.probability, gradients(setting, setting.params, step_masses(setting))
+    )
     exact = exact_gradients(setting.family, setting.params, setting.rewards)
     assert max(np.abs(leaf).max() for leaf in jax.tree.leaves(exact)) > 0.01
     assert_trees_close(mean, exact)
@@ -222,14 +256,49 @@ def test_weight_is_the_ratio_of_the_probabilities_of_the_trajectory(setting):
     np.testing.assert_allclose(weights(setting, setting.other), ratios.prod(axis=1), rtol=1e-12)
 
 
-def test_weighted_occupancy_estimate_is_unbiased_for_the_other_policy(setting):
-    chances = setting.every.probability * np.asarray(weights(setting, setting.other))
-    mean = expectation(chances, occupancies(setting.every))
+@pytest.mark.parametrize("per_decision", [False, True])
+def test_weighted_occupancy_estimate_is_unbiased_for_the_other_policy(setting, per_decision):
+    masses = step_masses(setting, setting.other, per_decision)
+    mean = expectation(setting.every.probability, occupancies(setting, masses))
     exact = exact_occupancy(probabilities(setting.family, setting.other))
     np.testing.assert_allclose(mean, exact, rtol=1e-12, atol=1e-14)
 
 
-def test_weighted_gradient_estimate_is_unbiased_for_the_other_policy(setting):
-    chances = setting.every.probability * np.asarray(weights(setting, setting.other))
-    mean = expectation(chances, gradients(setting, setting.other))
+@pytest.mark.parametrize("per_decision", [False, True])
+def test_weighted_gradient_estimate_is_unbiased_for_the_other_policy(setting, per_decision):
+    masses = step_masses(setting, setting.other, per_decision)
+    mean = expectation(setting.every.probability, gradients(setting, setting.other, masses))
     assert_trees_close(mean, exact_gradients(setting.family, setting.other, setting.rewards))
+
+
+@pytest.mark.parametrize("per_decision", [False, True])
+def test_a_baseline_has_no_expectation(setting, per_decision):
+    """What the recursion subtracts for a baseline, with and without the weight of another policy."""
+    alive, level = setting.every.trajectories.alive, generator(5).normal(size=HORIZON)
+    look, family = setting.look, setting.family
+
+    def scores(params: Any, masses: Any) -> Any:
+        numbers = masses * alive * level
+        every = one_by_one(lambda tau, row: look(family, params).scores(tau, row[None, None]))
+        return every(setting.every.trajectories, numbers)
+
+    ratio = step_weights(
+        look(family, setting.other),
+        look(family, setting.params),
+        setting.every.trajectories,
+        per_decision,
+    )
+    for params, masses in [(setting.params, jnp.ones(alive.shape)), (setting.other, ratio)]:
+        mean = expectation(setting.every.probability, scores(params, masses))
+        for leaf in jax.tree.leaves(mean):
+            np.testing.assert_allclose(leaf, 0.0, atol=1e-12)
+
+
+def test_a_batch_is_the_mean_of_its_trajectories(setting):
+    masses = step_masses(setting)
+    gained = masses[None] * along(setting.every.trajectories, jnp.asarray(setting.rewards))
+    together = gradient_estimates(
+        setting.look(setting.family, setting.params), setting.every.trajectories, gained
+    )
+    alone = gradients(setting, setting.params, masses)
+    assert_trees_close(together, jax.tree.map(lambda leaf: leaf.mean(axis=0), alone))

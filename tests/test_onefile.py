@@ -15,14 +15,13 @@ import pytest
 import cvxmdp as cm
 from cvxmdp.experiments.tracking import tracking_problem
 from cvxmdp.precision import double_precision
-from cvxmdp.sampling.recursion import Learning, first_iteration, iteration
-from cvxmdp.sampling.trajectories import sampling_model
+from cvxmdp.sampling.recursion import initial_state, iteration
+from cvxmdp.sampling.setting import read_learning
 from strategies import generator, random_model
 
 ITERATIONS = 30
 BOUND, START = 3.0, 0.7
-first = jax.jit(first_iteration)
-following = jax.jit(iteration)
+step = jax.jit(iteration)
 
 
 def load_onefile() -> ModuleType:
@@ -84,27 +83,13 @@ def library_steps(case: Case, uniforms: np.ndarray, momentum: float):
     """The library's states and traces, in float64."""
     problem, n = case.problem, len(case.problem.constraints)
     with double_precision():
-        family = cm.Table().bind(problem.mdp)
-        learning = Learning(
-            sampling_model(problem.mdp),
-            problem.objective_function.extended(),
-            tuple(slack.extended() for slack in problem.slack_functions.values()),
-            family,
-            0.05,
-            np.full(n, 0.2),
-            np.full(n, BOUND),
-            np.zeros(n),
-            momentum,
-            0.0,
-            np.inf,
-            case.horizon,
-            1,
+        solver = cm.VRPDPG(
+            1, 0.05, 0.2, momentum, case.horizon, dual_bound=BOUND, initial_multiplier=START
         )
-        params = family.init(jax.random.key(0))
-        state, trace = first(learning, params, jnp.full(n, START), uniforms[:1])
-        yield jax.tree.map(np.asarray, (state, trace))
-        for t in range(1, len(uniforms)):
-            state, trace = following(learning, state, uniforms[t : t + 1])
+        learning = read_learning(solver, problem, np.zeros(n))
+        state = initial_state(learning, learning.family.init(jax.random.key(0)), jnp.full(n, START))
+        for numbers in uniforms:
+            state, trace = step(learning, state, numbers[None])
             yield jax.tree.map(np.asarray, (state, trace))
 
 
@@ -140,15 +125,15 @@ def both(name: str, momentum: float):
 @pytest.mark.parametrize("momentum", [0.3, 1.0])
 @pytest.mark.parametrize("name", CASES)
 def test_same_numbers_step_by_step(name, momentum):
-    for step, (state, trace) in both(name, momentum):
+    for expected, (state, trace) in both(name, momentum):
         near = {"rtol": 1e-9, "atol": 1e-10}
-        np.testing.assert_allclose(state.params, step.params, **near)
-        np.testing.assert_allclose(state.occupancy, step.occupancy, **near)
-        np.testing.assert_allclose(state.gradients, step.gradients, **near)
-        np.testing.assert_allclose(state.multipliers, step.multipliers, **near)
-        np.testing.assert_allclose(trace.recursive_slack, step.slack, **near)
-        np.testing.assert_allclose(trace.weight_max, step.weight, **near)
-        assert trace.episode_length == step.episode.size
+        np.testing.assert_allclose(state.params, expected.params, **near)
+        np.testing.assert_allclose(state.occupancy, expected.occupancy, **near)
+        np.testing.assert_allclose(state.gradients, expected.gradients, **near)
+        np.testing.assert_allclose(state.multipliers, expected.multipliers, **near)
+        np.testing.assert_allclose(trace.recursive_slack, expected.slack, **near)
+        np.testing.assert_allclose(trace.weight_max, expected.weight, **near)
+        assert trace.episode_length == expected.episode.size
 
 
 @pytest.mark.parametrize("name", ["slip and early termination", "three constraints, mask"])

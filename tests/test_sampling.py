@@ -12,9 +12,14 @@ import pytest
 
 import cvxmdp as cm
 from cvxmdp.precision import double_precision
-from cvxmdp.sampling.estimators import occupancy_estimate
-from cvxmdp.sampling.recursion import Learning, first_iteration, iteration
-from cvxmdp.sampling.trajectories import Trajectory, sample_trajectory, sampling_model
+from cvxmdp.sampling.recursion import Learning, initial_state, iteration
+from cvxmdp.sampling.setting import read_learning
+from cvxmdp.sampling.trajectories import (
+    Trajectory,
+    sample_trajectory,
+    sampling_model,
+    thresholds,
+)
 from strategies import generator, random_model, random_policy
 
 HORIZON = 8
@@ -35,7 +40,8 @@ def drawn(mdp: cm.TabularMDP, policy: np.ndarray, uniforms: np.ndarray) -> Traje
 
     @jax.jit
     def draw(model: Any, table: Any, numbers: Any) -> Any:
-        return jax.vmap(lambda row: sample_trajectory(model, lambda s: table[s], row))(numbers)
+        rows = thresholds(table)
+        return jax.vmap(lambda row: sample_trajectory(model, lambda s: rows[s], row))(numbers)
 
     table = np.asarray(policy, dtype=np.float32)
     found = draw(sampling_model(mdp), table, np.asarray(uniforms, dtype=np.float32))
@@ -56,8 +62,9 @@ def test_sampled_occupancy_is_exact_within_standard_errors(name):
     mdp = MODELS[name]()
     policy = random_policy(mdp, generator(3), concentration=1.0).probabilities()
     found = drawn(mdp, policy, generator(4).random((EPISODES, 1 + 2 * HORIZON), dtype=np.float32))
-    every = jax.vmap(lambda tau: occupancy_estimate(tau, mdp.discount, mdp.actions.shape))(found)
-    every = np.asarray(every, dtype=np.float64)
+    every = np.zeros((EPISODES, *mdp.actions.shape))
+    place = (np.arange(EPISODES)[:, None], found.states, found.actions)
+    np.add.at(every, place, found.alive * mdp.discount ** np.arange(HORIZON))
     exact = exact_occupancy(mdp, policy)
     errors = every.std(axis=0) / np.sqrt(EPISODES)
     seen = exact > 1e-3
@@ -112,26 +119,11 @@ def test_an_episode_that_surely_ends_has_one_step():
 
 def learning_of(problem: cm.Problem, batch_size: int = 1, **numbers: Any) -> Learning:
     """Settings of the recursion, with other numbers where they are given."""
-    n = len(problem.constraints)
-    learning = Learning(
-        sampling_model(problem.mdp),
-        problem.objective_function.extended(),
-        tuple(slack.extended() for slack in problem.slack_functions.values()),
-        cm.Table().bind(problem.mdp),
-        0.1,
-        np.full(n, 0.5),
-        np.full(n, 2.0),
-        np.zeros(n),
-        0.2,
-        0.0,
-        np.inf,
-        HORIZON,
-        batch_size,
-    )
+    solver = cm.VRPDPG(1, 0.1, 0.5, 0.2, HORIZON, batch_size=batch_size, dual_bound=2.0)
+    learning = read_learning(solver, problem, np.zeros(len(problem.constraints)))
     return replace(learning, **numbers)
 
 
-first = jax.jit(first_iteration)
 following = jax.jit(iteration)
 
 
@@ -148,10 +140,10 @@ def run(learning: Learning, iterations: int) -> list[Any]:
         shape = (iterations, learning.batch_size, 1 + 2 * learning.horizon)
         uniforms = generator(8).random(shape)
         params = jnp.zeros(learning.family.actions.shape)
-        state, trace = first(learning, params, jnp.ones(len(learning.slacks)), uniforms[0])
-        steps = [(state, trace)]
-        for numbers in uniforms[1:]:
-            steps.append(following(learning, steps[-1][0], numbers))
+        state, steps = initial_state(learning, params, jnp.ones(len(learning.slacks))), []
+        for numbers in uniforms:
+            steps.append(following(learning, state, numbers))
+            state = steps[-1][0]
         return jax.tree.map(np.asarray, steps)
 
 
@@ -220,3 +212,53 @@ def test_a_cap_bounds_the_weight(problem):
     free, capped = learning_of(problem), learning_of(problem, weight_cap=1.01)
     assert max(float(trace.weight_max) for _, trace in run(free, 20)) > 1.05
     assert max(float(trace.weight_max) for _, trace in run(capped, 20)) == pytest.approx(1.01)
+
+
+def test_steps_shrink_as_asked(problem):
+    shrinking = learning_of(problem, primal_decay=0.5, dual_decay=1.0)
+    for t, (state, trace) in enumerate(run(shrinking, 10)):
+        moved = np.linalg.norm(state.params - state.previous)
+        assert moved == pytest.approx(0.1 / np.sqrt(t + 1), rel=1e-9)
+        expected = np.clip(trace.multipliers - 0.5 / (t + 1) * trace.recursive_slack, 0.0, 2.0)
+        np.testing.assert_allclose(state.multipliers, expected, atol=1e-12)
+
+
+def test_an_optax_rule_takes_the_place_of_the_normalised_step(problem):
+    optax = pytest.importorskip("optax")
+    for state, _ in run(learning_of(problem, transform=optax.sgd(0.01)), 5):
+        ascent = np.tensordot([1.0, 0.0, 0.0], state.gradients, axes=1)
+        assert np.isfinite(ascent).all()
+        moved = state.params - state.previous
+        assert np.linalg.norm(moved) > 0
+    first, trace = run(learning_of(problem, transform=optax.sgd(0.01)), 1)[0]
+    assert np.linalg.norm(first.params) == pytest.approx(0.01 * float(trace.gradient_norm))
+
+
+def test_reinforce_uses_the_shadow_reward_of_its_own_trajectory(problem):
+    """Without memory, iteration t is iteration 0 of a run that starts where it stands."""
+    vanilla = learning_of(problem, momentum=1.0, same_trajectory=True)
+    steps = run(vanilla, 6)
+    state = steps[3][0]
+    uniforms = generator(11).random((1, 1 + 2 * HORIZON))
+    with double_precision():
+        again = initial_state(vanilla, jnp.asarray(state.params), jnp.asarray(state.multipliers))
+        mine, fresh = following(vanilla, state, uniforms), following(vanilla, again, uniforms)
+        other, _ = following(replace(vanilla, same_trajectory=False), state, uniforms)
+    np.testing.assert_allclose(mine[0].gradients, fresh[0].gradients, rtol=1e-10, atol=1e-12)
+    assert np.abs(mine[0].gradients - other.gradients).max() > 1e-3
+
+
+def test_an_entropy_bonus_pulls_a_sharp_policy_back(problem):
+    """With nothing else to gain, the steps go towards the uniform policy."""
+    mdp = problem.mdp
+    flat = cm.Problem(mdp, maximize=cm.linear(np.zeros(mdp.n_states)))
+    learning = learning_of(flat, batch_size=50, entropy_bonus=1.0)
+    with double_precision():
+        sharp = jnp.asarray(np.tile([3.0, 0.0], (mdp.n_states, 1)))
+        state, uniforms = initial_state(learning, sharp, jnp.zeros(0)), generator(12)
+        entropies = []
+        for _ in range(60):
+            state, trace = following(learning, state, uniforms.random((50, 1 + 2 * HORIZON)))
+            entropies.append(float(trace.policy_entropy))
+    assert entropies[0] < 0.3
+    assert entropies[-1] > entropies[0] + 0.1

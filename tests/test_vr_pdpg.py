@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 import cvxmdp as cm
 from cvxmdp.errors import PolicyError, SolverError
 from cvxmdp.experiments.tracking import tracking_problem
-from cvxmdp.sampling import vr_pdpg
+from cvxmdp.sampling import run as runs
 from strategies import generator, random_policy, seeds
 
 OPTIMUM = 23.927031448955  # 100 * 0.9**13 - 0.2 * (1 - 0.9**13) / 0.1
@@ -37,6 +37,8 @@ PER_ITERATION = (
     "weight_max",
     "effective_sample_size",
     "episode_length",
+    "episode_return",
+    "policy_entropy",
 )
 
 
@@ -90,13 +92,13 @@ def test_status_and_sense(problem, solution):
 
 def test_history_has_every_key_at_its_length(solution):
     history = solution.history
-    np.testing.assert_array_equal(history["iteration"], [1, 21, 41, 61])
-    assert history["objective"].shape == (4,)
+    np.testing.assert_array_equal(history["iteration"], [0, 20, 40, 60, 61])
+    assert history["objective"].shape == (5,)
     for name in PER_ITERATION:
         assert history[name].shape == (61,), name
     for name in ("slack", "episode_slack", "recursive_slack", "multipliers"):
         assert set(history[name]) == {"hazard", "spread"}
-        expected = 4 if name == "slack" else 61
+        expected = 5 if name == "slack" else 61
         assert all(column.shape == (expected,) for column in history[name].values()), name
 
 
@@ -152,11 +154,11 @@ def test_chunks_do_not_change_the_bits(problem, solution, every):
 
 
 def test_another_seed_step_or_budget_does_not_compile_again(problem, solution):
-    before = vr_pdpg.run_first._cache_size(), vr_pdpg.run_chunk._cache_size()
-    assert min(before) > 0
+    before = runs.run_chunk._cache_size()
+    assert before > 0
     tuned = replace(SOLVER, primal_step=0.2, dual_step=0.1, momentum=1.0, weight_cap=2.0)
     cm.solve(problem.with_budget("hazard", 0.3), tuned, seed=11)
-    assert (vr_pdpg.run_first._cache_size(), vr_pdpg.run_chunk._cache_size()) == before
+    assert runs.run_chunk._cache_size() == before
 
 
 @settings(max_examples=12)
@@ -234,37 +236,22 @@ def test_an_mlp_starts_from_its_own_solution(problem):
 
 
 def test_an_interrupt_returns_what_was_learnt(problem, solution, monkeypatch):
-    run_chunk, calls = vr_pdpg.run_chunk, []
+    run_chunk, calls = runs.run_chunk, []
 
-    def interrupted(*arguments):
+    def interrupted(*arguments, **settings):
         calls.append(None)
         if len(calls) == 3:
             raise KeyboardInterrupt
-        return run_chunk(*arguments)
+        return run_chunk(*arguments, **settings)
 
-    monkeypatch.setattr(vr_pdpg, "run_chunk", interrupted)
+    monkeypatch.setattr(runs, "run_chunk", interrupted)
     found = cm.solve(problem, SOLVER, seed=3)
     assert found.status is cm.Status.INTERRUPTED
-    assert found.stats["iterations"] == 41
+    assert found.stats["iterations"] == 40
     np.testing.assert_array_equal(
-        found.history["gradient_norm"], solution.history["gradient_norm"][:41]
+        found.history["gradient_norm"], solution.history["gradient_norm"][:40]
     )
     assert found.objective == pytest.approx(solution.history["objective"][2])
-
-
-def test_an_interrupt_during_an_evaluation_leaves_no_half_of_a_chunk(problem, monkeypatch):
-    evaluate, calls = cm.Problem.evaluate, []
-
-    def interrupted(self, policy):
-        calls.append(None)
-        if len(calls) == 2:
-            raise KeyboardInterrupt
-        return evaluate(self, policy)
-
-    monkeypatch.setattr(cm.Problem, "evaluate", interrupted)
-    found = cm.solve(problem, SOLVER, seed=3)
-    assert found.status is cm.Status.INTERRUPTED
-    assert found.stats["iterations"] == found.history["gradient_norm"].size == 1
 
 
 @pytest.mark.parametrize("seed", [None, True, 0.5, "0"], ids=repr)

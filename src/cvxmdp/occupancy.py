@@ -24,6 +24,8 @@ from cvxmdp.models.validation import numbers
 from cvxmdp.policies import Policy, TabularPolicy
 
 MASK_ROUNDING = 1e-12
+SOLVED_TOGETHER = 256  # states up to which policies are evaluated several at a time
+TOGETHER_ENTRIES = 2**22
 ENDED_ROUNDING = 1e-6  # relative error of undiscounted visits beyond which none are reported
 
 
@@ -76,6 +78,29 @@ def occupancy_of(mdp: TabularMDP, policy: Any) -> np.ndarray:
     # The exact solution is not negative; rounding below zero is not part of the answer.
     visits = np.maximum(solve_discounted(backward, mdp.initial, mdp.discount), 0.0)
     return np.where(mdp.actions, visits[:, None] * probabilities, 0.0)
+
+
+def occupancies_of(mdp: TabularMDP, tables: np.ndarray) -> np.ndarray:
+    """The occupancies of several policies, (K, S, A): small models are solved together.
+
+    Args:
+        mdp: the model.
+        tables: probabilities, (K, S, A).
+    """
+    states = mdp.n_states
+    if states > SOLVED_TOGETHER:
+        return np.stack([occupancy_of(mdp, table) for table in tables])
+    transition = mdp.dense_transition()
+    visits = np.empty(tables.shape[:2])
+    block = max(1, TOGETHER_ENTRIES // states**2)
+    for begin in range(0, len(tables), block):
+        part = tables[begin : begin + block]
+        backward = np.einsum("ksa,sat->kts", part, transition, optimize=True)
+        system = np.eye(states) - mdp.discount * backward
+        right = np.broadcast_to(mdp.initial[:, None], (len(part), states, 1))
+        visits[begin : begin + block] = np.linalg.solve(system, right)[:, :, 0]
+    found = np.maximum(visits, 0.0)[:, :, None] * tables
+    return np.where(mdp.actions, found, 0.0)
 
 
 def policy_of(mdp: TabularMDP, occupancy: Any) -> TabularPolicy:

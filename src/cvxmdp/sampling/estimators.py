@@ -1,73 +1,80 @@
-r"""Estimators from a trajectory: eqs. (vanilla_OM_estimator), (pg_estimator) and (IS_def).
+r"""Estimators from trajectories: eqs. (vanilla_OM_estimator), (pg_estimator) and (IS_def).
 
     occupancy_hat(tau)           = sum_k gamma^k 1(s_k, a_k)
     gradient_hat(tau, theta, r)  = sum_h grad log pi_theta(a_h | s_h) sum_{k >= h} gamma^k r(s_k, a_k)
     weight(tau | theta', theta)  = prod_k pi_theta'(a_k | s_k) / pi_theta(a_k | s_k)
 
-Sums and products run over the steps really taken. All are unbiased for their H-step counterparts; the tests
-check that by enumerating every trajectory of a tiny model.
+Sums and products run over the steps really taken; with a batch of B trajectories, "weight times estimate" is
+averaged over it. All are unbiased for their H-step counterparts; the tests check that by enumerating every
+trajectory of a tiny model.
 """
 
 from __future__ import annotations
 
 from typing import Any
 
-import jax
 import jax.numpy as jnp
 
-from cvxmdp.policies.families import BoundFamily
 from cvxmdp.sampling.trajectories import Trajectory
+from cvxmdp.sampling.views import AllStates, VisitedStates, spread
 
 Array = Any
 Params = Any
+View = AllStates | VisitedStates
 
 
-def discounts(trajectory: Trajectory, discount: Array) -> Array:
-    """gamma^k where the step was taken, else 0, shape (H,)."""
-    steps = jnp.arange(trajectory.alive.shape[0])
-    return trajectory.alive * jnp.asarray(discount, trajectory.alive.dtype) ** steps
+def discounts(trajectories: Trajectory, discount: Array) -> Array:
+    """gamma^k where the step was taken, else 0, (B, H)."""
+    alive = trajectories.alive
+    return alive * jnp.asarray(discount, alive.dtype) ** jnp.arange(alive.shape[1])
 
 
-def occupancy_estimate(trajectory: Trajectory, discount: Array, shape: tuple[int, int]) -> Array:
-    """eq. (vanilla_OM_estimator), shape (S, A)."""
-    counts = jnp.zeros(shape, trajectory.alive.dtype)
-    return counts.at[trajectory.states, trajectory.actions].add(discounts(trajectory, discount))
-
-
-def chosen_log_probabilities(family: BoundFamily, params: Params, trajectory: Trajectory) -> Array:
-    """log pi(a_k | s_k), zero after the end, shape (H,)."""
-    logs = family.log_probabilities(params, trajectory.states)
-    taken = jnp.take_along_axis(logs, trajectory.actions[:, None], axis=1)[:, 0]
-    return jnp.where(trajectory.alive > 0, taken, 0.0)
-
-
-def importance_weight(
-    family: BoundFamily, target: Params, behaviour: Params, trajectory: Trajectory
+def step_weights(
+    target: View, behaviour: View, trajectories: Trajectory, per_decision: bool
 ) -> Array:
-    """eq. (IS_def) in log space: how much likelier the target policy takes these actions."""
-    difference = chosen_log_probabilities(family, target, trajectory)
-    difference = difference - chosen_log_probabilities(family, behaviour, trajectory)
-    return jnp.exp(difference.sum())
+    """eq. (IS_def) in log space: how much likelier the target policy takes these actions, (B, H).
+
+    The weight of the whole trajectory at each of its steps or, per decision, the product up to that step:
+    later actions do not change what has happened, so both are unbiased.
+    """
+    ratios = target.chosen(trajectories) - behaviour.chosen(trajectories)
+    if per_decision:
+        return jnp.exp(jnp.cumsum(ratios, axis=1))
+    return jnp.exp(ratios.sum(axis=1, keepdims=True)) * jnp.ones_like(ratios)
 
 
-def gradient_estimates(
-    family: BoundFamily, params: Params, trajectory: Trajectory, rewards: Array, discount: Array
-) -> Params:
-    """eq. (pg_estimator) for several rewards at once.
+def occupancy_estimate(trajectories: Trajectory, masses: Array, shape: tuple[int, int]) -> Array:
+    """eq. (vanilla_OM_estimator), averaged over the batch, (S, A).
 
     Args:
-        family: of policies.
-        params: theta.
-        trajectory: tau.
-        rewards: (m, S, A).
-        discount: gamma.
+        trajectories: leaves (B, H).
+        masses: gamma^k, or gamma^k times a weight, (B, H).
+        shape: (S, A).
+    """
+    return spread(trajectories, masses[None], shape)[0]
+
+
+def along(trajectories: Trajectory, rewards: Array) -> Array:
+    """Rewards (m, S, A) along trajectories: (m, B, H)."""
+    count, _, actions = rewards.shape
+    pairs = trajectories.states * actions + trajectories.actions
+    return rewards.reshape(count, -1)[:, pairs]
+
+
+def to_go(gained: Array) -> Array:
+    """sum over k >= h, along the last axis."""
+    return jnp.cumsum(gained[..., ::-1], axis=-1)[..., ::-1]
+
+
+def gradient_estimates(policy: View, trajectories: Trajectory, gained: Array) -> Params:
+    """eq. (pg_estimator) for several rewards at once, averaged over the batch.
+
+    Args:
+        policy: pi_theta.
+        trajectories: leaves (B, H).
+        gained: gamma^k r(s_k, a_k), or that times a weight, (m, B, H).
 
     Returns:
         The parameters' tree, each leaf with a leading axis of length m.
     """
-    gained = rewards[:, trajectory.states, trajectory.actions] * discounts(trajectory, discount)
-    to_go = jnp.cumsum(gained[:, ::-1], axis=1)[:, ::-1]  # sum over k >= h
-    _, pull_back = jax.vjp(
-        lambda theta: chosen_log_probabilities(family, theta, trajectory), params
-    )
-    return jax.vmap(lambda weights: pull_back(weights)[0])(to_go)
+    return policy.scores(trajectories, to_go(gained))

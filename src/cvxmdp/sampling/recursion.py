@@ -1,4 +1,4 @@
-r"""One iteration of VR-PDPG, Algorithm 1 of the paper, as pure functions.
+r"""One iteration of VR-PDPG, Algorithm 1 of the paper, as a pure function.
 
 With diamond standing for the objective f and each constraint g_i (axis m = 1 + n below), iteration t draws
 tau_t under theta_t and computes (lines 9 to 14)
@@ -11,8 +11,11 @@ tau_t under theta_t and computes (lines 9 to 14)
     mu_{t+1}    = Proj_U( mu_t - eta_mu g(lambda_t) )
 
 with w_t = w(tau_t | theta_{t-1}, theta_t), the weight of the *previous* policy. With a batch, "weight times
-estimate" is averaged over its trajectories. A zero gradient means no step. The recursive occupancy lambda_t
-is not an occupancy; functions are used in their extended form there.
+estimate" is averaged over its trajectories. A zero gradient means no step. Lines 2 to 7 are the same with
+alpha_0 = 1 and r_{-1} = r_0. The recursive occupancy lambda_t is not an occupancy; functions are used in their
+extended form there.
+
+The departures from the paper are off unless asked for; each is marked where it acts.
 """
 
 from __future__ import annotations
@@ -26,33 +29,70 @@ import jax.numpy as jnp
 from cvxmdp.exact.primal_dual import norm
 from cvxmdp.policies.families import BoundFamily
 from cvxmdp.records import Record
-from cvxmdp.sampling.estimators import gradient_estimates, importance_weight, occupancy_estimate
-from cvxmdp.sampling.trajectories import SamplingModel, sample_trajectory
+from cvxmdp.sampling.estimators import (
+    along,
+    discounts,
+    occupancy_estimate,
+    step_weights,
+    to_go,
+)
+from cvxmdp.sampling.trajectories import SamplingModel, Trajectory, sample_trajectory
+from cvxmdp.sampling.views import AllStates, VisitedStates, view
 from cvxmdp.utilities.function import OccupancyFunction
 
 Array = Any
 Params = Any
+View = AllStates | VisitedStates
 TINY = 1e-30  # decaying estimates become denormal numbers, which slow a CPU down several times
+BASELINE_RATE = 0.1  # of the running mean that the baseline is
 
 
 @dataclass(frozen=True, eq=False)
 class Learning(Record):
-    """What an iteration needs besides its state; every entry but the last two is a number."""
+    """What an iteration needs besides its state; every entry that is not static is numbers."""
 
     model: SamplingModel
     objective: OccupancyFunction  # extended
     slacks: tuple[OccupancyFunction, ...]  # extended
     family: BoundFamily
+    watched: Watched
     primal_step: Array
+    primal_decay: Array  # eta_t = eta (t+1)^(-decay); zero in the paper
     dual_step: Array  # (n,)
+    dual_decay: Array
     dual_bound: Array  # (n,)
     pessimism: Array  # (n,)
     momentum: Array  # alpha
     momentum_decay: Array  # alpha_t = alpha (t+1)^(-decay)
     weight_cap: Array  # infinite in the paper
+    entropy_bonus: Array  # zero in the paper
     horizon: int
     batch_size: int
-    static: ClassVar[tuple[str, ...]] = ("horizon", "batch_size")
+    per_decision: bool  # False in the paper
+    baseline: bool  # False in the paper
+    same_trajectory: bool  # True only for vanilla REINFORCE
+    transform: Any  # an Optax transformation in place of the normalised step, or None
+    static: ClassVar[tuple[str, ...]] = (
+        "horizon",
+        "batch_size",
+        "per_decision",
+        "baseline",
+        "same_trajectory",
+        "transform",
+    )
+
+
+@dataclass(frozen=True, eq=False)
+class Watched(Record):
+    """What is recorded of single episodes and plays no part in learning.
+
+    Attributes:
+        reward: (S, A), added up undiscounted as the episode's return; None where the model has none.
+        targets: occupancies (S, A) that a distance of the problem is taken to.
+    """
+
+    reward: Array | None
+    targets: tuple[Array, ...]
 
 
 class LearningState(NamedTuple):
@@ -61,21 +101,25 @@ class LearningState(NamedTuple):
     params: Params  # theta_t
     previous: Params  # theta_{t-1}
     occupancy: Array  # lambda_{t-1}, (S, A)
-    rewards: Array  # r_{., t-1}, (m, S, A)
-    older_rewards: Array  # r_{., t-2}, (m, S, A)
+    older_occupancy: Array  # lambda_{t-2}
     gradients: Params  # d_{., t-1}, leaves with a leading axis m
     multipliers: Array  # mu_t, (n,)
+    baseline: Array  # mean reward to go, (m, H); empty without a baseline
+    optimiser: Any  # of the Optax transformation
     step: Array  # t
 
 
 class LearningTrace(NamedTuple):
     """What an iteration leaves in the history; means over the batch."""
 
-    episode_objective: Array  # f of the single episodes' occupancies
+    episode_objective: Array  # f of the episodes' occupancies
     episode_slack: Array  # g of them, (n,)
+    episode_return: Array  # undiscounted, (0,) or (1,)
+    tracking_error: Array  # half the squared distance of the episodes' occupancies to each target
     recursive_slack: Array  # g(lambda_t), what the dual step sees, (n,)
     multipliers: Array  # mu_t, (n,)
     gradient_norm: Array
+    policy_entropy: Array  # per step of the episodes
     weight_mean: Array
     weight_max: Array
     effective_sample_size: Array
@@ -87,17 +131,119 @@ def uniforms_shape(learning: Learning) -> tuple[int, int]:
     return (learning.batch_size, 1 + 2 * learning.horizon)
 
 
+def initial_state(learning: Learning, params: Params, multipliers: Array) -> LearningState:
+    """Line 1, before the first trajectory."""
+    shape, dtype = learning.family.actions.shape, multipliers.dtype
+    functions = 1 + len(learning.slacks)
+    nothing = jnp.zeros(shape, dtype)
+    return LearningState(
+        params,
+        params,
+        nothing,
+        nothing,
+        jax.tree.map(lambda leaf: jnp.zeros((functions, *leaf.shape), leaf.dtype), params),
+        multipliers,
+        jnp.zeros((functions, learning.horizon) if learning.baseline else (0,), dtype),
+        None if learning.transform is None else learning.transform.init(params),
+        jnp.zeros((), jnp.int32),
+    )
+
+
+def iteration(
+    learning: Learning, state: LearningState, uniforms: Array
+) -> tuple[LearningState, LearningTrace]:
+    """Lines 2 to 7 for t = 0, lines 9 to 14 afterwards."""
+    discount, shape = learning.model.discount, learning.family.actions.shape
+    policy = view(learning.family, state.params, learning.horizon)
+    previous = view(learning.family, state.previous, learning.horizon)
+    trajectories = _sample(learning.model, policy, uniforms)
+    masses = discounts(trajectories, discount)
+
+    first = state.step == 0
+    alpha = learning.momentum * (state.step + 1.0) ** (-learning.momentum_decay)
+    rest = jnp.where(first, 0.0, 1.0 - alpha)
+    weights = step_weights(previous, policy, trajectories, learning.per_decision)
+    capped = jnp.minimum(weights, learning.weight_cap)  # departure: a cap
+    stale_masses = rest * capped * masses
+
+    visits = occupancy_estimate(trajectories, masses - stale_masses, shape)
+    occupancy = _flush(visits + rest * state.occupancy)  # line 10; line 3 for t = 0
+    now = first | learning.same_trajectory  # r_{-1} = r_0
+    rewards = shadow_rewards(learning, jnp.where(now, occupancy, state.occupancy))
+    older = shadow_rewards(learning, jnp.where(first, occupancy, state.older_occupancy))
+
+    fresh = to_go(masses * _gained(learning, rewards, policy, trajectories))
+    stale = to_go(stale_masses * _gained(learning, older, previous, trajectories))
+    baseline = state.baseline
+    if learning.baseline:  # departure: unbiased, because it is older than the trajectory
+        running = BASELINE_RATE * (fresh.mean(axis=1) - baseline)
+        fresh = fresh - trajectories.alive * baseline[:, None]
+        stale = stale - rest * capped * trajectories.alive * baseline[:, None]
+        baseline = baseline + running
+    corrected = jax.tree.map(
+        jnp.subtract, policy.scores(trajectories, fresh), previous.scores(trajectories, stale)
+    )
+    gradients = jax.tree.map(  # line 12; line 5 for t = 0
+        lambda new, old: _flush(new + rest * old), corrected, state.gradients
+    )
+
+    mixture = jnp.concatenate([jnp.ones(1, occupancy.dtype), state.multipliers])
+    ascent = jax.tree.map(lambda leaf: jnp.tensordot(mixture, leaf, axes=1), gradients)
+    size = norm(ascent)
+    params, optimiser = _primal_step(learning, state, ascent, size)  # lines 6 and 13
+    slack = _slack(learning, occupancy)
+    dual_step = learning.dual_step * (state.step + 1.0) ** (-learning.dual_decay)
+    multipliers = jnp.clip(  # lines 7 and 14
+        state.multipliers - dual_step * slack, 0.0, learning.dual_bound
+    )
+    following = LearningState(
+        params,
+        state.params,
+        occupancy,
+        jnp.where(first, occupancy, state.occupancy),
+        gradients,
+        multipliers,
+        baseline,
+        optimiser,
+        state.step + 1,
+    )
+    return following, LearningTrace(
+        **_episodes(learning, policy, trajectories),
+        **_weights(capped[:, -1]),
+        recursive_slack=slack,
+        multipliers=state.multipliers,
+        gradient_norm=size,
+    )
+
+
 def shadow_rewards(learning: Learning, occupancy: Array) -> Array:
     """grad f and grad g_i at lambda, shape (m, S, A)."""
     functions = (learning.objective, *learning.slacks)
     return jnp.stack([function.gradient(occupancy) for function in functions])
 
 
-def _sample(learning: Learning, params: Params, uniforms: Array) -> Any:
-    def policy(state: Array) -> Array:
-        return jnp.exp(learning.family.log_probabilities(params, state[None])[0])
+def _sample(model: SamplingModel, policy: View, uniforms: Array) -> Trajectory:
+    rows = policy.rows()
+    drawn: Any = jax.vmap(lambda numbers: sample_trajectory(model, rows, numbers))
+    return Trajectory(*drawn(uniforms))
 
-    return jax.vmap(lambda numbers: sample_trajectory(learning.model, policy, numbers))(uniforms)
+
+def _gained(learning: Learning, rewards: Array, policy: View, trajectories: Trajectory) -> Array:
+    """Rewards along the trajectories, (m, B, H); with an entropy bonus (a departure), -log pi as reward."""
+    gained = along(trajectories, rewards)
+    return gained.at[0].add(-learning.entropy_bonus * policy.chosen(trajectories))
+
+
+def _primal_step(
+    learning: Learning, state: LearningState, ascent: Params, size: Array
+) -> tuple[Params, Any]:
+    if learning.transform is not None:  # departure
+        downwards = jax.tree.map(jnp.negative, ascent)  # Optax minimises
+        updates, optimiser = learning.transform.update(downwards, state.optimiser, state.params)
+        return jax.tree.map(jnp.add, state.params, updates), optimiser
+    step = learning.primal_step * (state.step + 1.0) ** (-learning.primal_decay)
+    scale = step / jnp.where(size > 0, size, 1.0)
+    return jax.tree.map(lambda leaf, d: leaf + scale * d, state.params, ascent), None
 
 
 def _slack(learning: Learning, occupancy: Array) -> Array:
@@ -105,106 +251,39 @@ def _slack(learning: Learning, occupancy: Array) -> Array:
     return jnp.stack(values) - learning.pessimism if values else jnp.zeros(0, occupancy.dtype)
 
 
-def _flush(tree: Any) -> Any:
-    return jax.tree.map(lambda leaf: jnp.where(jnp.abs(leaf) < TINY, 0.0, leaf), tree)
+def _flush(leaf: Array) -> Array:
+    return jnp.where(jnp.abs(leaf) < TINY, 0.0, leaf)
 
 
-def _advance(
-    learning: Learning,
-    state: LearningState,
-    occupancy: Array,
-    gradients: Params,
-    rewards: tuple[Array, Array],
-) -> tuple[LearningState, Array, Array]:
-    """Lines 13 and 14: the primal and the dual step."""
-    weights = jnp.concatenate([jnp.ones(1, occupancy.dtype), state.multipliers])
-    ascent = jax.tree.map(lambda leaf: jnp.tensordot(weights, leaf, axes=1), gradients)
-    size = norm(ascent)
-    scale = learning.primal_step / jnp.where(size > 0, size, 1.0)
-    params = jax.tree.map(lambda leaf, d: leaf + scale * d, state.params, ascent)
-    slack = _slack(learning, occupancy)
-    multipliers = jnp.clip(state.multipliers - learning.dual_step * slack, 0.0, learning.dual_bound)
-    following = LearningState(
-        params,
-        state.params,
-        _flush(occupancy),
-        *rewards,
-        _flush(gradients),
-        multipliers,
-        state.step + 1,
-    )
-    return following, slack, size
+def _episodes(learning: Learning, policy: View, trajectories: Trajectory) -> dict[str, Array]:
+    """What the episodes showed, for the history."""
+    masses, alive = discounts(trajectories, learning.model.discount), trajectories.alive
+    shape, watched = learning.family.actions.shape, learning.watched
+
+    def of_one(tau: Trajectory, mass: Array) -> Any:
+        x = occupancy_estimate(jax.tree.map(lambda leaf: leaf[None], tau), mass[None], shape)
+        distances = [0.5 * ((x - target) ** 2).sum() for target in watched.targets]
+        return learning.objective.value(x), _slack(learning, x), jnp.array(distances, x.dtype)
+
+    each: Any = jax.vmap(of_one)
+    objective, slack, distances = each(trajectories, masses)
+    total = jnp.zeros((0, alive.shape[0]), alive.dtype)
+    if watched.reward is not None:
+        total = (alive * along(trajectories, jnp.asarray(watched.reward)[None])).sum(axis=2)
+    return {
+        "episode_objective": objective.mean(),
+        "episode_slack": slack.mean(axis=0),
+        "episode_return": total.mean(axis=1),
+        "tracking_error": distances.mean(axis=0),
+        "episode_length": alive.sum(axis=1).mean(),
+        "policy_entropy": (alive * policy.entropy(trajectories)).sum() / alive.sum(),
+    }
 
 
-def first_iteration(
-    learning: Learning, params: Params, multipliers: Array, uniforms: Array
-) -> tuple[LearningState, LearningTrace]:
-    """Lines 2 to 7, t = 0."""
-    shape = learning.family.actions.shape
-    discount = learning.model.discount
-    trajectories = _sample(learning, params, uniforms)
-    episodes = jax.vmap(lambda tau: occupancy_estimate(tau, discount, shape))(trajectories)
-    occupancy = episodes.mean(axis=0)
-    rewards = shadow_rewards(learning, occupancy)
-    estimate: Any = jax.vmap(
-        lambda tau: gradient_estimates(learning.family, params, tau, rewards, discount)
-    )
-    gradients = jax.tree.map(lambda leaf: leaf.mean(axis=0), estimate(trajectories))
-    zero = jnp.zeros((), jnp.int32)
-    state = LearningState(params, params, occupancy, rewards, rewards, gradients, multipliers, zero)
-    following, slack, size = _advance(learning, state, occupancy, gradients, (rewards, rewards))
-    ones = jnp.ones(learning.batch_size, occupancy.dtype)
-    trace = _trace(learning, episodes, slack, multipliers, size, ones, trajectories)
-    return following, trace
-
-
-def iteration(
-    learning: Learning, state: LearningState, uniforms: Array
-) -> tuple[LearningState, LearningTrace]:
-    """Lines 9 to 14, t >= 1."""
-    family, discount = learning.family, learning.model.discount
-    trajectories = _sample(learning, state.params, uniforms)
-    rest = 1.0 - learning.momentum * (state.step + 1.0) ** (-learning.momentum_decay)
-
-    def estimates(tau: Any) -> Any:
-        weight = importance_weight(family, state.previous, state.params, tau)
-        weight = jnp.minimum(weight, learning.weight_cap)
-        visits = occupancy_estimate(tau, discount, family.actions.shape)
-        fresh = gradient_estimates(family, state.params, tau, state.rewards, discount)
-        stale = gradient_estimates(family, state.previous, tau, state.older_rewards, discount)
-        corrected = jax.tree.map(lambda new, old: new - rest * weight * old, fresh, stale)
-        return visits, (1.0 - rest * weight) * visits, corrected, weight
-
-    batched: Any = jax.vmap(estimates)
-    episodes, visits, corrected, weights = batched(trajectories)
-    occupancy = visits.mean(axis=0) + rest * state.occupancy
-    gradients = jax.tree.map(
-        lambda leaf, old: leaf.mean(axis=0) + rest * old, corrected, state.gradients
-    )
-    rewards = (shadow_rewards(learning, occupancy), state.rewards)
-    following, slack, size = _advance(learning, state, occupancy, gradients, rewards)
-    trace = _trace(learning, episodes, slack, state.multipliers, size, weights, trajectories)
-    return following, trace
-
-
-def _trace(
-    learning: Learning,
-    episodes: Array,
-    slack: Array,
-    multipliers: Array,
-    size: Array,
-    weights: Array,
-    trajectories: Any,
-) -> LearningTrace:
-    single = jax.vmap(lambda x: (learning.objective.value(x), _slack(learning, x)))(episodes)
-    return LearningTrace(
-        single[0].mean(),
-        single[1].mean(axis=0),
-        slack,
-        multipliers,
-        size,
-        weights.mean(),
-        weights.max(),
-        weights.sum() ** 2 / jnp.maximum((weights**2).sum(), TINY),
-        trajectories.alive.sum(axis=1).mean(),
-    )
+def _weights(weights: Array) -> dict[str, Array]:
+    """What became of the importance weights, for the history."""
+    return {
+        "weight_mean": weights.mean(),
+        "weight_max": weights.max(),
+        "effective_sample_size": weights.sum() ** 2 / jnp.maximum((weights**2).sum(), TINY),
+    }

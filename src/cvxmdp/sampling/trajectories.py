@@ -84,32 +84,44 @@ def draw(cumulative: Array, uniform: Array) -> Array:
     return (cumulative <= uniform).sum(axis=-1)
 
 
-def sample_trajectory(model: SamplingModel, policy: Any, uniforms: Array) -> Trajectory:
+def thresholds(chances: Array) -> Array:
+    """Cumulative chances of actions, (..., A), that ``choose`` compares with a uniform number.
+
+    Rounding must not draw an action without a chance: not above the sum of the chances, where the last action
+    that has one takes the rest, nor in between, where a device may add in parallel.
+    """
+    possible = chances > 0
+    last = chances.shape[-1] - 1 - jnp.argmax(possible[..., ::-1], axis=-1)
+    sums = jnp.where(possible, jnp.cumsum(chances, axis=-1), -1.0)
+    return jnp.where(jnp.arange(chances.shape[-1]) == last[..., None], 2.0, sums)
+
+
+def choose(row: Array, uniform: Array) -> Array:
+    """The first action whose threshold exceeds a uniform number in [0, 1)."""
+    return jnp.argmax(row > uniform, axis=-1)
+
+
+def sample_trajectory(model: SamplingModel, row_of: Any, uniforms: Array) -> Trajectory:
     """One trajectory.
 
     Args:
         model: the model.
-        policy: a function from a state to the probabilities of the actions there, (A,).
+        row_of: a function from a state to the thresholds of the actions there, (A,).
         uniforms: numbers in [0, 1), shape (1 + 2 H,).
     """
     first = draw(jnp.asarray(model.initial, uniforms.dtype), uniforms[0])
     cumulative = jnp.asarray(model.cumulative, uniforms.dtype)
     successors = jnp.asarray(model.successors)
+    width = cumulative.shape[1]
 
     def step(carry: tuple[Array, Array], pair: Array) -> Any:
         state, alive = carry
-        chances = policy(state)
-        # Rounding must not draw an action without a chance: not above the sum of the chances, where the
-        # last action that has one takes the rest, nor in between, where a device may add in parallel.
-        possible = chances > 0
-        found = possible & (jnp.cumsum(chances) > pair[0])
-        last = chances.size - 1 - jnp.argmax(possible[::-1])
-        action = jnp.where(found.any(), jnp.argmax(found), last)
-        row = state * chances.size + action
-        entry = draw(cumulative[row], pair[1])
-        ends = entry >= cumulative.shape[1]
-        following = successors[row, jnp.minimum(entry, cumulative.shape[1] - 1)]
-        return (following, alive & ~ends), (state, action, alive)
+        row = row_of(state)
+        action = choose(row, pair[0])
+        place = state * row.size + action
+        entry = draw(cumulative[place], pair[1])
+        following = successors[place, jnp.minimum(entry, width - 1)]
+        return (following, alive & (entry < width)), (state, action, alive)
 
     start = (first.astype(jnp.int32), jnp.asarray(True))
     _, (states, actions, alive) = jax.lax.scan(step, start, uniforms[1:].reshape(-1, 2))

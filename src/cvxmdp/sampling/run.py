@@ -1,0 +1,298 @@
+"""One run of VR-PDPG: compiled chunks of iterations, and what is kept between them.
+
+The model is only sampled from while learning. Where it is known (a tabular one always is), the policies at the
+ends of the chunks are evaluated exactly afterwards, so that a learning curve shows truth and sample.
+"""
+
+from __future__ import annotations
+
+import time
+import warnings
+from functools import partial
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from cvxmdp.errors import CvxmdpWarning, SolverError
+from cvxmdp.exact.settings import per_constraint, read_start
+from cvxmdp.occupancy import occupancies_of, policy_of
+from cvxmdp.policies.mixture import MixturePolicy
+from cvxmdp.problem import Problem
+from cvxmdp.progress import Progress
+from cvxmdp.sampling.recursion import (
+    Learning,
+    LearningState,
+    LearningTrace,
+    initial_state,
+    iteration,
+    uniforms_shape,
+)
+from cvxmdp.sampling.setting import read_learning, single_precision, targets_of
+from cvxmdp.solution import Solution, Status
+
+if TYPE_CHECKING:
+    from cvxmdp.sampling.vr_pdpg import VRPDPG
+
+KEPT = 256  # iterates that iterate="uniform" draws from, themselves drawn uniformly from all
+LARGEST_BLOCK = 2**24  # uniform numbers drawn at once
+EXPLODED = 1e3  # an importance weight that says the steps are too large
+
+
+class Carry(NamedTuple):
+    """What one chunk hands to the next."""
+
+    state: LearningState
+    kept: (
+        Any  # iterates at the chosen iterations, leaves (KEPT, ...); None unless iterate="uniform"
+    )
+
+
+@partial(jax.jit, static_argnames=("length",))
+def run_chunk(
+    learning: Learning, carry: Carry, key: Any, kept_at: Any, count: Any, length: int
+) -> tuple[Carry, LearningTrace]:
+    """``count`` iterations, at most ``length``; traces have ``length`` rows.
+
+    The random numbers of iteration t depend on the key and on t alone, so chunks of any length give the same.
+    A shorter last chunk is another ``count``, not another compilation.
+    """
+    shape, begin = uniforms_shape(learning), carry.state.step
+    at_once = length * shape[0] * shape[1] <= LARGEST_BLOCK
+
+    def numbers(t: Any) -> Any:
+        return jax.random.uniform(jax.random.fold_in(key, t), shape, jnp.float32)
+
+    drawn = jax.vmap(numbers)(begin + jnp.arange(length)) if at_once else None
+
+    def step(index: Any, loop: Any) -> Any:
+        carry, traces = loop
+        uniforms = numbers(carry.state.step) if drawn is None else drawn[index]
+        kept = _keep(carry.kept, kept_at, carry.state)
+        state, trace = iteration(learning, carry.state, uniforms)
+        traces = jax.tree.map(lambda rows, row: rows.at[index].set(row), traces, trace)
+        return Carry(state, kept), traces
+
+    form = jax.eval_shape(lambda: iteration(learning, carry.state, jnp.zeros(shape))[1])
+    empty = jax.tree.map(lambda leaf: jnp.zeros((length, *leaf.shape), leaf.dtype), form)
+    return jax.lax.fori_loop(0, count, step, (carry, empty))
+
+
+def _keep(kept: Any, kept_at: Any, state: LearningState) -> Any:
+    """Put theta_t where it belongs among the kept iterates, if t is one of theirs."""
+    if kept is None:
+        return None
+    slot = jnp.searchsorted(kept_at, state.step)
+    slot = jnp.where(kept_at[jnp.minimum(slot, kept_at.size - 1)] == state.step, slot, kept_at.size)
+    return jax.tree.map(lambda rows, row: rows.at[slot].set(row, mode="drop"), kept, state.params)
+
+
+class Run:
+    """A solver on a problem with one seed and one pessimism."""
+
+    def __init__(
+        self, solver: VRPDPG, problem: Problem, start: Any, seed: int, pessimism: np.ndarray
+    ) -> None:
+        self.solver, self.problem, self.pessimism = solver, problem, pessimism
+        self.learning = single_precision(read_learning(solver, problem, pessimism))
+        self.family = self.learning.family
+        first, self.key = jax.random.split(jax.random.key(seed))
+        params, multipliers = self._read_start(start, first, seed)
+        self.kept_at = self._choose_iterates(seed)
+        state = jax.jit(initial_state)(self.learning, params, multipliers)
+        kept = None
+        if self.kept_at is not None:
+            count = self.kept_at.size
+            kept = jax.tree.map(lambda leaf: jnp.zeros((count, *leaf.shape), leaf.dtype), params)
+        self.carry = Carry(state, kept)
+        self.done = 0
+        self.traces: list[LearningTrace] = []
+        self.snapshots = [(0, _host(params))]
+
+    def _read_start(self, start: Any, key: Any, seed: int) -> Any:
+        """theta_0 and mu_0, in single precision."""
+        bound = np.asarray(self.learning.dual_bound)
+        given = self.solver.initial_multiplier
+        multipliers = per_constraint(given, self.problem, "initial_multiplier")
+        outside = multipliers > bound
+        if outside.any():
+            k = int(np.argmax(outside))
+            raise SolverError(
+                f"the initial_multiplier of {list(self.problem.constraints)[k]!r} is {multipliers[k]:g}, "
+                f"outside the box that ends at dual_bound={bound[k]:g}"
+            )
+        if start is None:
+            params = self.family.init(key)
+        else:
+            claims: Any = None  # only asked for where there is no start
+            params, multipliers = read_start(self.problem, self.family, claims, start, seed, given)
+            multipliers = np.minimum(multipliers, bound)
+        return single_precision((params, multipliers))
+
+    def _choose_iterates(self, seed: int) -> np.ndarray | None:
+        """Iterations drawn uniformly without replacement, in order."""
+        if self.solver.iterate != "uniform":
+            return None
+        count = min(KEPT, self.solver.iterations)
+        chosen = np.random.default_rng([seed, 1]).choice(self.solver.iterations, count, False)
+        return np.sort(chosen).astype(np.int32)
+
+    @property
+    def finished(self) -> bool:
+        """Whether all iterations are done."""
+        return self.done >= self.solver.iterations
+
+    def advance(self) -> None:
+        """One more chunk."""
+        self.take(*self.compute())
+
+    def compute(self) -> tuple[int, Carry, LearningTrace]:
+        """The next chunk, computed but not yet taken over."""
+        length = min(self.solver.evaluate_every, self.solver.iterations)
+        count = min(length, self.solver.iterations - self.done)
+        carry, traces = run_chunk(
+            self.learning, self.carry, self.key, self.kept_at, count, length=length
+        )
+        return count, carry, jax.tree.map(lambda rows: np.asarray(rows)[:count], traces)
+
+    def take(self, count: int, carry: Carry, trace: LearningTrace) -> None:
+        """Check a chunk and put it into the history."""
+        fine = np.isfinite(trace.gradient_norm) & np.isfinite(trace.recursive_slack).all(axis=1)
+        fine &= np.isfinite(trace.weight_max)
+        if not fine.all():
+            at = int(np.argmin(fine))
+            raise SolverError(
+                f"iteration {self.done + at}: the norm of the gradient is {trace.gradient_norm[at]}, the "
+                f"largest importance weight {trace.weight_max[at]}. Likely causes: steps so large that the "
+                "weights explode (try a smaller primal_step or a weight_cap), or a utility of your own that "
+                "is not finite at points that are no occupancies."
+            )
+        # Nothing is kept before everything is known: an interrupt leaves no half of a chunk behind.
+        snapshot = (self.done + count, _host(carry.state.params))
+        self.carry, self.done = carry, self.done + count
+        self.traces.append(trace)
+        self.snapshots.append(snapshot)
+
+    def note(self) -> str:
+        """For a progress line: what the latest episodes showed."""
+        recent = self.problem.sign * self.traces[-1].episode_objective
+        return f"objective of the episodes {recent.mean():.5g}"
+
+    def solution(self, status: Status, seconds: float) -> Solution:
+        """The answer, with everything evaluated exactly."""
+        problem, names = self.problem, list(self.problem.constraints)
+        tables = [self.family.deploy(params).probabilities() for _, params in self.snapshots]
+        visits = occupancies_of(problem.mdp, np.stack(tables))
+        exact = [problem.evaluate_occupancy(x) for x in visits]
+        trace = self._joined()
+        largest = float(trace.weight_max.max(initial=0.0))
+        if largest > EXPLODED:
+            warnings.warn(
+                f"the largest importance weight was {largest:.3g}: variance reduction by such weights adds "
+                "variance. Take a smaller primal_step or horizon, or a weight_cap.",
+                CvxmdpWarning,
+                stacklevel=2,
+            )
+        iterations = np.array([at for at, _ in self.snapshots])
+        history = {
+            "iteration": iterations,
+            "objective": np.array([found.objective for found in exact]),
+            "slack": {name: np.array([found.slack[name] for found in exact]) for name in names},
+            **self._sampled(trace),
+        }
+        multipliers = np.asarray(self.carry.state.multipliers, dtype=float)  # mu_T, beside theta_T
+        if self.solver.iterate != "last" and names and len(trace.multipliers):
+            begin = 0 if self.solver.iterate == "uniform" else self.done // 2
+            multipliers = trace.multipliers[begin:].mean(axis=0)
+        stats = {
+            "solver": f"VR-PDPG (momentum {self.solver.momentum})",
+            "iterations": self.done,
+            "seconds": seconds,
+            "samples": round(trace.episode_length.sum(dtype=float) * self.solver.batch_size),
+            "largest_weight": largest,
+            "pessimism": dict(zip(names, self.pessimism.tolist(), strict=True)),
+            "params": self.snapshots[-1][1],
+            "family": self.family.name,
+        }
+        return Solution.of_policy(
+            problem,
+            self._deployed(visits, iterations),
+            status,
+            {name: float(mu) for name, mu in zip(names, multipliers, strict=True)},
+            history=history,
+            stats=stats,
+        )
+
+    def _deployed(self, visits: np.ndarray, iterations: np.ndarray) -> Any:
+        mdp, chosen = self.problem.mdp, self.solver.iterate
+        if chosen == "average":
+            return policy_of(mdp, visits[iterations >= self.done // 2].mean(axis=0))
+        if chosen == "uniform" and self.kept_at is not None and self.done:
+            reached = np.flatnonzero(self.kept_at < self.done)
+            kept = _host(self.carry.kept)
+            every = [jax.tree.map(lambda rows, k=k: rows[k], kept) for k in reached]
+            if not every:  # interrupted before the first of them
+                every = [self.snapshots[-1][1]]
+            tables = np.stack([self.family.deploy(params).probabilities() for params in every])
+            mean = occupancies_of(mdp, tables).mean(axis=0)
+            return MixturePolicy(policy_of(mdp, mean).probabilities(), tables)
+        return self.family.deploy(self.snapshots[-1][1])
+
+    def _joined(self) -> LearningTrace:
+        if self.traces:
+            return LearningTrace(*(np.concatenate(part) for part in zip(*self.traces, strict=True)))
+        n, nothing = len(self.problem.constraints), np.zeros(0)
+        columns = {"episode_slack": n, "recursive_slack": n, "multipliers": n}
+        columns |= {"tracking_error": len(targets_of(self.problem)), "episode_return": 0}
+        return LearningTrace(
+            **{
+                name: np.zeros((0, columns[name])) if name in columns else nothing
+                for name in LearningTrace._fields
+            }
+        )
+
+    def _sampled(self, trace: LearningTrace) -> dict[str, Any]:
+        """What the episodes and the recursion showed, per iteration."""
+        names, sign = list(self.problem.constraints), self.problem.sign
+
+        def by_name(columns: np.ndarray, of: list[str] = names) -> dict[str, np.ndarray]:
+            return {name: columns[:, k] for k, name in enumerate(of)}
+
+        found = {
+            "episode_objective": sign * trace.episode_objective,
+            "episode_slack": by_name(trace.episode_slack + self.pessimism),
+            "recursive_slack": by_name(trace.recursive_slack + self.pessimism),
+            "multipliers": by_name(trace.multipliers),
+            "gradient_norm": trace.gradient_norm,
+            "policy_entropy": trace.policy_entropy,
+            "weight_mean": trace.weight_mean,
+            "weight_max": trace.weight_max,
+            "effective_sample_size": trace.effective_sample_size,
+            "episode_length": trace.episode_length,
+        }
+        if trace.episode_return.shape[1]:
+            found["episode_return"] = trace.episode_return[:, 0]
+        targets = list(targets_of(self.problem))
+        if targets:
+            found["tracking_error"] = by_name(trace.tracking_error, targets)
+        return found
+
+
+def run_to_the_end(run: Run) -> Solution:
+    """All iterations, with progress; Ctrl-C ends them early and keeps what there is."""
+    started, status = time.perf_counter(), Status.ITERATION_LIMIT
+    progress = Progress("VR-PDPG", run.solver.iterations, run.solver.progress)
+    try:
+        while not run.finished:
+            run.advance()
+            progress.update(run.done, run.note())
+    except KeyboardInterrupt:
+        status = Status.INTERRUPTED
+    finally:
+        progress.close()
+    return run.solution(status, time.perf_counter() - started)
+
+
+def _host(tree: Any) -> Any:
+    return jax.tree.map(np.asarray, tree)

@@ -1,0 +1,50 @@
+"""One call of ``VRPDPG.solve``: a run with a given pessimism, or several until one is certified feasible."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from cvxmdp.certificates.certify import Certifier
+from cvxmdp.errors import SolverError
+from cvxmdp.exact.settings import per_constraint
+from cvxmdp.exact.zero_violation import zero_violation
+from cvxmdp.problem import Problem
+from cvxmdp.sampling.run import Run, run_to_the_end
+from cvxmdp.solution import Solution
+
+if TYPE_CHECKING:
+    from cvxmdp.sampling.vr_pdpg import VRPDPG
+
+
+class Study:
+    """What ``zero_violation`` asks of a solver: the same run from the same start with any pessimism."""
+
+    def __init__(self, solver: VRPDPG, problem: Problem, start: Any, seed: Any) -> None:
+        if isinstance(seed, bool) or not isinstance(seed, int | np.integer):
+            raise SolverError(
+                f"sampling needs a seed, so that the run can be repeated: solve(..., seed=0); got {seed!r}"
+            )
+        self.solver, self.problem = solver, problem
+        self.start, self.seed = start, int(seed)
+        self.n = len(problem.constraints)
+        self.certifier = Certifier(problem)
+        self.started = time.perf_counter()
+
+    def answer(self) -> Solution:
+        """The run that was asked for."""
+        if self.solver.pessimism == "auto":
+            return zero_violation(self)
+        return self.go(per_constraint(self.solver.pessimism, self.problem, "pessimism"))
+
+    def go(self, pessimism: np.ndarray) -> Solution:
+        """A run with this pessimism."""
+        return run_to_the_end(Run(self.solver, self.problem, self.start, self.seed, pessimism))
+
+    def timed(self, solution: Solution) -> Solution:
+        """With the time since the call, all runs included."""
+        seconds = time.perf_counter() - self.started
+        return replace(solution, stats={**solution.stats, "seconds": seconds})

@@ -1,0 +1,130 @@
+r"""A policy as the estimators see it: chances where a trajectory goes, and weighted sums of scores.
+
+For a softmax, the score of an action on the logits of its state is 1(a) - pi(. | s). So
+
+    sum_h c_h grad log pi_theta(a_h | s_h)
+
+is a table of numbers on the logits, pulled back through psi(theta; s, a). There are two ways to look:
+
+- ``AllStates`` evaluates the policy once on every state. A trajectory then only looks rows up, and a batch of
+  any size is one table and one pull-back. For tables, and for networks on models that are small beside the
+  horizon.
+- ``VisitedStates`` evaluates it where the trajectory goes, step by step. For networks on large models.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+
+from cvxmdp.policies.families import BoundFamily
+from cvxmdp.records import Record
+from cvxmdp.sampling.trajectories import Trajectory, thresholds
+
+Array = Any
+Params = Any
+STATES_PER_STEP = 16  # evaluating this many states at once costs about as much as one more step
+
+
+def view(family: BoundFamily, params: Params, horizon: int) -> AllStates | VisitedStates:
+    """The cheaper of the two ways to look at a policy."""
+    if family.is_table or family.actions.shape[0] <= STATES_PER_STEP * horizon:
+        return AllStates(family, params, family.log_table(params))
+    return VisitedStates(family, params)
+
+
+@dataclass(frozen=True, eq=False)
+class AllStates(Record):
+    """The policy on every state at once.
+
+    Attributes:
+        family, params: of the policy.
+        logs: log pi(a | s), (S, A).
+    """
+
+    family: BoundFamily
+    params: Params
+    logs: Array
+
+    def rows(self) -> Any:
+        """A function from a state to the thresholds of the actions there."""
+        table = thresholds(jnp.exp(self.logs))
+        return lambda state: table[state]
+
+    def chosen(self, trajectories: Trajectory) -> Array:
+        """log pi(a_k | s_k) where a step was taken, else 0, (B, H)."""
+        pairs = trajectories.states * self.logs.shape[1] + trajectories.actions
+        return jnp.where(trajectories.alive > 0, self.logs.ravel()[pairs], 0.0)
+
+    def entropy(self, trajectories: Trajectory) -> Array:
+        """The entropy of the policy in the states of the trajectories, (B, H)."""
+        return _entropy(self.logs)[trajectories.states]
+
+    def scores(self, trajectories: Trajectory, numbers: Array) -> Params:
+        """sum_h c_h grad log pi(a_h | s_h), averaged over the batch, for ``numbers`` c of shape (m, B, H)."""
+        taken = spread(trajectories, numbers, self.logs.shape)
+        on_logits = taken - taken.sum(axis=2, keepdims=True) * jnp.exp(self.logs)
+        return _pull_back(self.family.all_logits, self.params, on_logits)
+
+
+@dataclass(frozen=True, eq=False)
+class VisitedStates(Record):
+    """The policy where the trajectory goes; the parts are those of ``AllStates``."""
+
+    family: BoundFamily
+    params: Params
+
+    def rows(self) -> Any:
+        """A function from a state to the thresholds of the actions there."""
+        return lambda state: thresholds(
+            jnp.exp(self.family.log_probabilities(self.params, state[None])[0])
+        )
+
+    def _logs(self, trajectories: Trajectory) -> Array:
+        flat = self.family.log_probabilities(self.params, trajectories.states.ravel())
+        return flat.reshape(*trajectories.states.shape, -1)  # (B, H, A)
+
+    def chosen(self, trajectories: Trajectory) -> Array:
+        """log pi(a_k | s_k) where a step was taken, else 0, (B, H)."""
+        logs = jnp.take_along_axis(self._logs(trajectories), trajectories.actions[..., None], 2)
+        return jnp.where(trajectories.alive > 0, logs[..., 0], 0.0)
+
+    def entropy(self, trajectories: Trajectory) -> Array:
+        """The entropy of the policy in the states of the trajectories, (B, H)."""
+        return _entropy(self._logs(trajectories))
+
+    def scores(self, trajectories: Trajectory, numbers: Array) -> Params:
+        """sum_h c_h grad log pi(a_h | s_h), averaged over the batch, for ``numbers`` c of shape (m, B, H)."""
+        logs = self._logs(trajectories)
+        score = jax.nn.one_hot(trajectories.actions, logs.shape[2], dtype=logs.dtype) - jnp.exp(
+            logs
+        )
+        on_logits = numbers[..., None] * score / trajectories.alive.shape[0]
+        states = trajectories.states.ravel()
+        return _pull_back(
+            lambda params: self.family.logits(params, states),
+            self.params,
+            on_logits.reshape(numbers.shape[0], states.size, -1),
+        )
+
+
+def spread(trajectories: Trajectory, numbers: Array, shape: tuple[int, int]) -> Array:
+    """Numbers along trajectories, (m, B, H), added up on the pairs they belong to and averaged: (m, S, A)."""
+    batch = trajectories.alive.shape[0]
+    pairs = (trajectories.states * shape[1] + trajectories.actions).ravel()
+    table = jnp.zeros((numbers.shape[0], shape[0] * shape[1]), numbers.dtype)
+    table = table.at[:, pairs].add(numbers.reshape(numbers.shape[0], -1) / batch)
+    return table.reshape(-1, *shape)
+
+
+def _entropy(logs: Array) -> Array:
+    return -jnp.where(jnp.isfinite(logs), jnp.exp(logs) * logs, 0.0).sum(axis=-1)
+
+
+def _pull_back(function: Any, params: Params, numbers: Array) -> Params:
+    """The transposed derivative of ``function`` at ``params``, for each of several right-hand sides."""
+    _, transposed = jax.vjp(function, params)
+    return jax.vmap(lambda right: transposed(right)[0])(numbers)
