@@ -188,8 +188,9 @@ class Loop:
         first = int(np.argmin(fine))
         slack = f", the slacks {trace.slack[first]}" if self.task.n else ""
         causes = [
-            "a logarithm or barrier whose domain the iterate left (start inside it, with "
-            "start=cm.slater(...).policy, and take smaller steps)",
+            "a logarithm or barrier whose domain the iterate left (without start= a table begins deep "
+            "inside it; else start from cm.slater(...).policy of the problem with that constraint in place "
+            "of its barrier; and take smaller steps)",
             "a utility of your own that is infinite or has an infinite gradient there",
         ]
         if self.task.method.kind == "paper":
