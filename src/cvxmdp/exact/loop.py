@@ -122,6 +122,8 @@ class Loop:
         self.beginning = (0, totals)
         self.marks = [self.beginning]
         self.traces: list[core.Trace] = []
+        self.certificate: Certificate | None = None  # the last one
+        self.progress = Progress("PDPG", self.solver.iterations, self.solver.progress)
 
     def _first_state(self) -> Any:
         params = jax.tree.map(_strong, self.task.params)  # here, where JAX computes in float64
@@ -132,28 +134,36 @@ class Loop:
         optimiser = transform.init(params) if transform is not None else ()
         return core.PaperState(params, multipliers, optimiser)
 
-    def run(self) -> tuple[Status, Certificate | None]:
-        """Iterate to the end, to the tolerance, or until interrupted: how it ended, the last certificate."""
+    def run(self) -> Status:
+        """Iterate to the end, to the tolerance, or until interrupted; returns which."""
         iterations, tolerance = self.solver.iterations, self.solver.tolerance
-        progress = Progress("PDPG", iterations, self.solver.progress)
-        certificate = None
         try:
             while self.reached.done < iterations:
                 self._advance(min(self.reached.done + self.chunk, iterations))
-                if tolerance is not None or progress.show:
-                    certificate = self._certify()
-                progress.update(self.reached.done, _gap_note(certificate))
-                if certificate and certificate.infeasible:
-                    return Status.INFEASIBLE, certificate
-                if certificate and tolerance and certificate.relative_gap <= tolerance:
-                    return Status.OPTIMAL, certificate
+                if tolerance is None and not self.progress.show:
+                    continue
+                self.certificate = self._certify()
+                self._show()
+                if self.certificate.infeasible:
+                    return Status.INFEASIBLE
+                if tolerance is not None and self.certificate.relative_gap <= tolerance:
+                    return Status.OPTIMAL
         except KeyboardInterrupt:
             if not self.reached.done:
                 raise  # what there is, is the start, and the caller has it
-            return Status.INTERRUPTED, certificate
+            self.certificate = None  # it speaks of an earlier answer
+            return Status.INTERRUPTED
         finally:
-            progress.close()
-        return Status.ITERATION_LIMIT, certificate
+            self.progress.close()
+        return Status.ITERATION_LIMIT
+
+    def _known_gap(self) -> float | None:
+        gap = math.inf if self.certificate is None else self.certificate.relative_gap
+        return gap if math.isfinite(gap) else None
+
+    def _show(self) -> None:
+        gap = self._known_gap()
+        self.progress.update(self.reached.done, "" if gap is None else f"certified gap {gap:.2g}")
 
     def _advance(self, until: int) -> None:
         """One chunk, in pieces so short that Ctrl-C is soon answered."""
@@ -173,6 +183,7 @@ class Loop:
             self._check_size(state.params, done + length)
             self.traces.append(trace)
             self.reached = Reached(done + length, state, totals)
+            self._show()
             # The first one compiles, and so says little of how long an iteration takes.
             seconds = time.perf_counter() - started
             self.piece = max(1, int(length * PIECE_SECONDS / seconds))
@@ -245,7 +256,7 @@ class Loop:
         points = [(x, multipliers), (np.asarray(last.occupancy), now)]
         return self.task.certifier.certify(policy, None, at=points)
 
-    def solution(self, status: Status, certificate: Certificate | None) -> Solution:
+    def solution(self, status: Status) -> Solution:
         """The answer, from what there is."""
         policy, multipliers = self._answer()
         names, pessimism = list(self.problem.constraints), np.asarray(self.compiled.pessimism)
@@ -255,8 +266,8 @@ class Loop:
             "family": self.task.family.name,
             "params": jax.tree.map(np.asarray, self.reached.state.params),
         }
-        if certificate is not None:
-            stats["certified_gap"] = certificate.relative_gap
+        if self.certificate is not None:
+            stats["certified_gap"] = self.certificate.relative_gap
         return Solution.of_policy(
             self.problem,
             policy,
@@ -264,8 +275,15 @@ class Loop:
             multipliers,
             history=self._history(names, pessimism),
             stats=stats,
-            message=_message(status, certificate, self.solver.tolerance),
+            message=self._message(status),
         )
+
+    def _message(self, status: Status) -> str:
+        gap = self._known_gap()
+        known = "" if gap is None else f" Its certified relative gap is {gap:.1e}."
+        if status is Status.OPTIMAL:
+            return f"The certified relative gap is at most {self.solver.tolerance:.0e}.{known}"
+        return status.value + known
 
     def _history(self, names: list[str], pessimism: np.ndarray) -> dict[str, Any]:
         """One entry per iteration; objective in the user's sign, slack of the problem itself."""
@@ -283,18 +301,3 @@ class Loop:
 def _strong(leaf: Any) -> Any:
     """An array of the run's precision. Python's numbers have a weak type, which would compile again."""
     return jnp.asarray(np.asarray(leaf), jnp.result_type(float))
-
-
-def _gap_note(certificate: Certificate | None) -> str:
-    if certificate is None or not math.isfinite(certificate.relative_gap):
-        return ""
-    return f"certified gap {certificate.relative_gap:.2g}"
-
-
-def _message(status: Status, certificate: Certificate | None, tolerance: float | None) -> str:
-    known = ""
-    if certificate is not None and math.isfinite(certificate.relative_gap):
-        known = f" Its certified relative gap is {certificate.relative_gap:.1e}."
-    if status is Status.OPTIMAL:
-        return f"The certified relative gap is at most {tolerance:.0e}.{known}"
-    return status.value + known

@@ -170,10 +170,10 @@ class Run:
             )
             # On the device once, not with every piece; as arrays, because Python's numbers compile again.
             loop = Loop(self, jax.tree.map(lambda leaf: jnp.asarray(np.asarray(leaf)), given))
-            status, certificate = loop.run()
+            status = loop.run()
             if not status.has_policy:
                 return self._infeasible()
-            return self.timed(loop.solution(status, certificate))
+            return self.timed(loop.solution(status))
 
     def timed(self, solution: Solution) -> Solution:
         """With the solver's name and the time since the call."""
