@@ -47,6 +47,7 @@ _WHERE = {
     "exact.frontier": ("Frontier", "frontier"),
     "sampling": ("VRPDPG",),
     "driver": ("solve",),
+    "reports.html_page": ("report",),
     "certificates": (
         "Certificate",
         "Check",
@@ -95,6 +96,7 @@ if TYPE_CHECKING:
     from cvxmdp.policies import Policy, SoftmaxTable, TabularPolicy, load_policy
     from cvxmdp.policies.families import MLP, Direct, EquinoxModule, LinearSoftmax, Table
     from cvxmdp.problem import Problem
+    from cvxmdp.reports.html_page import report
     from cvxmdp.sampling import VRPDPG
     from cvxmdp.solution import Solution, Status
     from cvxmdp.utilities import (

@@ -39,14 +39,7 @@ from cvxmdp.experiments.model_specs import Strict, build_model
 from cvxmdp.experiments.places import Place, SpecError, at, read_toml, validated
 from cvxmdp.models import TabularMDP
 from cvxmdp.problem import Problem
-
-# Every solver that a file can name: adding one is one line.
-SOLVERS = {
-    "ConvexProgram": "cvxmdp.exact.convex_program",
-    "PDPG": "cvxmdp.exact.pdpg",
-    "VRPDPG": "cvxmdp.sampling.vr_pdpg",
-    "ColumnGeneration": "cvxmdp.exact.column_generation",
-}
+from cvxmdp.solver_names import SOLVERS
 
 
 class ProblemFile(Strict):
@@ -204,12 +197,15 @@ def build_solver(table: Mapping[str, Any], reader: Reader) -> tuple[Any, int | N
             )
         return None, seed
     solver_class = solver_named(name)
-    fields = [field.name for field in dataclasses.fields(solver_class)]
-    for key in settings:
+    fields = {field.name: str(field.type) for field in dataclasses.fields(solver_class)}
+    for key, value in settings.items():
         if key not in fields:
             raise SpecError(
                 f"{name} has no setting {key!r}. {did_you_mean(key, [*fields, 'seed'])}"
             )
+        words = key == "policy" or re.search(r"\b(str|Any)\b", fields[key])
+        if isinstance(value, str) and not words:
+            raise SpecError(f"the setting {key!r} takes {fields[key]}; got the word {value!r}")
     if isinstance(settings.get("policy"), str):
         settings["policy"] = reader.family(settings["policy"])
     if isinstance(settings.get("primal_step"), str):

@@ -1,0 +1,5 @@
+"""``python -m cvxmdp`` is the command ``cvxmdp``."""
+
+from cvxmdp.cli import app
+
+app()

@@ -1,0 +1,21 @@
+"""The command ``cvxmdp``. Without its extra installed it says which one is missing."""
+
+from __future__ import annotations
+
+import sys
+from importlib.util import find_spec
+
+NEEDED = ("typer", "rich", "pydantic", "pyarrow")
+
+
+def app() -> None:
+    """Run the command line."""
+    missing = [module for module in NEEDED if find_spec(module) is None]
+    if missing:
+        sys.exit(
+            f"cvxmdp: the command line needs {', '.join(missing)}, not installed here. Install it with: "
+            "pip install 'cvxmdp[cli]'"
+        )
+    from cvxmdp.cli.main import commands
+
+    commands(prog_name="cvxmdp")

@@ -1,0 +1,94 @@
+"""How a command ends: its exit code, and its errors as a sentence or as JSON."""
+
+from __future__ import annotations
+
+import functools
+import json
+import math
+import sys
+import traceback
+from collections.abc import Callable, Mapping
+from enum import IntEnum
+from typing import Any, TypeVar
+
+import typer
+from rich.console import Console
+from rich.text import Text
+
+from cvxmdp.errors import CvxmdpError, SolverError
+
+Command = TypeVar("Command", bound=Callable[..., Any])
+
+# Where nobody looks at a terminal, lines are as long as they need to be.
+WIDE = None if sys.stdout.isatty() else 160
+out = Console(highlight=False, soft_wrap=True, width=WIDE)
+err = Console(stderr=True, highlight=False, soft_wrap=True)
+
+
+class Exit(IntEnum):
+    """What the exit code of every command means."""
+
+    OK = 0
+    UNEXPECTED = 1  # a bug: please report it
+    BAD_INPUT = 2  # a file, an option or a folder that is not as it should be
+    INFEASIBLE = 3  # no policy satisfies all constraints
+    NOT_CONVERGED = 4  # an answer, but no test of convergence was met, or the gap asked for
+    REJECTED = 5  # a certificate that does not prove what it claims
+    INTERRUPTED = 130  # Ctrl-C
+
+
+def say(text: str) -> None:
+    """Print text as it is: brackets in a name are no markup."""
+    out.print(Text(text))
+
+
+def note(text: str) -> None:
+    """Say something on the side, where it does not disturb what a machine reads."""
+    err.print(Text(text, style="dim"))
+
+
+def say_json(document: Mapping[str, Any]) -> None:
+    """Print one JSON object; infinities and NaN become null."""
+    sys.stdout.write(json.dumps(plain(document), indent=2) + "\n")
+
+
+def plain(value: Any) -> Any:
+    """What JSON can say."""
+    if isinstance(value, Mapping):
+        return {str(name): plain(item) for name, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [plain(item) for item in value]
+    if isinstance(value, float) and not math.isfinite(value):
+        return None
+    return value
+
+
+def command(function: Command) -> Command:
+    """A command whose errors become sentences and exit codes. It returns its ``Exit``."""
+
+    @functools.wraps(function)
+    def run(*arguments: Any, **options: Any) -> None:
+        as_json = bool(options.get("as_json"))
+        try:
+            code = function(*arguments, **options)
+        except typer.Exit:
+            raise
+        except KeyboardInterrupt:
+            code = _fail("interrupted", Exit.INTERRUPTED, as_json)
+        except SolverError as error:
+            code = _fail(str(error), Exit.NOT_CONVERGED, as_json)
+        except (CvxmdpError, OSError) as error:
+            code = _fail(str(error), Exit.BAD_INPUT, as_json)
+        except Exception as error:
+            traceback.print_exc()
+            code = _fail(f"unexpected: {error!r}", Exit.UNEXPECTED, as_json)
+        raise typer.Exit(int(code))
+
+    return run  # type: ignore[return-value]
+
+
+def _fail(message: str, code: Exit, as_json: bool) -> Exit:
+    if as_json:
+        say_json({"error": message, "exit_code": int(code), "exit": code.name.lower()})
+    err.print(Text.assemble(("Error: ", "bold red"), message))
+    return code

@@ -1,0 +1,166 @@
+"""``cvxmdp solve``: a problem file in, an answer, its proof and a run's folder out."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import shlex
+from collections.abc import Mapping
+from contextlib import nullcontext
+from pathlib import Path
+from typing import Any
+
+from cvxmdp.certificates.certify import certify
+from cvxmdp.cli.outcome import Exit, note, say, say_json
+from cvxmdp.cli.settings import read
+from cvxmdp.driver import choose_solver, solve
+from cvxmdp.experiments.certificate_files import certificate_from
+from cvxmdp.experiments.places import SpecError
+from cvxmdp.experiments.record import RunRecord, record_of
+from cvxmdp.experiments.specs import ProblemSpec
+from cvxmdp.experiments.store import (
+    RunState,
+    StoreError,
+    read_run,
+    specification_of,
+    state_of,
+    write_run,
+    writing,
+)
+from cvxmdp.reports.records import record_json, record_text
+from cvxmdp.solution import Status
+
+
+def solve_file(
+    problem: Path,
+    out: Path | None,
+    seed: int | None,
+    solver: str | None,
+    settings: list[str] | None,
+    prove: bool,
+    gap: float | None,
+    overwrite: bool,
+    as_json: bool,
+) -> Exit:
+    """Solve a problem file; see ``cvxmdp solve --help`` for the arguments."""
+    spec = read(problem, solver, settings)
+    seed = spec.seed if seed is None else seed
+    chosen, reason = (spec.solver, None) if spec.solver else choose_solver(spec.problem)
+    if seed is None and type(chosen).__module__.startswith("cvxmdp.sampling"):
+        raise SpecError(
+            f"{type(chosen).__name__} samples and needs a seed, so that the run can be repeated: give "
+            "--seed 0, or seed = 0 under [solver]"
+        )
+    wanted = specification(spec, chosen, seed)
+    record = _finished(out, wanted, overwrite)
+    if record is None:
+        with writing(out, wanted) if out else nullcontext():
+            record = _run(
+                spec, chosen, reason, seed, prove, rerun_line(problem, solver, settings, seed)
+            )
+            if out:
+                files = problem_files(spec)
+                write_run(out, record, problem_files=files, specification=wanted)
+    code = exit_code(record, gap)
+    if as_json:
+        extra = {"run": None if out is None else str(out), "exit_code": int(code)}
+        say_json({**record_json(record), **extra})
+    else:
+        say(record_text(record))
+        if out:
+            note(f"\nKept in {out}. Look at it: cvxmdp report {out} -o report.html")
+    return code
+
+
+def _run(
+    spec: ProblemSpec, solver: Any, reason: str | None, seed: int | None, prove: bool, rerun: str
+) -> RunRecord:
+    solution = solve(spec.problem, solver, seed=seed)
+    certificate = None
+    if prove and solution.status is not Status.INTERRUPTED:
+        certificate = certify(spec.problem, solution)
+    record = record_of(
+        solution,
+        title=spec.title,
+        seed=seed,
+        solver=solver,
+        certificate=certificate,
+        rerun=rerun,
+    )
+    if reason:
+        record = _with_stats(record, {"chosen": reason})
+    return record
+
+
+def _with_stats(record: RunRecord, more: Mapping[str, Any]) -> RunRecord:
+    from dataclasses import replace
+
+    return replace(record, stats={**record.stats, **more})
+
+
+def _finished(out: Path | None, wanted: str, overwrite: bool) -> RunRecord | None:
+    """The run that is already there, or None where it is to be run (again)."""
+    if out is None:
+        return None
+    state = state_of(out)
+    if state is RunState.ABSENT:
+        if out.is_dir() and any(out.iterdir()):
+            raise StoreError(f"{out} is a folder with other things in it; choose another")
+        return None
+    if specification_of(out) != wanted and not overwrite:
+        raise StoreError(
+            f"{out} holds a different run (another problem, solver or seed); choose another folder, or "
+            "replace it with --overwrite"
+        )
+    if state is RunState.UNFINISHED:
+        note(f"{out}: {state.value} It is run again.")
+    if state is not RunState.COMPLETE or specification_of(out) != wanted:
+        return None
+    record = read_run(out)
+    if record.status == Status.INTERRUPTED.name.lower():
+        note(f"{out} was interrupted. It is run again.")
+        return None
+    note(f"{out} is finished already; this is what it found.")
+    return record
+
+
+def specification(spec: ProblemSpec, solver: Any, seed: int | None) -> str:
+    """A checksum of everything a run depends on: the problem file, its files, the solver, the seed."""
+    digest = hashlib.sha256()
+    for name, content in sorted(problem_files(spec).items()):
+        digest.update(json.dumps([name, hashlib.sha256(content).hexdigest()]).encode())
+    digest.update(json.dumps([repr(solver), seed]).encode())
+    return digest.hexdigest()
+
+
+def problem_files(spec: ProblemSpec) -> dict[str, bytes]:
+    """The problem file and the files it refers to, so that a run's folder can be run again."""
+    files = {name: path.read_bytes() for name, path in spec.files.items()}
+    return {**files, "problem.toml": spec.text.encode()}
+
+
+def rerun_line(
+    problem: Path, solver: str | None, settings: list[str] | None, seed: int | None
+) -> str:
+    """The command that runs it again."""
+    words = ["cvxmdp", "solve", problem.name]
+    words += ["--solver", solver] if solver else []
+    for setting in settings or ():
+        words += ["--set", setting]
+    words += ["--seed", str(seed)] if seed is not None else []
+    return shlex.join(words)
+
+
+def exit_code(record: RunRecord, gap: float | None) -> Exit:
+    """What a run's end means for scripts."""
+    status = Status[record.status.upper()]
+    if status is Status.INTERRUPTED:
+        return Exit.INTERRUPTED
+    if status is Status.INFEASIBLE:
+        return Exit.INFEASIBLE
+    if gap is None:
+        return Exit.OK if status is Status.OPTIMAL else Exit.NOT_CONVERGED
+    if record.certificate is None:
+        raise SpecError("--gap needs a certificate: leave out --no-certify")
+    proven = certificate_from(record.certificate).relative_gap
+    return Exit.OK if proven <= gap else Exit.NOT_CONVERGED

@@ -1,0 +1,339 @@
+"""What a report says: runs as one JSON document that the page's script draws."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+import cvxmdp
+from cvxmdp.certificates.certificate import Certificate
+from cvxmdp.experiments.certificate_files import certificate_from
+from cvxmdp.experiments.record import SNAPSHOTS, FrontierFacts, RunRecord
+from cvxmdp.reports.html_curves import groups_of, panels, rounded
+from cvxmdp.reports.records import run_line, status_words, worst_violation
+from cvxmdp.reports.tables import number
+
+MOST_CELLS = 10_000  # states of a grid that is drawn
+MOST_FRAMES = 40
+MOST_MAPS = 12
+LISTED_STATES = 30
+DIRECTIONS = {"left": (-1, 0), "right": (1, 0), "up": (0, -1), "down": (0, 1)}  # x right, y down
+
+
+def report_data(records: Sequence[RunRecord], title: str = "") -> dict[str, Any]:
+    """The whole document.
+
+    Args:
+        records: the runs.
+        title: of the page; that of the first run when empty.
+    """
+    groups = groups_of(records)
+    proofs = [None if r.certificate is None else certificate_from(r.certificate) for r in records]
+    group_of = {id(run): group for group, runs in groups.items() for run in runs}
+    names = [_name(record, group_of[id(record)]) for record in records]
+    shown = [(group, runs[0]) for group, runs in groups.items()][:MOST_MAPS]
+    return {
+        "version": cvxmdp.__version__,
+        "title": title or records[0].title,
+        "headline": headline(records, proofs),
+        "tiles": tiles(records, proofs),
+        "problems": [_problem(record) for record in _different(records)],
+        "groups": [{"label": label, "runs": len(runs)} for label, runs in groups.items()],
+        "panels": panels(groups, _bounds(records, proofs)),
+        "maps": [_map(label, record) for label, record in shown if "occupancy" in record.arrays],
+        "proofs": [
+            _proof(record, proof, name)
+            for record, proof, name in zip(records, proofs, names, strict=True)
+            if proof is not None
+        ],
+        "frontiers": [
+            _frontier(record, record.frontier) for record in records if record.frontier is not None
+        ],
+        "runs": [_row(r, p, n) for r, p, n in zip(records, proofs, names, strict=True)],
+        "settings": [
+            {"label": label, "settings": dict(runs[0].settings), "rerun": runs[0].rerun}
+            for label, runs in groups.items()
+        ],
+        "environment": dict(records[0].environment),
+    }
+
+
+def _different(records: Sequence[RunRecord]) -> list[RunRecord]:
+    """One run of every problem."""
+    found: dict[Any, RunRecord] = {}
+    for record in records:
+        key = (record.title, record.utility, tuple(facts.requires for facts in record.constraints))
+        found.setdefault(key, record)
+    return list(found.values())
+
+
+def headline(records: Sequence[RunRecord], proofs: Sequence[Certificate | None]) -> list[str]:
+    """What happened, in sentences."""
+    if len(records) > 1:
+        return _headline_of_many(records)
+    record, proof = records[0], proofs[0]
+    if record.status == "infeasible":
+        conflict = ", ".join(proof.conflict) if proof is not None and proof.infeasible else ""
+        proven = f" This is proven, from: {conflict}." if conflict else ""
+        return [f"No policy satisfies all constraints.{proven}"]
+    lines = [f"The policy reaches {number(record.objective)} ({record.sense} {record.utility})."]
+    if proof is not None and not proof.infeasible:
+        best = proof.upper if record.sense == "maximize" else proof.lower
+        if math.isfinite(best):
+            word = "above" if record.sense == "maximize" else "below"
+            lines.append(
+                f"No policy that satisfies the constraints gets {word} {number(best)}; this is proven."
+            )
+    violated = [facts.name for facts in record.constraints if facts.slack < -1e-9]
+    if violated:
+        lines.append(
+            f"Violated: {', '.join(violated)}, by up to {worst_violation(record):.3g}."
+            + (
+                " A repaired policy that violates nothing is in the certificate."
+                if _repaired(proof)
+                else ""
+            )
+        )
+    elif record.constraints:
+        lines.append("Every constraint holds.")
+    lines.append(record.message)
+    return lines
+
+
+def _repaired(proof: Certificate | None) -> bool:
+    return proof is not None and proof.repaired
+
+
+def _headline_of_many(records: Sequence[RunRecord]) -> list[str]:
+    groups = groups_of(records)
+    lines = [f"{len(records)} runs of {len(groups)} settings."]
+    sign = 1.0 if records[0].sense == "maximize" else -1.0
+    means = {
+        label: float(np.mean([sign * run.objective for run in runs]))
+        for label, runs in groups.items()
+    }
+    known = {label: mean for label, mean in means.items() if math.isfinite(mean)}
+    if len(known) > 1:
+        best = max(known, key=lambda label: known[label])
+        lines.append(
+            f"The best mean objective at the end, {number(sign * known[best])}, is that of: {best}."
+        )
+    holding = sum(worst_violation(record) <= 1e-9 for record in records)
+    if any(record.constraints for record in records):
+        lines.append(f"Every constraint holds at the end of {holding} of {len(records)} runs.")
+    return lines
+
+
+def tiles(
+    records: Sequence[RunRecord], proofs: Sequence[Certificate | None]
+) -> list[dict[str, str]]:
+    """The numbers one looks for first."""
+    objectives = [record.objective for record in records if math.isfinite(record.objective)]
+    gaps = [
+        proof.relative_gap for proof in proofs if proof is not None and math.isfinite(proof.gap)
+    ]
+    found = []
+    if objectives:
+        several = len(objectives) > 1
+        value = number(float(np.mean(objectives))) if several else number(objectives[0])
+        found.append(_tile("objective" + (", mean" if several else ""), value, records[0].utility))
+    if gaps:
+        found.append(
+            _tile(
+                "proven gap", f"{max(gaps):.1e}", "relative" + (", worst" if len(gaps) > 1 else "")
+            )
+        )
+    if any(record.constraints for record in records):
+        worst = max(worst_violation(record) for record in records)
+        found.append(_tile("worst violation", f"{worst:.2g}", "0 means that all hold"))
+    total = {
+        name: sum(record.stats.get(name) or 0 for record in records)
+        for name in ("iterations", "samples", "seconds")
+    }
+    if total["samples"]:
+        found.append(_tile("samples", f"{total['samples']:,}", "steps in the model"))
+    if total["iterations"]:
+        found.append(
+            _tile(
+                "iterations",
+                f"{total['iterations']:,}",
+                "all runs together" if len(records) > 1 else "",
+            )
+        )
+    if total["seconds"]:
+        found.append(_tile("time", f"{total['seconds']:.3g} s", "in the solver"))
+    return found
+
+
+def _tile(label: str, value: str, note: str) -> dict[str, str]:
+    return {"label": label, "value": value, "note": note}
+
+
+def _problem(record: RunRecord) -> dict[str, Any]:
+    return {
+        "title": record.title,
+        "sense": record.sense,
+        "utility": record.utility,
+        "model": record.model,
+        "constraints": [
+            {
+                "name": facts.name,
+                "requires": facts.requires,
+                "value": number(facts.value),
+                "slack": number(facts.slack),
+                "multiplier": number(facts.multiplier),
+                "units": facts.units,
+            }
+            for facts in record.constraints
+        ],
+    }
+
+
+def _bounds(
+    records: Sequence[RunRecord], proofs: Sequence[Certificate | None]
+) -> list[tuple[str, float]]:
+    """The tightest proven bound on the objective, where all runs are of one problem."""
+    if len(_different(records)) != 1:
+        return []
+    maximise = records[0].sense == "maximize"
+    known = [
+        proof.upper if maximise else proof.lower
+        for proof in proofs
+        if proof is not None and not proof.infeasible
+    ]
+    if not known:
+        return []
+    return [("no policy does better", min(known) if maximise else max(known))]
+
+
+def _map(label: str, record: RunRecord) -> dict[str, Any]:
+    """Where the policy goes: on its grid, or the most visited states."""
+    layout, occupancy = record.layout, record.arrays["occupancy"]
+    probabilities = record.arrays["probabilities"]
+    entry: dict[str, Any] = {"label": label, "final": _frame(record, occupancy, probabilities)}
+    entry["targets"] = [
+        {"name": name, **_frame(record, target, None)} for name, target in record.targets.items()
+    ]
+    if layout is None or layout.rows * layout.columns > MOST_CELLS:
+        share = (1.0 - record.discount) * occupancy.sum(axis=1)
+        top = np.argsort(share)[::-1][:LISTED_STATES]
+        entry["states"] = [{"state": int(s), "share": float(f"{share[s]:.4g}")} for s in top]
+        entry["final"], entry["targets"] = {}, []
+        return entry
+    entry["grid"] = {
+        "rows": layout.rows,
+        "columns": layout.columns,
+        "walls": list(layout.walls),
+        "marks": {
+            "S": list(layout.starts),
+            "G": list(layout.goals),
+            "!": list(layout.hazards),
+        },
+        "actions": list(record.action_names or ()),
+        "directions": [DIRECTIONS.get(name) for name in record.action_names or ()],
+    }
+    if all(name in record.arrays for name in SNAPSHOTS):
+        iterations, visits = (record.arrays[name] for name in SNAPSHOTS)
+        if visits.shape[1:] == occupancy.shape and iterations.shape == visits.shape[:1]:
+            kept = np.unique(np.linspace(0, len(iterations) - 1, MOST_FRAMES).astype(int))
+            entry["frames"] = [
+                {"iteration": int(iterations[k]), **_frame(record, visits[k], None)} for k in kept
+            ]
+    return entry
+
+
+def _frame(
+    record: RunRecord, occupancy: np.ndarray, probabilities: np.ndarray | None
+) -> dict[str, Any]:
+    """Share of time per state, and the probabilities of its actions; three digits are enough to look at."""
+    visits = np.maximum(occupancy, 0.0)
+    total = visits.sum(axis=1)
+    if probabilities is None:
+        probabilities = visits / np.where(total > 0, total, 1.0)[:, None]
+    share = (1.0 - record.discount) * total
+    return {
+        "share": [float(f"{value:.3g}") for value in share],
+        "policy": [[round(float(p), 3) for p in row] for row in probabilities],
+    }
+
+
+def _proof(record: RunRecord, proof: Certificate, name: str) -> dict[str, Any]:
+    if proof.infeasible:
+        return {
+            "name": name,
+            "infeasible": True,
+            "conflict": list(proof.conflict),
+            "slack_bound": number(proof.slack_bound),
+        }
+    budgets = {facts.name: facts.budget for facts in record.constraints}
+    given = {facts.name: facts.slack for facts in record.constraints}
+    return {
+        "name": name,
+        "infeasible": False,
+        "sense": proof.sense,
+        "lower": _number(proof.lower),
+        "upper": _number(proof.upper),
+        "reached": _number(record.objective),
+        "uniform": _number(proof.uniform),
+        "gap": f"{proof.gap:.2g}",
+        "relative": f"{proof.relative_gap:.2g}",
+        "repaired": proof.repaired,
+        "assumes": list(proof.assumes),
+        "slack": [
+            {
+                "name": key,
+                "given": _number(given.get(key, math.nan)),
+                "sure": _number(proof.slack.get(key, math.nan)),
+                "budget": _number(budgets.get(key, math.nan)),
+                "multiplier": _number(multiplier),
+            }
+            for key, multiplier in proof.multipliers.items()
+        ],
+    }
+
+
+def _frontier(record: RunRecord, facts: FrontierFacts) -> dict[str, Any]:
+    return {
+        "title": record.title,
+        "constraint": facts.constraint,
+        "sense": facts.sense,
+        "objective": f"{record.sense} {record.utility}",
+        "x": rounded(facts.grid, 12),
+        "low": rounded(facts.floor, 12),
+        "high": rounded(facts.ceiling, 12),
+        "points": [
+            {"x": _number(b), "low": _number(low), "high": _number(high), "price": _number(price)}
+            for b, low, high, price in zip(
+                facts.budgets, facts.lower, facts.upper, facts.prices, strict=True
+            )
+        ],
+        "infeasible_until": _number(facts.infeasible_until),
+        "free_from": _number(facts.free_from),
+    }
+
+
+def _row(record: RunRecord, proof: Certificate | None, name: str) -> dict[str, str]:
+    gap = math.nan if proof is None else proof.relative_gap
+    return {
+        "run": name,
+        "seed": "" if record.seed is None else str(record.seed),
+        "status": status_words(record),
+        "objective": number(record.objective),
+        "violation": f"{worst_violation(record):.2g}" if record.constraints else "-",
+        "gap": f"{gap:.1e}" if math.isfinite(gap) else "-",
+        "how": run_line(record.stats),
+    }
+
+
+def _name(record: RunRecord, group: str) -> str:
+    parts = [group or record.title]
+    if record.seed is not None:
+        parts.append(f"seed {record.seed}")
+    return ", ".join(parts)
+
+
+def _number(value: float) -> float | None:
+    return float(value) if math.isfinite(value) else None

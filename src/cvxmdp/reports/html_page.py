@@ -1,0 +1,126 @@
+"""The report: one HTML file with everything in it. It needs no network, and it lets nothing in.
+
+The data is a JSON document inside the page, the pictures are SVG drawn by a small script (``page/report.js``),
+in light and dark, for a phone and for a wide screen. Texts from files reach the page as text only.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping
+from html import escape
+from importlib.resources import files
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from cvxmdp.errors import CvxmdpError
+from cvxmdp.experiments.record import RunRecord, record_of
+from cvxmdp.files import whole_file
+from cvxmdp.reports.html_data import report_data
+from cvxmdp.reports.records import record_text
+
+if TYPE_CHECKING:
+    from cvxmdp.certificates.certificate import Certificate
+    from cvxmdp.exact.frontier import Frontier
+    from cvxmdp.solution import Solution
+
+# The page may run its own script and style, and load nothing from anywhere.
+POLICY = "default-src 'none'; script-src 'unsafe-inline'; style-src 'unsafe-inline'; img-src data:"
+
+
+def report(
+    what: Solution
+    | RunRecord
+    | Iterable[Solution | RunRecord]
+    | Mapping[str, Solution | RunRecord],
+    path: str | Path,
+    *,
+    title: str = "",
+    certificate: Certificate | None = None,
+    frontier: Frontier | None = None,
+    solver: Any = None,
+) -> Path:
+    """Write a report: one self-contained HTML page about a solution, or about several.
+
+    Args:
+        what: a solution; several of them; or solutions by label. Records of a store work too.
+        path: the HTML file to write.
+        title: of the page.
+        certificate, frontier, solver: of a single solution, to be shown with it.
+
+    Returns:
+        The path.
+    """
+    given = _labelled(what)
+    if not given:
+        raise CvxmdpError("there is nothing to report: give a solution, or several")
+    extras = {"certificate": certificate, "frontier": frontier, "solver": solver}
+    if len(given) > 1 and any(extra is not None for extra in extras.values()):
+        raise CvxmdpError(
+            "certificate=, frontier= and solver= go with a single solution; for several make records with "
+            "cvxmdp.experiments.record.record_of(solution, certificate=..., label=...)"
+        )
+    records = [
+        one if isinstance(one, RunRecord) else record_of(one, label=label, title=title, **extras)
+        for label, one in given
+    ]
+    return write_report(records, path, title=title)
+
+
+def _labelled(what: Any) -> list[tuple[str, Any]]:
+    from cvxmdp.solution import Solution
+
+    if isinstance(what, Solution | RunRecord):
+        return [("", what)]
+    if isinstance(what, Mapping):
+        pairs = [(str(label), one) for label, one in what.items()]
+    elif isinstance(what, Iterable):
+        pairs = [("", one) for one in what]
+    else:
+        raise CvxmdpError(f"a report is made of solutions; got {what!r}")
+    for _, one in pairs:
+        if not isinstance(one, Solution | RunRecord):
+            raise CvxmdpError(f"a report is made of solutions; got {one!r}")
+    return pairs
+
+
+def write_report(records: Iterable[RunRecord], path: str | Path, *, title: str = "") -> Path:
+    """Write the page of these runs, whole or not at all."""
+    path = Path(path)
+    page = report_page(list(records), title)
+    with whole_file(path) as temporary:
+        temporary.write_text(page, "utf-8")
+    return path
+
+
+def report_page(records: list[RunRecord], title: str = "") -> str:
+    """The page as text."""
+    data = report_data(records, title)
+    # Inside a script element only "<" could end it; as an escape it is the same JSON.
+    document = json.dumps(data, allow_nan=False, separators=(",", ":")).replace("<", "\\u003c")
+    plain = "\n\n".join(f"{record.title}\n{record_text(record)}" for record in records)
+    parts = files("cvxmdp.reports").joinpath("page")
+    style = parts.joinpath("report.css").read_text("utf-8")
+    script = parts.joinpath("report.js").read_text("utf-8")
+    return f"""<!doctype html>
+<html lang="en">
+<head>
+<meta charset="utf-8">
+<meta http-equiv="Content-Security-Policy" content="{POLICY}">
+<meta name="viewport" content="width=device-width, initial-scale=1">
+<meta name="color-scheme" content="light dark">
+<meta name="generator" content="cvxmdp {escape(data["version"])}">
+<link rel="icon" href="data:,">
+<title>{escape(data["title"])}</title>
+<style>
+{style}</style>
+</head>
+<body>
+<noscript><pre>{escape(plain)}</pre></noscript>
+<main id="report"></main>
+<script id="data" type="application/json">{document}</script>
+<script>
+{script}</script>
+</body>
+</html>
+"""

@@ -1,0 +1,444 @@
+"""The command line, end to end: every command, its exit codes, and what it says about bad input."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+from typer.testing import CliRunner
+
+import cvxmdp as cm
+from cvxmdp.cli.main import commands
+from cvxmdp.cli.outcome import Exit
+from cvxmdp.cli.policies import read_policy
+from cvxmdp.experiments.store import RunState, read_run, state_of
+
+PROBLEM = """
+title = "Safe exploration"
+maximize = "entropy()"
+
+[subject_to]
+hazard = 'linear("hazard", per="step") <= 0.05'
+
+[model]
+kind = "gridworld"
+size = 4
+slip = 0.1
+discount = 0.9
+hazards = [5, [1, 2]]
+"""
+SAMPLING = """
+[solver]
+name = "VRPDPG"
+iterations = 40
+primal_step = 0.1
+dual_step = 0.1
+momentum = 0.5
+horizon = 10
+evaluate_every = 10
+"""
+
+
+class Done:
+    """A command that ended."""
+
+    def __init__(self, *words: object) -> None:
+        finished = CliRunner().invoke(commands, [str(word) for word in words])
+        self.code, self.out, self.err = finished.exit_code, finished.stdout, finished.stderr
+
+    @property
+    def json(self) -> dict:
+        return json.loads(self.out)
+
+
+@pytest.fixture
+def problem(tmp_path: Path) -> Path:
+    path = tmp_path / "problem.toml"
+    path.write_text(PROBLEM)
+    return path
+
+
+@pytest.fixture(scope="module")
+def solved(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with a problem, a solved run and a learned one; not to be changed."""
+    folder = tmp_path_factory.mktemp("solved")
+    (folder / "problem.toml").write_text(PROBLEM)
+    (folder / "learn.toml").write_text(PROBLEM + SAMPLING)
+    assert Done("solve", folder / "problem.toml", "-o", folder / "runs" / "exact").code == Exit.OK
+    learned = Done("solve", folder / "learn.toml", "--seed", 3, "-o", folder / "runs" / "learned")
+    assert learned.code == Exit.NOT_CONVERGED
+    return folder
+
+
+# --- solve ----------------------------------------------------------------------------------------------
+
+
+def test_solve_says_what_the_library_says(problem):
+    done = Done("solve", problem)
+    assert done.code == Exit.OK
+    by_hand = cm.solve(
+        cm.Problem(
+            cm.gridworld(4, slip=0.1, discount=0.9, hazards=[5, (1, 2)]),
+            maximize=cm.entropy(),
+            subject_to={"hazard": cm.linear("hazard", per="step") <= 0.05},
+        )
+    )
+    assert f"maximize entropy() = {by_hand.objective:.7g}" in done.out
+    assert "Proven: no feasible policy gets above" in done.out
+    assert "chosen because the model is known" in done.out
+
+
+def test_solve_for_machines(problem):
+    done = Done("solve", problem, "--json")
+    assert done.json["status"] == "optimal"
+    assert done.json["exit_code"] == 0
+    assert done.json["certificate"]["relative_gap"] < 1e-6
+    assert done.json["violation"]["hazard"] == pytest.approx(0, abs=1e-9)
+    assert done.json["settings"]["solver"] == "ConvexProgram"
+
+
+def test_other_solvers_and_settings(problem):
+    done = Done("solve", problem, "--solver", "PDPG", "--set", "iterations=100", "--json")
+    assert done.json["settings"]["iterations"] == "100"
+    assert done.json["stats"]["iterations"] <= 100
+    assert done.json["seed"] is None
+
+
+def test_a_run_is_kept_and_found_again(solved):
+    exact = solved / "runs" / "exact"
+    assert state_of(exact) is RunState.COMPLETE
+    record = read_run(exact)
+    assert record.rerun == "cvxmdp solve problem.toml"
+    again = Done("solve", solved / "problem.toml", "-o", exact)
+    assert again.code == Exit.OK
+    assert "finished already" in again.err
+    assert f"= {record.objective:.7g}" in again.out
+    # the folder itself holds the problem: it can be run from there
+    assert Done("solve", exact / "problem" / "problem.toml", "--json").json["status"] == "optimal"
+
+
+def test_the_files_a_problem_refers_to_are_kept_with_it(tmp_path):
+    expert = np.tile([0.1, 0.4, 0.4, 0.1], (16, 1))
+    (tmp_path / "data").mkdir()
+    np.savetxt(tmp_path / "data" / "expert.csv", expert, delimiter=",")
+    near = 'distance(policy(\\"data/expert.csv\\"), norm=\\"l2\\")'
+    text = PROBLEM.replace('maximize = "entropy()"', f'minimize = "{near}"')
+    (tmp_path / "problem.toml").write_text(text)
+    assert Done("solve", tmp_path / "problem.toml", "-o", tmp_path / "run").code == Exit.OK
+    kept = tmp_path / "run" / "problem"
+    assert (kept / "data" / "expert.csv").read_bytes() == (
+        tmp_path / "data/expert.csv"
+    ).read_bytes()
+    assert "objective" in read_run(tmp_path / "run").targets
+    assert Done("check", tmp_path / "run/certificate.json", kept / "problem.toml").code == Exit.OK
+
+
+def test_a_different_run_is_not_overwritten_by_accident(problem, tmp_path):
+    run = tmp_path / "run"
+    assert Done("solve", problem, "-o", run).code == Exit.OK
+    problem.write_text(PROBLEM.replace("0.05", "0.1"))
+    refused = Done("solve", problem, "-o", run)
+    assert refused.code == Exit.BAD_INPUT
+    assert "--overwrite" in refused.err
+    assert Done("solve", problem, "-o", run, "--overwrite").code == Exit.OK
+    assert read_run(run).constraints[0].budget == 0.1
+
+
+def test_other_folders_are_left_alone(problem, tmp_path):
+    done = Done("solve", problem, "-o", tmp_path)
+    assert done.code == Exit.BAD_INPUT
+    assert "other things in it" in done.err
+
+
+def test_infeasible(problem):
+    problem.write_text(PROBLEM.replace("<= 0.05", "<= -1"))
+    done = Done("solve", problem)
+    assert done.code == Exit.INFEASIBLE
+    assert "Infeasible" in done.out
+    assert Done("solve", problem, "--json").json["certificate"]["infeasible"] is True
+
+
+def test_not_converged_and_gaps(problem):
+    few = ("solve", problem, "--solver", "PDPG", "--set", "iterations=3", "--set", "tolerance=1e-9")
+    done = Done(*few, "--json")
+    assert done.code == Exit.NOT_CONVERGED
+    assert done.json["status"] == "iteration_limit"
+    gap = done.json["certificate"]["relative_gap"]
+    assert Done(*few, "--gap", 1.01 * gap).code == Exit.OK
+    assert Done(*few, "--gap", 0.5 * gap).code == Exit.NOT_CONVERGED
+    assert "leave out --no-certify" in Done(*few, "--gap", 1, "--no-certify").err
+
+
+def test_sampling_needs_a_seed_and_repeats_with_it(solved, tmp_path):
+    done = Done("solve", solved / "learn.toml")
+    assert done.code == Exit.BAD_INPUT
+    assert "--seed 0" in done.err
+    again = Done("solve", solved / "learn.toml", "--seed", 3, "-o", tmp_path / "again")
+    assert again.code == Exit.NOT_CONVERGED
+    first, second = read_run(solved / "runs" / "learned"), read_run(tmp_path / "again")
+    assert first.objective == second.objective
+    assert np.array_equal(
+        first.series["episode_objective"].values, second.series["episode_objective"].values
+    )
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["solve", "absent.toml"], "there is no file"),
+        (["solve", "{problem}", "--solver", "Simplex"], "unknown solver 'Simplex'"),
+        (["solve", "{problem}", "--set", "tolerance"], "NAME=VALUE"),
+        (["solve", "{problem}", "--solver", "PDPG", "--set", "itertions=3"], "'iterations'"),
+        (["solve", "{problem}", "--solver", "PDPG", "--set", "iterations=many"], "the word 'many'"),
+        (["solve", "{problem}", "-o", "{problem}/run"], "cannot write"),
+        (["certify", "{problem}", "absent.csv"], "absent.csv"),
+        (["check", "absent.json", "{problem}"], "there is no file"),
+        (["frontier", "{problem}", "hazrd"], "Did you mean 'hazard'"),
+        (["frontier", "{problem}", "--budgets", "a,b"], "numbers separated by commas"),
+        (["show", "absent"], "not a folder"),
+        (["report", "{folder}"], "no runs"),
+        (["export", "absent.safetensors", "-o", "x.csv"], "absent.safetensors"),
+        (["export", "{folder}", "-o", "x.csv"], "not a run"),
+    ],
+)
+def test_bad_input(problem, tmp_path, monkeypatch, words, said):
+    monkeypatch.chdir(tmp_path)
+    words = [word.format(problem=problem, folder=tmp_path) for word in words]
+    done = Done(*words)
+    assert done.code == Exit.BAD_INPUT
+    assert said in done.err
+    assert "Traceback" not in done.err
+    for_machines = Done(*words, "--json")
+    assert for_machines.code == Exit.BAD_INPUT
+    assert said in for_machines.json["error"]
+    assert for_machines.json["exit_code"] == 2
+
+
+def test_usage_errors_are_bad_input_too(problem):
+    assert Done("solve").code == Exit.BAD_INPUT
+    assert Done("slove", problem).code == Exit.BAD_INPUT
+    assert Done("solve", problem, "--sead", 3).code == Exit.BAD_INPUT
+    assert Done("export", "x").code == Exit.BAD_INPUT
+
+
+# --- interrupted, and two at once ---------------------------------------------------------------------------
+
+LONG = ("--solver", "PDPG", "--set", "iterations=100000000", "--set", "check_every=20")
+
+
+def started(problem: Path, run: Path) -> subprocess.Popen:
+    command = [sys.executable, "-m", "cvxmdp", "solve", str(problem), "-o", str(run), *LONG]
+    command += ["--set", "tolerance=1e-300", "--set", "progress=true", "--json"]
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    assert process.stderr is not None
+    ends = time.monotonic() + 120
+    seen = b""
+    while b"/100,000,000" not in seen and time.monotonic() < ends:
+        seen += os.read(process.stderr.fileno(), 4096)
+    return process
+
+
+def test_interrupted_runs_answer_with_what_there_is_and_are_run_again(problem, tmp_path):
+    run = tmp_path / "run"
+    process = started(problem, run)
+    second = Done("solve", problem, "-o", run)  # while the first is at work
+    assert second.code == Exit.BAD_INPUT
+    process.send_signal(signal.SIGINT)
+    out, _ = process.communicate(timeout=120)
+    assert process.returncode == Exit.INTERRUPTED
+    assert json.loads(out)["status"] == "interrupted"
+    assert read_run(run).status == "interrupted"
+    assert "Interrupted" in Done("show", run).out
+
+
+def test_a_killed_run_is_seen_as_unfinished_and_run_again(problem, tmp_path):
+    run = tmp_path / "run"
+    process = started(problem, run)
+    shown = Done("show", tmp_path)
+    assert "Another process is writing this run" in shown.out
+    process.kill()
+    process.communicate(timeout=120)
+    assert state_of(run) is RunState.UNFINISHED
+    assert "not finished" in Done("show", tmp_path).out
+    assert Done("show", tmp_path, "--json").json["runs"][0]["state"] == "unfinished"
+    assert "no complete run" in Done("report", tmp_path, "-o", tmp_path / "r.html").err
+    different = Done("solve", problem, "-o", run)
+    assert different.code == Exit.BAD_INPUT  # it was another solver's
+    assert Done("solve", problem, "-o", run, "--overwrite").code == Exit.OK
+
+
+# --- certify, check, frontier -------------------------------------------------------------------------------
+
+
+def test_certify_and_check(solved, tmp_path):
+    file = tmp_path / "certificate.json"
+    problem = solved / "problem.toml"
+    done = Done("certify", problem, solved / "runs" / "learned", "-o", file, "--json")
+    assert done.code == Exit.OK
+    assert done.json["lower"] <= done.json["upper"]
+    assert Done("certify", problem, solved / "runs" / "learned", "--gap", 1e-9).code == 4
+    accepted = Done("check", file, problem)
+    assert accepted.code == Exit.OK
+    assert accepted.out.startswith("Accepted")
+    document = json.loads(file.read_text())
+    document["claims"]["upper"] -= 1.0
+    file.write_text(json.dumps(document))
+    rejected = Done("check", file, problem, "--json")
+    assert rejected.code == Exit.REJECTED
+    assert rejected.json["accepted"] is False
+    file.write_text(file.read_text()[:100])
+    assert Done("check", file, problem).code == Exit.REJECTED
+
+
+def test_certificates_of_another_problem_are_rejected(solved, tmp_path):
+    (tmp_path / "other.toml").write_text(PROBLEM.replace("0.05", "0.06"))
+    done = Done("check", solved / "runs" / "exact" / "certificate.json", tmp_path / "other.toml")
+    assert done.code == Exit.REJECTED
+
+
+def test_certify_infeasible(solved, tmp_path):
+    (tmp_path / "none.toml").write_text(PROBLEM.replace("<= 0.05", "<= -1"))
+    done = Done("certify", tmp_path / "none.toml", solved / "runs" / "exact")
+    assert done.code == Exit.INFEASIBLE
+
+
+def test_certify_a_policy_that_does_not_fit(solved, tmp_path):
+    np.savetxt(tmp_path / "small.csv", np.full((3, 4), 0.25), delimiter=",")
+    done = Done("certify", solved / "problem.toml", tmp_path / "small.csv")
+    assert done.code == Exit.BAD_INPUT
+
+
+def test_frontier(solved, tmp_path):
+    problem = solved / "problem.toml"
+    done = Done("frontier", problem, "--budgets", "0.02,0.05", "-o", tmp_path / "f")
+    assert done.code == Exit.OK
+    assert "one more unit buys" in done.out
+    facts = read_run(tmp_path / "f").frontier
+    assert facts is not None
+    assert facts.budgets == (0.02, 0.05)
+    for_machines = Done("frontier", problem, "hazard", "-n", 3, "--json").json
+    assert len(for_machines["budgets"]) == 3
+    assert Done("frontier", problem, "--budgets", "-1,-2").code == Exit.INFEASIBLE
+    assert "--overwrite" in Done("frontier", problem, "-n", 3, "-o", tmp_path / "f").err
+
+
+# --- show, report, export -----------------------------------------------------------------------------------
+
+
+def test_show_lists_runs(solved):
+    shown = Done("show", solved / "runs")
+    assert shown.code == Exit.OK
+    assert "VRPDPG" in shown.out
+    assert "ConvexProgram" in shown.out
+    single = Done("show", solved / "runs" / "exact")
+    assert "Safe exploration\n================" in single.out
+    listed = Done("show", solved / "runs", "--json").json["runs"]
+    assert [entry["settings"]["solver"] for entry in listed] == ["ConvexProgram", "VRPDPG"]
+
+
+def test_a_truncated_store_is_reported_and_never_read_as_whole(solved, tmp_path):
+    runs = tmp_path / "runs"
+    shutil.copytree(solved / "runs", runs)
+    metrics = runs / "learned" / "metrics.parquet"
+    metrics.write_bytes(metrics.read_bytes()[:-100])
+    shown = Done("show", runs)
+    assert shown.code == Exit.BAD_INPUT
+    assert "metrics.parquet" in shown.out
+    assert Done("show", runs, "--json").json["runs"][1]["state"] == "damaged"
+    report = Done("report", runs, "-o", tmp_path / "report.html")
+    assert report.code == Exit.BAD_INPUT
+    assert "left out" in report.err
+    assert (tmp_path / "report.html").exists()  # of what could be read
+
+
+def test_report(solved, tmp_path):
+    file = tmp_path / "report.html"
+    done = Done("report", solved / "runs", "-o", file, "--title", "A page")
+    assert done.code == Exit.OK
+    assert "<title>A page</title>" in file.read_text()
+    assert Done("report", solved / "runs", "-o", file, "--json").json["report"] == str(file)
+    closed = Done("report", solved / "runs", "-o", tmp_path / "absent" / "report.html")
+    assert closed.code == Exit.BAD_INPUT
+
+
+@pytest.mark.parametrize("ending", [".csv", ".json", ".npz", ".safetensors"])
+def test_export(solved, tmp_path, ending):
+    file = tmp_path / f"policy{ending}"
+    assert Done("export", solved / "runs" / "exact", "-o", file).code == Exit.OK
+    expected = read_run(solved / "runs" / "exact").policy.probabilities()
+    found, names = read_policy(str(file))
+    assert np.array_equal(found.probabilities(), expected)
+    if ending == ".json":
+        assert names == ("left", "down", "right", "up")
+    assert Done("certify", solved / "problem.toml", file).code == Exit.OK
+
+
+def test_export_to_something_else(solved, tmp_path):
+    done = Done("export", solved / "runs" / "exact", "-o", tmp_path / "policy.xlsx")
+    assert done.code == Exit.BAD_INPUT
+    assert ".csv" in done.err
+
+
+# --- the program itself -------------------------------------------------------------------------------------
+
+
+def test_version_and_help():
+    assert Done("--version").out.strip() == f"cvxmdp {cm.__version__}"
+    introduction = Done("--help")
+    assert introduction.code == Exit.OK
+    for name in ("solve", "certify", "check", "frontier", "report", "show", "export"):
+        assert name in introduction.out
+        taught = Done(name, "--help").out
+        assert f"cvxmdp {name} " in taught  # an example
+        assert "Exit codes" in taught
+
+
+def test_the_small_problem_of_the_help_can_be_solved(tmp_path):
+    from cvxmdp.cli.main import introduction
+
+    text = introduction.__doc__.split("A small one:")[1].split("Every command")[0]
+    (tmp_path / "problem.toml").write_text("\n".join(line.strip() for line in text.splitlines()))
+    assert Done("solve", tmp_path / "problem.toml").code == Exit.OK
+
+
+def test_without_the_extra_the_command_names_it():
+    code = (
+        "import importlib.util as u\n"
+        "real = u.find_spec\n"
+        "u.find_spec = lambda name, package=None: None if name == 'typer' else real(name, package)\n"
+        "from cvxmdp.cli import app\n"
+        "app()\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert done.returncode == 1
+    assert "pip install 'cvxmdp[cli]'" in done.stderr
+
+
+def test_completion_offers_the_commands():
+    environment = {
+        **os.environ,
+        "_CVXMDP_COMPLETE": "complete_bash",
+        "COMP_WORDS": "cvxmdp fr",
+        "COMP_CWORD": "1",
+    }
+    command = [str(Path(sys.executable).parent / "cvxmdp")]
+    done = subprocess.run(command, capture_output=True, text=True, env=environment)
+    assert done.stdout.split() == ["frontier"]
+
+
+def test_help_does_not_load_the_numerical_packages():
+    code = (
+        "import sys\n"
+        "from cvxmdp.cli.main import commands\n"
+        "print(sorted({'jax', 'scipy', 'pyarrow', 'cvxpy'} & set(sys.modules)))"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"
