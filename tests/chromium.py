@@ -12,12 +12,22 @@ import os
 import select
 import shutil
 import subprocess
+import sys
 import time
 from pathlib import Path
 from typing import Any
 
 NAMES = ("chromium", "chromium-browser", "google-chrome", "chrome")
 PATIENCE = 60.0  # seconds for an answer, on a busy machine
+
+# Becomes the browser, with the pipes at the numbers it expects. (Code between fork and exec in this process
+# could deadlock: JAX has threads.) Out of the way first: one of the two may itself be number 3 or 4.
+HAND_OVER = """
+import os, sys
+read, write = os.dup2(int(sys.argv[1]), 30), os.dup2(int(sys.argv[2]), 31)
+os.dup2(read, 3), os.dup2(write, 4)
+os.execv(sys.argv[3], sys.argv[3:])
+"""
 
 
 def find_chromium() -> str | None:
@@ -51,16 +61,18 @@ class Chromium:
             "about:blank",
         ]
 
-        def hand_over() -> None:
-            # Out of the way first: one of the two may itself be number 3 or 4.
-            high = [os.dup2(to_browser, 30), os.dup2(from_browser, 31)]
-            os.dup2(high[0], 3)
-            os.dup2(high[1], 4)
-
         self._process = subprocess.Popen(
-            arguments,
-            preexec_fn=hand_over,
-            close_fds=False,
+            [
+                sys.executable,
+                "-S",
+                "-E",
+                "-c",
+                HAND_OVER,
+                f"{to_browser}",
+                f"{from_browser}",
+                *arguments,
+            ],
+            pass_fds=(to_browser, from_browser),
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,
@@ -163,8 +175,10 @@ class Chromium:
 
     def _middle(self, selector: str) -> tuple[float, float]:
         box = self.evaluate(
-            f"(() => {{ const e = document.querySelector({json.dumps(selector)});"
-            " e.scrollIntoView({block: 'center'}); const b = e.getBoundingClientRect();"
+            f"(async () => {{ const e = document.querySelector({json.dumps(selector)});"
+            " e.scrollIntoView({block: 'center'});"
+            " for (let k = 0; k < 2; k += 1) await new Promise(requestAnimationFrame);"
+            " const b = e.getBoundingClientRect();"
             " return [b.x + b.width / 2, b.y + b.height / 2]; })()"
         )
         return box[0], box[1]

@@ -32,6 +32,7 @@
     if (size >= 1e6 || size < 1e-3) return value.toExponential(2).replace("e+", "e");
     return String(Number(value.toPrecision(5)));
   }
+  const cut = (text, length) => (text.length > length ? `${text.slice(0, Math.max(3, length - 1))}…` : text);
   const known = (value) => value !== null && Number.isFinite(value);
   function section(title, hint) {
     const part = make(root, "section");
@@ -204,7 +205,8 @@
       for (const line of spec.verticals || []) {
         if (!usableX(line.x) || line.x < xs[0] || line.x > xs[1]) continue;
         draw(svg, "line", { x1: X(line.x), x2: X(line.x), y1: pad.top, y2: height - pad.bottom, stroke: line.colour, "stroke-dasharray": "3 3" });
-        draw(svg, "text", { x: X(line.x) + 4, y: pad.top + 12, "text-anchor": "start" }, line.label);
+        const late = X(line.x) > width * 0.6;
+        draw(svg, "text", { x: X(line.x) + (late ? -4 : 4), y: pad.top + 12, "text-anchor": late ? "end" : "start" }, line.label);
       }
       const clip = `clip${(clips += 1)}`;
       draw(draw(svg, "clipPath", { id: clip }), "rect", { x: pad.left, y: pad.top, width: width - pad.left - pad.right, height: height - pad.top - pad.bottom });
@@ -371,12 +373,17 @@
     const card = make(parent, "figure", { class: "card", style: "margin:0" });
     make(card, "h3", {}, `The ${map.states.length} most visited states`);
     const most = map.states.length ? map.states[0].share : 1;
-    const height = 20 * map.states.length;
-    const svg = draw(card, "svg", { viewBox: `0 0 600 ${height}`, role: "img", "aria-label": "most visited states" });
-    map.states.forEach((entry, k) => {
-      draw(svg, "text", { x: 70, y: 20 * k + 14, "text-anchor": "end" }, `state ${entry.state}`);
-      draw(svg, "rect", { class: "bar", x: 78, y: 20 * k + 3, width: Math.max(1, 430 * entry.share / (most || 1)), height: 14, rx: 2, fill: "var(--c0)" });
-      draw(svg, "text", { x: 84 + 430 * entry.share / (most || 1), y: 20 * k + 14 }, short(entry.share));
+    const holder = make(card, "div");
+    watch(holder, () => {
+      holder.textContent = "";
+      const width = Math.max(260, holder.clientWidth || 430), reach = width - 150;
+      const svg = draw(holder, "svg", { viewBox: `0 0 ${width} ${20 * map.states.length}`, role: "img", "aria-label": "most visited states" });
+      map.states.forEach((entry, k) => {
+        const long = Math.max(1, reach * entry.share / (most || 1));
+        draw(svg, "text", { x: 70, y: 20 * k + 14, "text-anchor": "end" }, `state ${entry.state}`);
+        draw(svg, "rect", { class: "bar", x: 78, y: 20 * k + 3, width: long, height: 14, rx: 2, fill: "var(--c0)" });
+        draw(svg, "text", { x: 84 + long, y: 20 * k + 14 }, short(entry.share));
+      });
     });
   }
 
@@ -427,7 +434,8 @@
         draw(svg, "rect", { class: "slack", x: Math.min(middle, middle + reach), y, width: Math.max(2, Math.abs(reach)), height: 12, rx: 2, fill: holds ? "var(--good)" : "var(--bad)" });
         draw(svg, "line", { x1: middle, x2: middle, y1: y - 4, y2: y + 16, stroke: "var(--ink)" });
         const words = holds ? (share <= 1e-6 ? "used up" : "holds") : "violated";
-        draw(svg, "text", { x: 0, y: y + 26 }, `${entry.name}: ${words}, slack ${short(value)}, price ${short(entry.multiplier)}`);
+        const facts = `: ${words}, slack ${short(value)}, price ${short(entry.multiplier)}`;
+        draw(svg, "text", { x: 0, y: y + 26 }, cut(entry.name, width / 6.4 - facts.length) + facts);
       });
     });
     if (proof.assumes.length) make(card, "p", { class: "hint" }, `Rests on these promises: ${proof.assumes.join("; ")}.`);

@@ -1,0 +1,234 @@
+"""The report's data: what is averaged, what is said, and that nothing gets out or in."""
+
+from __future__ import annotations
+
+import json
+import re
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from scipy import stats
+
+import cvxmdp as cm
+from cvxmdp.errors import CvxmdpError
+from cvxmdp.experiments.record import RunRecord, Series, record_of
+from cvxmdp.reports.html_curves import averaged, groups_of, panel_of, panels
+from cvxmdp.reports.html_data import headline, report_data
+from cvxmdp.reports.html_page import report_page
+
+
+@pytest.fixture(scope="module")
+def problem() -> cm.Problem:
+    mdp = cm.gridworld(3, slip=0.1, discount=0.8, hazards=[4], walls=[1], rewards={8: 1.0})
+    expert = cm.TabularPolicy(np.tile([0.1, 0.4, 0.4, 0.1], (9, 1)))
+    return cm.Problem(
+        mdp,
+        maximize=cm.linear("reward"),
+        subject_to={
+            "hazard": cm.linear("hazard", per="step") <= 0.05,
+            "near expert": cm.distance(expert, norm="l2") <= 1.0,
+        },
+    )
+
+
+@pytest.fixture(scope="module")
+def solution(problem: cm.Problem) -> cm.Solution:
+    return cm.solve(problem)
+
+
+def learned(solution: cm.Solution, seed: int, **settings: float) -> RunRecord:
+    random = np.random.default_rng([seed, len(settings)])
+    history = {
+        "iteration": np.arange(0, 1001, 100),
+        "objective": np.linspace(0, 1, 11) + 0.01 * random.normal(size=11),
+        "episode_objective": np.linspace(0, 1, 1000) + random.normal(size=1000),
+        "slack": {"hazard": np.linspace(-1, 0.1, 11), "near expert": np.linspace(-2, 1, 11)},
+        "multipliers": {"hazard": np.ones(1000), "near expert": np.zeros(1000)},
+    }
+    record = record_of(replace(solution, history=history), title="Learned", seed=seed)
+    return replace(
+        record, settings={"solver": "VRPDPG", **{k: str(v) for k, v in settings.items()}}
+    )
+
+
+def document(page: str) -> dict:
+    (text,) = re.findall(r'<script id="data" type="application/json">(.*?)</script>', page)
+    return json.loads(text)
+
+
+def test_the_mean_and_its_band():
+    random = np.random.default_rng(0)
+    values = random.normal(size=(5, 20))
+    at = np.arange(20)
+    curve = averaged([Series(at, row) for row in values])
+    expected = stats.t.interval(0.95, 4, loc=values.mean(axis=0), scale=stats.sem(values, axis=0))
+    np.testing.assert_allclose(curve["y"], values.mean(axis=0), rtol=1e-4)
+    np.testing.assert_allclose(curve["low"], expected[0], rtol=1e-4)
+    np.testing.assert_allclose(curve["high"], expected[1], rtol=1e-4)
+    assert curve["runs"] == 5
+    assert curve["each"] == 1
+
+
+def test_long_curves_are_thinned_without_changing_their_mean():
+    values = np.random.default_rng(1).normal(size=10_000)
+    curve = averaged([Series(np.arange(1, 10_001), values)])
+    assert len(curve["x"]) < 400
+    assert curve["x"][0] == 1  # fine at the start, for a logarithmic axis
+    assert curve["x"] == sorted(curve["x"])
+    steady = averaged([Series(np.arange(1, 10_001), np.full(10_000, 3.25))])
+    assert set(steady["y"]) == {3.25}
+    slope = averaged([Series(np.arange(1, 10_001), np.arange(1, 10_001))])
+    np.testing.assert_allclose(slope["x"], slope["y"], rtol=1e-5)
+    assert "low" not in curve
+
+
+def test_runs_of_different_lengths_and_values_that_are_not_finite():
+    short = Series(np.arange(1, 501), np.full(500, 1.0))
+    long = Series(np.arange(1, 1001), np.full(1000, 3.0))
+    curve = averaged([short, long])
+    late = [y for x, y in zip(curve["x"], curve["y"], strict=True) if x > 510]
+    early = [y for x, y in zip(curve["x"], curve["y"], strict=True) if x < 490]
+    assert set(early) == {2.0}
+    assert set(late) == {3.0}
+    broken = averaged([Series(np.arange(3), np.array([1.0, np.inf, np.nan]))])
+    assert broken["y"] == [1.0, None, None]
+
+
+def test_seeds_are_averaged_and_settings_told_apart(solution):
+    records = [
+        learned(solution, seed, momentum=m, horizon=40) for m in (0.1, 1.0) for seed in (0, 1)
+    ]
+    groups = groups_of(records)
+    assert {name: len(runs) for name, runs in groups.items()} == {
+        "momentum=0.1": 2,
+        "momentum=1.0": 2,
+    }
+    assert list(groups_of([replace(r, label=f"run {r.seed}") for r in records])) == [
+        "run 0",
+        "run 1",
+    ]
+    exact = record_of(solution, title="Learned", solver=cm.ConvexProgram())
+    names = list(groups_of([*records, exact]))
+    assert names == ["VRPDPG, momentum=0.1", "VRPDPG, momentum=1.0", "ConvexProgram"]
+    budgets = groups_of([records[0], replace(records[1], constraints=())])
+    assert len(budgets) == 2
+
+
+def test_panels(solution):
+    drawn = panels({"a": [learned(solution, 0)], "b": [learned(solution, 1)]}, [("best", 1.5)])
+    titles = [panel["title"] for panel in drawn]
+    assert titles == ["Objective", "Slack of hazard", "Slack of near expert", "Multipliers"]
+    assert drawn[0]["lines"] == [{"label": "best", "y": 1.5}]
+    labels = [curve["label"] for curve in drawn[0]["curves"]]
+    assert labels[:2] == ["a: exact, of the policy", "a: seen in episodes"]
+    assert [curve["style"] for curve in drawn[0]["curves"]] == [0, 1, 0, 1]
+    assert panel_of("something_new/x").title == "Something new"
+
+
+def test_a_report_of_a_solution_in_memory(tmp_path, problem, solution):
+    certificate = cm.certify(problem, solution)
+    frontier = cm.frontier(problem, "hazard", budgets=[0.03, 0.1])
+    path = cm.report(
+        solution,
+        tmp_path / "report.html",
+        title="My title",
+        certificate=certificate,
+        frontier=frontier,
+        solver=cm.ConvexProgram(),
+    )
+    data = document(path.read_text())
+    assert data["title"] == "My title"
+    assert data["proofs"][0]["upper"] == certificate.upper
+    assert data["proofs"][0]["slack"][0]["name"] == "hazard"
+    assert data["settings"][0]["settings"]["tolerance"] == "1e-10"
+    assert data["maps"][0]["targets"][0]["name"] == "near expert"
+    assert len(data["maps"][0]["final"]["share"]) == 9
+    assert data["frontiers"][0]["points"][0]["x"] == 0.03
+    share = sum(data["maps"][0]["final"]["share"])
+    assert share == pytest.approx((1 - 0.8) * solution.occupancy.sum(), rel=1e-2)
+
+
+def test_reports_of_several(tmp_path, solution):
+    labelled = document(
+        cm.report({"one": solution, "two": solution}, tmp_path / "r.html").read_text()
+    )
+    assert [group["label"] for group in labelled["groups"]] == ["one", "two"]
+    several = document(cm.report([solution, solution], tmp_path / "r.html").read_text())
+    assert several["groups"][0]["runs"] == 2
+    with pytest.raises(CvxmdpError, match="single solution"):
+        cm.report([solution, solution], tmp_path / "r.html", solver=cm.PDPG())
+    with pytest.raises(CvxmdpError, match="nothing to report"):
+        cm.report([], tmp_path / "r.html")
+    with pytest.raises(CvxmdpError, match="made of solutions; got 3"):
+        cm.report(3, tmp_path / "r.html")  # type: ignore[arg-type]
+    with pytest.raises(CvxmdpError, match="got 'x'"):
+        cm.report(["x"], tmp_path / "r.html")  # type: ignore[list-item]
+
+
+def test_headlines(problem, solution):
+    certificate = cm.certify(problem, solution)
+    said = " ".join(headline([record_of(solution)], [certificate]))
+    assert "this is proven" in said
+    assert "Every constraint holds" in said
+    uniform = cm.Solution.of_policy(
+        problem, cm.uniform_policy(problem.mdp), cm.Status.ITERATION_LIMIT, solution.multipliers
+    )
+    said = " ".join(headline([record_of(uniform)], [cm.certify(problem, uniform)]))
+    assert "Violated: hazard" in said
+    infeasible = problem.with_budget("hazard", -1.0)
+    nothing = cm.solve(infeasible)
+    said = " ".join(headline([record_of(nothing)], [cm.certify(infeasible, nothing)]))
+    assert said == "No policy satisfies all constraints. This is proven, from: hazard."
+
+
+def test_models_without_a_grid():
+    problem = cm.Problem(cm.garnet(40, 2, 3, seed=0), maximize=cm.entropy())
+    data = report_data([record_of(cm.solve(problem))])
+    (drawn,) = data["maps"]
+    assert "grid" not in drawn
+    assert len(drawn["states"]) == 30
+    shares = [entry["share"] for entry in drawn["states"]]
+    assert shares == sorted(shares, reverse=True)
+
+
+def test_snapshots_become_frames(solution):
+    record = record_of(solution)
+    visits = np.stack([solution.occupancy * k / 99 for k in range(100)])
+    arrays = {"snapshot_iteration": np.arange(100) * 10, "snapshot_occupancy": visits}
+    data = report_data([replace(record, arrays={**record.arrays, **arrays})])
+    frames = data["maps"][0]["frames"]
+    assert len(frames) == 40
+    assert frames[0]["iteration"] == 0
+    assert frames[-1]["iteration"] == 990
+    assert frames[-1]["share"] == data["maps"][0]["final"]["share"]
+    assert max(frames[0]["share"]) == 0
+
+
+def test_the_page_is_one_file_that_loads_nothing(solution):
+    page = report_page([record_of(solution)])
+    outside = set(re.findall(r"https?://[^\s\"'<>)]+", page))
+    assert outside == {"http://www.w3.org/2000/svg"}  # a name, not an address
+    assert "default-src 'none'" in page
+    assert not re.search(r"<(script|link|img|iframe)[^>]+(src|href)=(?!\"data:,\")", page)
+    assert "eval(" not in page
+    assert "innerHTML" not in page
+    assert len(page) < 200_000
+    assert page == report_page([record_of(solution)])
+
+
+def test_texts_cannot_become_markup(problem, solution):
+    evil = "</script><script>alert(1)</script><!--"
+    record = replace(record_of(solution), title=evil, utility=evil, message=evil)
+    page = report_page([record])
+    assert evil not in page
+    assert document(page)["title"] == evil
+    assert page.count("<script") == 2
+
+
+def test_numbers_are_json_that_every_browser_reads(problem):
+    infeasible = problem.with_budget("hazard", -1.0)
+    nothing = cm.solve(infeasible)
+    page = report_page([record_of(nothing, certificate=cm.certify(infeasible, nothing))])
+    assert document(page)["proofs"][0]["infeasible"] is True
+    assert "NaN" not in page.split('type="application/json">')[1].split("</script>")[0]
