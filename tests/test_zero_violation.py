@@ -10,7 +10,7 @@ from cvxmdp.errors import SolverError
 from cvxmdp.exact import loop
 from cvxmdp.exact.run import Run
 from cvxmdp.theory import TheoryError
-from test_pdpg import LISTED, budgets, costly_garnet, listed  # noqa: F401 (a fixture)
+from test_pdpg_reaches import LISTED, budgets, costly_garnet, listed  # noqa: F401 (a fixture)
 
 
 @pytest.fixture(scope="module")
