@@ -6,7 +6,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
-.PHONY: demo test lint types bench rates lock clean help
+.PHONY: demo test lint types browser bench rates screenshot lock clean help
 
 help:            ## this list
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/' | expand -t 16
@@ -14,7 +14,7 @@ help:            ## this list
 demo: $(READY)   ## solve the paper's tracking problem and a safe-exploration problem, and print them
 	@$(BIN)/python examples/demo.py
 
-test: lint types ## lint, types and every test
+test: lint types browser ## lint, types and every test
 	$(BIN)/pytest -n 2 --dist loadfile
 
 lint: $(READY)   ## ruff
@@ -33,6 +33,12 @@ bench: $(READY)  ## benchmarks: ratios measured in one run, with the hardware th
 
 rates: $(READY)  ## measured rates of PDPG beside those of its theorem; writes docs/figures/rates.png
 	$(BIN)/python benchmarks/rates.py
+
+browser:         ## Chromium for the browser tests, from Debian's packages where that is possible
+	@sh tests/install_chromium.sh
+
+screenshot: $(READY) browser ## docs/figures/report.png, the report of a learned and an exact answer
+	$(BIN)/python benchmarks/report_screenshot.py
 
 lock:            ## resolve requirements.lock anew from pyproject.toml (needs uv)
 	uv pip compile --universal --generate-hashes --no-emit-index-url --no-header --no-annotate \
