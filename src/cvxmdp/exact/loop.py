@@ -17,6 +17,7 @@ from cvxmdp.exact import primal_dual as core
 from cvxmdp.occupancy import policy_of
 from cvxmdp.policies import Policy
 from cvxmdp.progress import Progress
+from cvxmdp.snapshots import Snapshots
 from cvxmdp.solution import Solution, Status
 
 if TYPE_CHECKING:
@@ -122,6 +123,7 @@ class Loop:
         self.beginning = (0, totals)
         self.marks = [self.beginning]
         self.traces: list[core.Trace] = []
+        self.snapshots = Snapshots()
         self.certificate: Certificate | None = None  # the last one
         self.progress = Progress("PDPG", self.solver.iterations, self.solver.progress)
 
@@ -187,6 +189,9 @@ class Loop:
             # The first one compiles, and so says little of how long an iteration takes.
             seconds = time.perf_counter() - started
             self.piece = max(1, int(length * PIECE_SECONDS / seconds))
+        since, before = self.marks[-1]
+        visits = np.asarray(self.reached.totals.visits - before.visits) / (until - since)
+        self.snapshots.add(until, visits)  # of the chunk's average: an occupancy, too
         self.marks.append((until, self.reached.totals))
         while len(self.marks) > 2 and self.marks[1][0] <= until // 2:
             self.marks.pop(0)
@@ -295,6 +300,7 @@ class Loop:
             "multipliers": {name: trace.multipliers[:, k] for k, name in enumerate(names)},
             "gradient_norm": trace.gradient_norm,
             "primal_step": trace.primal_step,
+            **self.snapshots.history(),
         }
 
 

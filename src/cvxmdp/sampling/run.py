@@ -30,6 +30,7 @@ from cvxmdp.sampling.recursion import (
     uniforms_shape,
 )
 from cvxmdp.sampling.setting import read_learning, single_precision, targets_of
+from cvxmdp.snapshots import snapshots_of
 from cvxmdp.solution import Solution, Status
 
 if TYPE_CHECKING:
@@ -200,6 +201,7 @@ class Run:
             "objective": np.array([found.objective for found in exact]),
             "slack": {name: np.array([found.slack[name] for found in exact]) for name in names},
             **self._sampled(trace),
+            **snapshots_of(iterations, visits),
         }
         multipliers = np.asarray(self.carry.state.multipliers, dtype=float)  # mu_T, beside theta_T
         if self.solver.iterate != "last" and names and len(trace.multipliers):
