@@ -63,7 +63,7 @@ class PDPG:
             for that of theorem zero (with ``Direct()``, whose constants are known).
         initial_multiplier: mu_0.
         tolerance: certified relative gap at which to stop early; None to never stop early.
-        check_every: iterations between checks of the gap, progress and interruption.
+        check_every: iterations between checks of the certified gap.
         progress: show a progress line; by default on a terminal.
     """
 
