@@ -53,6 +53,7 @@ class Chromium:
             "--remote-debugging-pipe",
             "--no-sandbox",  # the tests may run as root in a container
             "--disable-gpu",
+            "--hide-scrollbars",
             "--disable-dev-shm-usage",
             "--no-first-run",
             "--disable-background-networking",

@@ -82,6 +82,7 @@ def pages(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     )
     infeasible = problem.with_budget("hazard", -1.0)
     nothing = cm.solve(infeasible)
+    wide = cm.Problem(cm.gridworld(20, hazards=[25, 210], goal=399), maximize=cm.linear("reward"))
     garnet = cm.Problem(cm.garnet(30, 3, 2, seed=0), minimize=cm.linear("cost"))
     hostile = replace(
         runs[0],
@@ -99,6 +100,7 @@ def pages(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
             record_of(nothing, title="None", certificate=cm.certify(infeasible, nothing))
         ],
         "garnet": [record_of(cm.solve(garnet), title="Garnet")],
+        "large": [record_of(cm.solve(wide), title="Large")],
         "hostile": [hostile],
         "mixed": [*runs, exact],
     }
@@ -290,7 +292,7 @@ def test_the_heat_map_shows_the_occupancy_and_the_arrows_the_policy(browser, pag
     titles = browser.evaluate("[...document.querySelectorAll('.map h3')].map(e => e.textContent)")
     assert titles == [
         "Where the final policy spends its time",
-        "The expert: what “near expert” is measured to",
+        "The expert of “near expert”",
     ]
     assert fills(browser, 1) != shown
     marks = browser.evaluate(

@@ -205,6 +205,30 @@ def test_snapshots_become_frames(solution):
     assert max(frames[0]["share"]) == 0
 
 
+def test_solvers_keep_snapshots_few_and_in_order(problem):
+    from cvxmdp.snapshots import KEPT, LARGEST, Snapshots
+
+    kept = Snapshots()
+    for iteration in range(1000):
+        kept.add(iteration, np.full((2, 2), iteration))
+    history = kept.history()
+    assert len(history["snapshot_iteration"]) == KEPT
+    assert history["snapshot_iteration"][0] == 0
+    assert history["snapshot_iteration"][-1] > 950
+    assert (np.diff(history["snapshot_iteration"]) > 0).all()
+    assert np.array_equal(history["snapshot_occupancy"][:, 1, 1], history["snapshot_iteration"])
+    large = Snapshots()
+    large.add(0, np.zeros((LARGEST, 2)))
+    assert large.history() == {}
+    found = cm.solve(problem, cm.PDPG(iterations=40, check_every=10, tolerance=None))
+    data = report_data([record_of(found)])
+    assert [frame["iteration"] for frame in data["maps"][0]["frames"]] == [10, 20, 30, 40]
+    mass = found.history["snapshot_occupancy"].sum(axis=(1, 2))
+    np.testing.assert_allclose(
+        mass, problem.mdp.max_mass
+    )  # averages of occupancies are occupancies
+
+
 def test_the_page_is_one_file_that_loads_nothing(solution):
     page = report_page([record_of(solution)])
     outside = set(re.findall(r"https?://[^\s\"'<>)]+", page))

@@ -14,7 +14,7 @@ from cvxmdp.cli.outcome import Exit, note, say, say_json
 from cvxmdp.cli.policies import read_policy
 from cvxmdp.cli.settings import read
 from cvxmdp.cli.solving import problem_files
-from cvxmdp.driver import solve
+from cvxmdp.driver import choose_solver, solve
 from cvxmdp.errors import did_you_mean
 from cvxmdp.exact.frontier import frontier
 from cvxmdp.experiments.places import SpecError
@@ -102,10 +102,12 @@ def trace_frontier(
     with writing(out) if out else nullcontext():
         found = frontier(spec.problem, name, _numbers(budgets), n=n)
         if out is not None:
-            solution = solve(spec.problem)
+            solver, _ = choose_solver(spec.problem)
+            solution = solve(spec.problem, solver)
             record = record_of(
                 solution,
                 title=spec.title,
+                solver=solver,
                 certificate=certify(spec.problem, solution),
                 frontier=found,
                 rerun=f"cvxmdp frontier {problem.name} {name}",

@@ -32,6 +32,11 @@ KNOWN = {
         "Objective", EXACT, "What the policy of each iteration is worth, computed exactly."
     ),
     "episode_objective": Panel("Objective", "seen in episodes", ""),
+    "upper": Panel(
+        "Proven bounds", "upper", "What is proven at each iteration: the optimum lies between."
+    ),
+    "lower": Panel("Proven bounds", "lower", ""),
+    "columns": Panel("Columns", "kept", "Occupancies that are mixed."),
     "gradient_norm": Panel(
         "Norm of the gradient", "gradient", "How strongly the method is pulled."
     ),
@@ -152,7 +157,7 @@ def panels(
         kinds = dict.fromkeys(curve["kind"] for curve in entry["curves"])
         for curve in entry["curves"]:
             curve["style"] = list(kinds).index(curve["kind"])
-    order = {"Objective": 0, "Slack": 1, "Tracking": 2, "Multipliers": 3}
+    order = {"Objective": 0, "Proven": 0, "Slack": 1, "Tracking": 2, "Multipliers": 3}
     return sorted(found.values(), key=lambda entry: order.get(entry["title"].split()[0], 9))
 
 

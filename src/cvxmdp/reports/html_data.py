@@ -40,7 +40,7 @@ def report_data(records: Sequence[RunRecord], title: str = "") -> dict[str, Any]
         "title": title or records[0].title,
         "headline": headline(records, proofs),
         "tiles": tiles(records, proofs),
-        "problems": [_problem(record) for record in _different(records)],
+        "problems": [_problem(runs) for runs in _by_problem(records)],
         "groups": [{"label": label, "runs": len(runs)} for label, runs in groups.items()],
         "panels": panels(groups, _bounds(records, proofs)),
         "maps": [_map(label, record) for label, record in shown if "occupancy" in record.arrays],
@@ -61,12 +61,12 @@ def report_data(records: Sequence[RunRecord], title: str = "") -> dict[str, Any]
     }
 
 
-def _different(records: Sequence[RunRecord]) -> list[RunRecord]:
-    """One run of every problem."""
-    found: dict[Any, RunRecord] = {}
+def _by_problem(records: Sequence[RunRecord]) -> list[list[RunRecord]]:
+    """The runs of every problem."""
+    found: dict[Any, list[RunRecord]] = {}
     for record in records:
         key = (record.title, record.utility, tuple(facts.requires for facts in record.constraints))
-        found.setdefault(key, record)
+        found.setdefault(key, []).append(record)
     return list(found.values())
 
 
@@ -172,23 +172,29 @@ def _tile(label: str, value: str, note: str) -> dict[str, str]:
     return {"label": label, "value": value, "note": note}
 
 
-def _problem(record: RunRecord) -> dict[str, Any]:
-    return {
-        "title": record.title,
-        "sense": record.sense,
-        "utility": record.utility,
-        "model": record.model,
-        "constraints": [
+def _problem(runs: Sequence[RunRecord]) -> dict[str, Any]:
+    """A problem in words, with what its runs reach on average."""
+    first = runs[0]
+    constraints = []
+    for k, facts in enumerate(first.constraints):
+        every = [run.constraints[k] for run in runs]
+        constraints.append(
             {
                 "name": facts.name,
                 "requires": facts.requires,
-                "value": number(facts.value),
-                "slack": number(facts.slack),
-                "multiplier": number(facts.multiplier),
-                "units": facts.units,
+                **{
+                    name: number(float(np.mean([getattr(one, name) for one in every])))
+                    for name in ("value", "slack", "multiplier")
+                },
+                "units": facts.units if len(runs) == 1 else "",
             }
-            for facts in record.constraints
-        ],
+        )
+    return {
+        "title": first.title,
+        "sense": first.sense,
+        "utility": first.utility,
+        "model": first.model,
+        "constraints": constraints,
     }
 
 
@@ -196,7 +202,7 @@ def _bounds(
     records: Sequence[RunRecord], proofs: Sequence[Certificate | None]
 ) -> list[tuple[str, float]]:
     """The tightest proven bound on the objective, where all runs are of one problem."""
-    if len(_different(records)) != 1:
+    if len(_by_problem(records)) != 1:
         return []
     maximise = records[0].sense == "maximize"
     known = [

@@ -139,8 +139,8 @@
     make(card, "h3", {}, spec.title);
     if (spec.explanation) make(card, "p", { class: "hint" }, spec.explanation);
     const state = { hidden: new Set(), logX: false, logY: false };
-    const legend = make(card, "div", { class: "row legend" });
     const holder = make(card, "div");
+    const legend = make(card, "div", { class: "row legend" });
     const axes = make(card, "div", { class: "row" });
     const oneGroup = new Set(spec.curves.map((curve) => curve.group)).size === 1;
     const colour = (curve, k) => `var(--c${(oneGroup ? k : curve.group) % COLOURS})`;
@@ -282,7 +282,7 @@
     const card = make(parent, "figure", { class: "card map", style: "margin:0" });
     make(card, "h3", {}, title);
     const size = 40, width = grid.columns * size, height = grid.rows * size;
-    const svg = draw(card, "svg", { viewBox: `0 0 ${width} ${height + 46}`, role: "img", "aria-label": title });
+    const svg = draw(card, "svg", { viewBox: `0 0 ${width} ${height}`, role: "img", "aria-label": title });
     const walls = new Set(grid.walls);
     const cells = [], arrows = draw(svg, "g");
     for (let state = 0; state < grid.rows * grid.columns; state += 1) {
@@ -296,14 +296,16 @@
     for (const [letter, states] of Object.entries(grid.marks)) {
       for (const state of states) {
         const x = (state % grid.columns) * size, y = Math.floor(state / grid.columns) * size;
-        draw(svg, "text", { class: "mark", x: x + size - 4, y: y + 13, "text-anchor": "end", "pointer-events": "none" }, letter);
+        // On a large grid a cell is small, and its letter must fill it to be read.
+        const tall = grid.columns > 12 ? 26 : 14;
+        draw(svg, "text", { class: "mark", x: x + size - 4, y: y + tall, "text-anchor": "end", style: `font-size:${tall}px`, "pointer-events": "none" }, letter);
       }
     }
-    const bar = Math.min(220, width * 0.6);
-    for (let k = 0; k < 40; k += 1) draw(svg, "rect", { x: (bar / 40) * k, y: height + 12, width: bar / 40 + 0.5, height: 9, fill: heat((k / 39) ** 2, 1) });
-    const legendSize = Math.max(12, Math.min(16, width / 24));
-    draw(svg, "text", { x: 0, y: height + 22 + legendSize, style: `font-size:${legendSize}px` }, `0`);
-    draw(svg, "text", { x: bar, y: height + 22 + legendSize, "text-anchor": "end", style: `font-size:${legendSize}px` }, `${short(most)} of the time`);
+    const scaleBar = make(card, "div", { class: "row heat" });
+    make(scaleBar, "span", {}, "0");
+    const stops = HEAT.map((_, k) => heat((k / (HEAT.length - 1)) ** 2, 1)).join(",");
+    make(scaleBar, "i", { style: `background:linear-gradient(to right,${stops})` });
+    make(scaleBar, "span", {}, `${short(most)} of the time`);
     let frame = null;
     function tellCell(event, state) {
       const lines = [`row ${Math.floor(state / grid.columns)}, column ${state % grid.columns} (state ${state})`];
@@ -344,7 +346,7 @@
     const maps = make(parent, "div", { class: "maps" });
     const show = heatMap(maps, map.grid, frames.length ? "Where the policy spends its time" : "Where the final policy spends its time", most);
     show(map.final);
-    for (const target of map.targets) heatMap(maps, map.grid, `The expert: what “${target.name}” is measured to`, most)(target);
+    for (const target of map.targets) heatMap(maps, map.grid, `The expert of “${target.name}”`, most)(target);
     if (!frames.length) { controls.remove(); return; }
     const play = make(controls, "button", { type: "button", class: "play" }, "Play");
     const slider = make(controls, "input", { type: "range", min: 0, max: frames.length, value: frames.length, step: 1, "aria-label": "iteration" });
@@ -464,16 +466,11 @@
     make(statement, "code", {}, `${problem.sense} ${problem.utility}`);
     make(asked, "p", { class: "hint" }, problem.model);
     if (problem.constraints.length) {
-      table(asked, ["constraint", "requires", "value", "slack", "multiplier"],
+      const mean = data.runs.length > 1 ? ", mean" : "";
+      table(asked, ["constraint", "requires", `value${mean}`, `slack${mean}`, `multiplier${mean}`],
         problem.constraints.map((c) => [c.name, c.requires, c.value, c.slack, c.multiplier]), [2, 3, 4]);
       for (const c of problem.constraints) if (c.units) make(asked, "p", { class: "hint" }, `${c.name}: ${c.units}`);
     }
-  }
-
-  if (data.panels.length) {
-    const part = section("How it went", "Click a name to hide its curve; point at a curve to read it. “Exact” is computed from the model, what is “seen in episodes” is what the method itself had to go by.");
-    const cards = make(part, "div", { class: "cards", id: "curves" });
-    for (const panel of data.panels) chart(cards, panel);
   }
 
   if (data.maps.length) {
@@ -486,6 +483,12 @@
     }
     const place = make(part, "div");
     drawMap(place, data.maps[0]);
+  }
+
+  if (data.panels.length) {
+    const part = section("How it went", "Click a name to hide its curve; point at a curve to read it. “Exact” is computed from the model, what is “seen in episodes” is what the method itself had to go by.");
+    const cards = make(part, "div", { class: "cards", id: "curves" });
+    for (const panel of data.panels) chart(cards, panel);
   }
 
   if (data.proofs.length) {
