@@ -177,6 +177,16 @@ def test_not_converged_and_gaps(problem):
     assert "leave out --no-certify" in Done(*few, "--gap", 1, "--no-certify").err
 
 
+def test_a_run_that_diverges_is_not_converged_and_bad_settings_are_bad_input(problem):
+    steps = ("--set", "dual_step=1", "--set", "direction=vanilla")
+    diverged = Done("solve", problem, "--solver", "PDPG", "--set", "primal_step=1e12", *steps)
+    assert diverged.code == Exit.NOT_CONVERGED
+    assert "iteration" in diverged.err
+    refused = Done("solve", problem, "--solver", "PDPG", "--set", "policy=Direct()")
+    assert refused.code == Exit.BAD_INPUT
+    assert "vanilla" in refused.err
+
+
 def test_sampling_needs_a_seed_and_repeats_with_it(solved, tmp_path):
     done = Done("solve", solved / "learn.toml")
     assert done.code == Exit.BAD_INPUT
@@ -339,6 +349,7 @@ def test_show_lists_runs(solved):
     assert "VRPDPG" in shown.out
     assert "ConvexProgram" in shown.out
     single = Done("show", solved / "runs" / "exact")
+    assert "The likeliest moves" in single.out
     assert "Safe exploration\n================" in single.out
     listed = Done("show", solved / "runs", "--json").json["runs"]
     assert [entry["settings"]["solver"] for entry in listed] == ["ConvexProgram", "VRPDPG"]
@@ -420,6 +431,13 @@ def test_without_the_extra_the_command_names_it():
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
     assert done.returncode == 1
     assert "pip install 'cvxmdp[cli]'" in done.stderr
+
+
+def test_a_closed_pipe_is_no_error(solved):
+    command = f"{sys.executable} -m cvxmdp show {solved / 'runs' / 'exact'} | head -n 1"
+    done = subprocess.run(command, shell=True, capture_output=True, text=True)
+    assert done.stdout == "Safe exploration\n"
+    assert done.stderr == ""
 
 
 def test_completion_offers_the_commands():

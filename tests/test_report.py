@@ -156,6 +156,13 @@ def test_reports_of_several(tmp_path, solution):
     assert [group["label"] for group in labelled["groups"]] == ["one", "two"]
     several = document(cm.report([solution, solution], tmp_path / "r.html").read_text())
     assert several["groups"][0]["runs"] == 2
+
+    class Sweep:
+        def records(self) -> list[RunRecord]:
+            return [record_of(solution, label="a"), record_of(solution, label="b")]
+
+    swept = document(cm.report(Sweep(), tmp_path / "r.html").read_text())
+    assert [group["label"] for group in swept["groups"]] == ["a", "b"]
     with pytest.raises(CvxmdpError, match="single solution"):
         cm.report([solution, solution], tmp_path / "r.html", solver=cm.PDPG())
     with pytest.raises(CvxmdpError, match="nothing to report"):

@@ -120,6 +120,18 @@ def test_what_a_utility_prints_can_be_read_again(tmp_path):
     assert repr(spec.problem.utility) == repr(utility)
 
 
+def test_the_examples():
+    from cvxmdp.experiments import tracking_problem
+
+    examples = Path(__file__).parent.parent / "examples" / "problems"
+    tracking = read_problem(examples / "tracking.toml")
+    assert fingerprint(tracking.problem) == fingerprint(tracking_problem("8x8-traj1", budget=0.1))
+    assert set(tracking.files) == {"expert.csv"}
+    assert len(read_sweep(examples / "sweep.toml").combinations()) == 4
+    for path in examples.glob("*.toml"):
+        (read_sweep if path.name == "sweep.toml" else read_problem)(path)
+
+
 def model_of(tmp_path: Path, table: str) -> cm.TabularMDP:
     return read_problem(written(tmp_path, 'maximize = "entropy()"', table)).problem.mdp
 

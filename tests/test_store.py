@@ -219,6 +219,27 @@ def test_hostile_entries(tmp_path, record, key):
         read_run(tmp_path)
 
 
+@pytest.mark.parametrize("name", ["occupancy", "target/near expert", "snapshot_occupancy"])
+def test_arrays_that_do_not_fit(tmp_path, record, name):
+    smaller = {**record.arrays, name: record.arrays[name][..., :2].copy()}
+    save_run(tmp_path / "smaller", replace(record, arrays=smaller))
+    with pytest.raises(FileFormatError, match=r"shape|snapshots"):
+        read_run(tmp_path / "smaller")
+    flat = {**record.arrays, name: record.arrays[name].ravel()}
+    save_run(tmp_path / "flat", replace(record, arrays=flat))
+    with pytest.raises(FileFormatError, match=name):
+        read_run(tmp_path / "flat")
+
+
+def test_layouts_and_names_that_do_not_fit(tmp_path, record):
+    save_run(tmp_path / "layout", replace(record, layout=cm.GridLayout(2, 2)))
+    with pytest.raises(FileFormatError, match="does not have 9 states"):
+        read_run(tmp_path / "layout")
+    save_run(tmp_path / "names", replace(record, action_names=("a", "b")))
+    with pytest.raises(FileFormatError, match="2 names for 4 actions"):
+        read_run(tmp_path / "names")
+
+
 def test_hostile_metrics(tmp_path, record):
     save_run(tmp_path, record)
     path = tmp_path / "metrics.parquet"

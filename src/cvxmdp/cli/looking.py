@@ -17,6 +17,8 @@ from cvxmdp.reports.html_page import write_report
 from cvxmdp.reports.records import record_json, record_text, status_words, worst_violation
 from cvxmdp.reports.tables import number
 
+WIDEST_GRID = 40  # columns of a grid that is drawn in the terminal
+
 
 def readable(runs: list[Path]) -> tuple[list[tuple[Path, RunRecord]], list[tuple[Path, str, bool]]]:
     """The runs that can be read, and the others: why not, and whether something is wrong with them."""
@@ -49,10 +51,19 @@ def show_runs(runs: list[Path], as_json: bool) -> Exit:
         say_json({"runs": listed, "exit_code": int(code)})
         return code
     if len(found) == 1 and not others:
-        say(f"{found[0][1].title}\n{'=' * len(found[0][1].title)}\n{record_text(found[0][1])}")
+        say(_in_full(found[0][1]))
         return code
     out.print(_table(found, others))
     return code
+
+
+def _in_full(record: RunRecord) -> str:
+    parts = [f"{record.title}\n{'=' * len(record.title)}\n{record_text(record)}"]
+    layout = record.layout
+    if layout is not None and layout.columns <= WIDEST_GRID and record.policy is not None:
+        drawn = layout.render(record.policy.probabilities(), record.action_names)
+        parts.append(f"The likeliest moves\n-------------------\n{drawn}")
+    return "\n\n".join(parts)
 
 
 def _table(found: list[tuple[Path, RunRecord]], others: list[tuple[Path, str, bool]]) -> Table:

@@ -5,9 +5,11 @@ from __future__ import annotations
 import functools
 import json
 import math
+import os
 import sys
 import traceback
 from collections.abc import Callable, Mapping
+from contextlib import nullcontext
 from enum import IntEnum
 from typing import Any, TypeVar
 
@@ -32,7 +34,7 @@ class Exit(IntEnum):
     UNEXPECTED = 1  # a bug: please report it
     BAD_INPUT = 2  # a file, an option or a folder that is not as it should be
     INFEASIBLE = 3  # no policy satisfies all constraints
-    NOT_CONVERGED = 4  # an answer, but no test of convergence was met, or the gap asked for
+    NOT_CONVERGED = 4  # no test of convergence was met, or not the gap that was asked for
     REJECTED = 5  # a certificate that does not prove what it claims
     INTERRUPTED = 130  # Ctrl-C
 
@@ -45,6 +47,11 @@ def say(text: str) -> None:
 def note(text: str) -> None:
     """Say something on the side, where it does not disturb what a machine reads."""
     err.print(Text(text, style="dim"))
+
+
+def working(what: str) -> Any:
+    """A sign of life on a terminal while something without a progress line of its own goes on."""
+    return err.status(Text(what, style="dim")) if err.is_terminal else nullcontext()
 
 
 def say_json(document: Mapping[str, Any]) -> None:
@@ -75,8 +82,14 @@ def command(function: Command) -> Command:
             raise
         except KeyboardInterrupt:
             code = _fail("interrupted", Exit.INTERRUPTED, as_json)
+        except BrokenPipeError:
+            # Whoever read has seen enough ("| head"). Nothing more is written, not even at exit.
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+            code = Exit.OK
         except SolverError as error:
-            code = _fail(str(error), Exit.NOT_CONVERGED, as_json)
+            # A run that diverged names its iteration; everything else is about the settings.
+            diverged = str(error).startswith("iteration ")
+            code = _fail(str(error), Exit.NOT_CONVERGED if diverged else Exit.BAD_INPUT, as_json)
         except (CvxmdpError, OSError) as error:
             code = _fail(str(error), Exit.BAD_INPUT, as_json)
         except Exception as error:

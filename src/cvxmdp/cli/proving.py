@@ -10,7 +10,7 @@ from pathlib import Path
 from cvxmdp.certificates.certificate import Certificate
 from cvxmdp.certificates.certify import certify
 from cvxmdp.certificates.checker import check
-from cvxmdp.cli.outcome import Exit, note, say, say_json
+from cvxmdp.cli.outcome import Exit, note, say, say_json, working
 from cvxmdp.cli.policies import read_policy
 from cvxmdp.cli.settings import read
 from cvxmdp.cli.solving import problem_files
@@ -28,7 +28,8 @@ def certify_policy(
     """Certify a policy; see ``cvxmdp certify --help``."""
     spec = read(problem)
     given, _ = read_policy(policy)
-    certificate = certify(spec.problem, given)
+    with working("proving"):
+        certificate = certify(spec.problem, given)
     if out is not None:
         certificate.save(out)
     code = _proof_code(certificate, gap)
@@ -99,7 +100,7 @@ def trace_frontier(
     name = _constraint(list(spec.problem.constraints), constraint)
     if out is not None and state_of(out) is not RunState.ABSENT and not overwrite:
         raise StoreError(f"{out} holds a run already; choose another folder, or use --overwrite")
-    with writing(out) if out else nullcontext():
+    with writing(out) if out else nullcontext(), working("solving one budget after the other"):
         found = frontier(spec.problem, name, _numbers(budgets), n=n)
         if out is not None:
             solver, _ = choose_solver(spec.problem)

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from cvxmdp.certificates.certify import certify
-from cvxmdp.cli.outcome import Exit, note, say, say_json
+from cvxmdp.cli.outcome import Exit, note, say, say_json, working
 from cvxmdp.cli.settings import read
 from cvxmdp.driver import choose_solver, solve
 from cvxmdp.experiments.certificate_files import certificate_from
@@ -78,7 +78,8 @@ def _run(
     solution = solve(spec.problem, solver, seed=seed)
     certificate = None
     if prove and solution.status is not Status.INTERRUPTED:
-        certificate = certify(spec.problem, solution)
+        with working("proving"):
+            certificate = certify(spec.problem, solution)
     record = record_of(
         solution,
         title=spec.title,

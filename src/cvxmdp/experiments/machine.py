@@ -5,14 +5,15 @@ from __future__ import annotations
 import os
 import platform
 import sys
+from functools import lru_cache
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
 PACKAGES = ("cvxmdp", "numpy", "scipy", "jax", "jaxlib", "cvxpy", "clarabel", "gymnasium")
 
 
-def environment() -> dict[str, str]:
-    """Versions of what computes, the processor, its cores, and the devices JAX has where it is in use."""
+@lru_cache(maxsize=1)
+def _versions() -> dict[str, str]:
     found = {"python": platform.python_version(), "system": platform.system()}
     for package in PACKAGES:
         try:
@@ -21,6 +22,12 @@ def environment() -> dict[str, str]:
             continue
     found["processor"] = processor()
     found["cores"] = str(os.cpu_count())
+    return found
+
+
+def environment() -> dict[str, str]:
+    """Versions of what computes, the processor, its cores, and the devices JAX has where it is in use."""
+    found = dict(_versions())
     jax = sys.modules.get("jax")
     if jax is not None:
         found["devices"] = ", ".join(sorted({device.device_kind for device in jax.devices()}))

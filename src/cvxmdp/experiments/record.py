@@ -166,9 +166,10 @@ def record_of(
     if solution.occupancy is not None and solution.policy is not None:
         arrays["occupancy"] = np.asarray(solution.occupancy)
         arrays["probabilities"] = np.asarray(solution.policy.probabilities())
-    arrays |= {
-        name: np.asarray(solution.history[name]) for name in SNAPSHOTS if name in solution.history
-    }
+    if all(name in solution.history for name in SNAPSHOTS):
+        at, visits = (np.asarray(solution.history[name]) for name in SNAPSHOTS)
+        # To look at, single precision is enough, and half the size.
+        arrays |= dict(zip(SNAPSHOTS, (at, visits.astype(np.float32)), strict=True))
     return RunRecord(
         title=title or f"{problem.sense} {problem.utility!r}",
         label=label,

@@ -30,7 +30,7 @@ from typing import Any
 import numpy as np
 
 from cvxmdp.errors import CvxmdpError, FileFormatError, require
-from cvxmdp.experiments.record import RunRecord, Series
+from cvxmdp.experiments.record import SNAPSHOTS, RunRecord, Series
 from cvxmdp.experiments.record_json import record_facts, record_from
 from cvxmdp.files import read_arrays, whole_file, write_arrays
 from cvxmdp.policies import load_policy
@@ -171,7 +171,31 @@ def read_run(folder: str | Path) -> RunRecord:
         raise FileFormatError(f"{folder} does not hold a valid run: {error}") from error
     if _manifest(folder) != manifest:  # or the files could be of two different runs
         raise FileFormatError(f"{folder} was written anew while it was read; read it again")
+    wrong = _inconsistency(found)
+    if wrong:
+        raise FileFormatError(f"{folder} does not hold a valid run: {wrong}")
     return found
+
+
+def _inconsistency(record: RunRecord) -> str:
+    """What does not fit together in a record; empty when everything does."""
+    arrays, policy, layout = record.arrays, record.policy, record.layout
+    shape = next((array.shape for array in arrays.values() if array.ndim == 2), None)
+    for name, array in arrays.items():
+        expected = {SNAPSHOTS[0]: 1, SNAPSHOTS[1]: 3}.get(name, 2)
+        if array.ndim != expected or array.dtype.kind not in "fi":
+            return f"{name} has shape {array.shape} and type {array.dtype}"
+        if expected == 2 and array.shape != shape:
+            return f"{name} has shape {array.shape}, others have {shape}"
+    if SNAPSHOTS[1] in arrays and arrays[SNAPSHOTS[1]].shape[1:] != shape:
+        return "the snapshots are of another model"
+    if policy is not None and policy.probabilities().shape != shape:
+        return f"the policy has shape {policy.probabilities().shape}, its occupancy {shape}"
+    if shape is not None and layout is not None and layout.rows * layout.columns != shape[0]:
+        return f"a grid of {layout.rows} x {layout.columns} does not have {shape[0]} states"
+    if shape is not None and record.action_names and len(record.action_names) != shape[1]:
+        return f"{len(record.action_names)} names for {shape[1]} actions"
+    return ""
 
 
 def _read_files(folder: Path, listed: Mapping[str, Any]) -> RunRecord:

@@ -43,7 +43,8 @@ def report(
     """Write a report: one self-contained HTML page about a solution, or about several.
 
     Args:
-        what: a solution; several of them; or solutions by label. Records of a store work too.
+        what: a solution; several of them; or solutions by label. Records of a store work too, and anything
+            that has ``records()``, such as a sweep.
         path: the HTML file to write.
         title: of the page.
         certificate, frontier, solver: of a single solution, to be shown with it.
@@ -72,6 +73,8 @@ def _labelled(what: Any) -> list[tuple[str, Any]]:
 
     if isinstance(what, Solution | RunRecord):
         return [("", what)]
+    if callable(getattr(what, "records", None)):
+        what = what.records()
     if isinstance(what, Mapping):
         pairs = [(str(label), one) for label, one in what.items()]
     elif isinstance(what, Iterable):
