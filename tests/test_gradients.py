@@ -100,7 +100,7 @@ def test_gradient_for_every_family(
     name: str, kind: str, sparse: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     if sparse:
-        monkeypatch.setattr(dynamics_module, "DENSE_LIMIT", 0)
+        monkeypatch.setattr(dynamics_module, "better_factorised", lambda mdp: False)
     check_gradient(model(kind), UTILITIES["sum"], families()[name])
 
 

@@ -434,9 +434,19 @@ def test_sparse_and_dense_paths_agree(monkeypatch: pytest.MonkeyPatch) -> None:
     problem = budgets(cm.garnet(60, 3, 4, seed=5, discount=0.99), 0.4)
     solver = cm.PDPG(iterations=40, tolerance=None)
     dense = cm.solve(problem, solver)
-    monkeypatch.setattr(dynamics_module, "DENSE_LIMIT", 0)
+    monkeypatch.setattr(dynamics_module, "better_factorised", lambda mdp: False)
     sparse = cm.solve(problem, solver)
     np.testing.assert_allclose(sparse.history["objective"], dense.history["objective"], rtol=1e-7)
+
+
+@pytest.mark.parametrize(
+    ("states", "successors", "dense"), [(500, 3, True), (501, 3, False), (501, 30, True)]
+)
+def test_large_models_with_few_successors_stay_sparse(
+    states: int, successors: int, dense: bool
+) -> None:
+    found = dynamics_module.dynamics(cm.garnet(states, 2, successors, seed=0))
+    assert isinstance(found, dynamics_module.DenseDynamics) == dense
 
 
 def test_sparse_solves_survive_a_breakdown(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -446,7 +456,7 @@ def test_sparse_solves_survive_a_breakdown(monkeypatch: pytest.MonkeyPatch) -> N
     problem = budgets(cm.garnet(7, 3, 2, seed=5, discount=0.98), 0.4)
     solver = cm.PDPG(iterations=4, tolerance=None)
     dense = cm.solve(problem, solver).history["objective"]
-    monkeypatch.setattr(dynamics_module, "DENSE_LIMIT", 0)
+    monkeypatch.setattr(dynamics_module, "better_factorised", lambda mdp: False)
     monkeypatch.setattr(dynamics_module, "bicgstab", broken)
     np.testing.assert_allclose(cm.solve(problem, solver).history["objective"], dense, rtol=1e-7)
 

@@ -1,7 +1,7 @@
 r"""The model as compiled code uses it: visits of a policy, and values of a reward.
 
 Both are linear systems with I - gamma P_pi, transposed for the visits. Small models are dense and
-factorised once per policy; large ones stay sparse and are solved by BiCGSTAB without forming P_pi, with
+factorised once per policy; larger ones stay sparse and are solved by BiCGSTAB without forming P_pi, with
 plain sweeps at the end, which shrink whatever is left, also where BiCGSTAB broke down.
 """
 
@@ -27,13 +27,26 @@ ROUNDING = (
 MOST_SWEEPS = 20_000  # for BiCGSTAB that broke down; usually a few are enough
 
 
+# States up to which a factorisation is faster, measured; up to ``fixed_point.DENSE_LIMIT`` of them it also is
+# where more than this share of the table is filled.
+FEW_STATES, FILLED = 500, 0.05
+
+
 def dynamics(mdp: TabularMDP) -> DenseDynamics | SparseDynamics:
-    """The model for compiled code, dense up to ``DENSE_LIMIT`` states."""
-    if mdp.n_states <= DENSE_LIMIT:
+    """The model for compiled code."""
+    if better_factorised(mdp):
         return DenseDynamics(mdp.dense_transition(), mdp.initial, mdp.discount, mdp.actions)
     rows = np.repeat(np.arange(mdp.transition.shape[0]), np.diff(mdp.transition.indptr))
     parts = (mdp.transition.data, rows, mdp.transition.indices)
     return SparseDynamics(*parts, mdp.initial, mdp.discount, mdp.actions)
+
+
+def better_factorised(mdp: TabularMDP) -> bool:
+    """Whether dense algebra is faster than iterating on the sparse table."""
+    if mdp.n_states <= FEW_STATES:
+        return True
+    filled = mdp.transition.nnz / (mdp.transition.shape[0] * mdp.n_states)
+    return bool(mdp.n_states <= DENSE_LIMIT and filled > FILLED)
 
 
 @dataclass(frozen=True, eq=False)
