@@ -15,13 +15,18 @@ import pytest
 import cvxmdp as cm
 from cvxmdp.experiments.tracking import tracking_problem
 from cvxmdp.precision import double_precision
-from cvxmdp.sampling.recursion import initial_state, iteration
+from cvxmdp.sampling.recursion import initial_state, iteration, trace_of
 from cvxmdp.sampling.setting import read_learning
 from strategies import generator, random_model
 
 ITERATIONS = 30
 BOUND, START = 3.0, 0.7
-step = jax.jit(iteration)
+
+
+@jax.jit
+def step(learning, state, numbers):
+    following, evidence = iteration(learning, state, numbers)
+    return following, trace_of(learning, evidence)
 
 
 def load_onefile() -> ModuleType:

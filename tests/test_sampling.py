@@ -9,10 +9,12 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from jax.extend.random import threefry_2x32
 
 import cvxmdp as cm
 from cvxmdp.precision import double_precision
-from cvxmdp.sampling.recursion import Learning, initial_state, iteration
+from cvxmdp.sampling.random import key_words, threefry, uniforms
+from cvxmdp.sampling.recursion import Learning, initial_state, iteration, trace_of
 from cvxmdp.sampling.setting import read_learning
 from cvxmdp.sampling.trajectories import (
     Trajectory,
@@ -124,7 +126,10 @@ def learning_of(problem: cm.Problem, batch_size: int = 1, **numbers: Any) -> Lea
     return replace(learning, **numbers)
 
 
-following = jax.jit(iteration)
+@jax.jit
+def following(learning: Learning, state: Any, numbers: Any) -> Any:
+    after, evidence = iteration(learning, state, numbers)
+    return after, trace_of(learning, evidence)
 
 
 @pytest.fixture(scope="module")
@@ -262,3 +267,31 @@ def test_an_entropy_bonus_pulls_a_sharp_policy_back(problem):
             entropies.append(float(trace.policy_entropy))
     assert entropies[0] < 0.3
     assert entropies[-1] > entropies[0] + 0.1
+
+
+def test_uniform_numbers_are_those_of_jax_threefry():
+    words = key_words(jax.random.key(5))
+    count, t = 6, 17
+    first, second = threefry(
+        words, jnp.full(count, t, jnp.uint32), jnp.arange(count, dtype=jnp.uint32)
+    )
+    counters = np.concatenate([np.full(count, t), np.arange(count)]).astype(np.uint32)
+    expected = threefry_2x32(words, jnp.asarray(counters))
+    np.testing.assert_array_equal(np.concatenate([first, second]), expected)
+
+
+def test_uniform_numbers_are_uniform_and_depend_on_key_and_iteration():
+    words = key_words(jax.random.key(6))
+    drawn = np.concatenate([np.asarray(uniforms(words, t, (3, 101))).ravel() for t in range(200)])
+    assert 0.0 <= drawn.min() < 1e-3
+    assert 1 - 1e-3 < drawn.max() < 1.0
+    counts = np.histogram(drawn, bins=50, range=(0, 1))[0]
+    expected = drawn.size / 50
+    assert (
+        (counts - expected) ** 2 / expected
+    ).sum() < 100.0  # chi-squared with 49 degrees of freedom
+    assert abs(np.corrcoef(drawn[:-1], drawn[1:])[0, 1]) < 0.02
+    again = np.asarray(uniforms(words, 3, (3, 101)))
+    np.testing.assert_array_equal(again.ravel(), drawn[3 * 303 : 4 * 303])
+    other = np.asarray(uniforms(key_words(jax.random.key(7)), 3, (3, 101)))
+    assert np.abs(again - other).max() > 0.1

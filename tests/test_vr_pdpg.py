@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import cvxmdp as cm
-from cvxmdp.errors import PolicyError, SolverError
+from cvxmdp.errors import CvxmdpWarning, PolicyError, SolverError
 from cvxmdp.experiments.tracking import tracking_problem
 from cvxmdp.sampling import run as runs
 from strategies import generator, random_policy, seeds
@@ -347,3 +347,95 @@ def test_a_utility_that_stops_being_finite_is_an_error_that_names_the_iteration(
     named = int(str(raised.value).split(":")[0].split()[-1])
     shorter = replace(harsh, iterations=named)
     assert cm.solve(bad, shorter, seed=0).stats["iterations"] == named  # the one before was fine
+
+
+# --- options ------------------------------------------------------------------------------------
+
+
+def test_uniform_is_a_policy_that_draws_one_iterate_per_episode(problem, tmp_path):
+    found = cm.solve(problem, replace(SOLVER, iterate="uniform"), seed=3)
+    assert len(found.policy.components) == 61
+    np.testing.assert_allclose(
+        found.policy.components[0], 0.25, atol=1e-6
+    )  # theta_0 is one of them
+    members = [found.policy.draw(generator(k)).probabilities() for k in range(20)]
+    assert np.ptp(members, axis=0).max() > 0.05
+    mean = np.mean(
+        [
+            cm.occupancy_of(problem.mdp, p.astype(float))
+            for p in map(normal, found.policy.components)
+        ],
+        axis=0,
+    )
+    np.testing.assert_allclose(found.occupancy, mean, rtol=1e-6, atol=1e-9)
+    found.policy.save(tmp_path / "mixture.safetensors")
+    again = cm.load_policy(tmp_path / "mixture.safetensors")
+    np.testing.assert_array_equal(again.components, found.policy.components)
+    np.testing.assert_array_equal(again.probabilities(), found.policy.probabilities())
+
+
+def normal(table):
+    return table.astype(float) / table.sum(axis=1, keepdims=True, dtype=float)
+
+
+def test_uniform_keeps_a_fair_share_of_a_long_run(problem, monkeypatch):
+    monkeypatch.setattr(runs, "KEPT", 16)
+    found = cm.solve(problem, replace(SOLVER, iterate="uniform"), seed=3)
+    assert len(found.policy.components) == 16
+
+
+def test_recording_less_often_changes_nothing_but_the_history(problem, solution):
+    thin = cm.solve(problem, replace(SOLVER, record_every=7), seed=3)
+    np.testing.assert_array_equal(params_of(thin), params_of(solution))
+    np.testing.assert_array_equal(thin.history["recorded"], np.arange(7, 62, 7))
+    np.testing.assert_allclose(
+        thin.history["gradient_norm"], solution.history["gradient_norm"][6::7], rtol=1e-5
+    )
+    assert thin.stats["samples"] == solution.stats["samples"]
+
+
+def test_automatic_pessimism_is_certified_feasible():
+    mdp = cm.gridworld(3, slip=0.1, discount=0.9, hazards=[4], rewards={8: 1.0})
+    limits = {"hazard": cm.linear("hazard", per="step") <= 0.05}
+    problem = cm.Problem(mdp, maximize=cm.linear("reward"), subject_to=limits)
+    solver = cm.VRPDPG(400, 0.3, 0.5, 0.3, 30, batch_size=4, pessimism="auto")
+    found = cm.solve(problem, solver, seed=0)
+    assert found.stats["violation_proven_zero"]
+    assert found.slack["hazard"] >= 0
+    certificate = cm.certify(problem, found)
+    assert not certificate.repaired
+    assert certificate.slack["hazard"] >= 0
+
+
+def test_reinforce_is_a_baseline(problem):
+    settings = {"primal_step": 0.1, "dual_step": 0.3, "horizon": HORIZON, "initial_multiplier": 1.0}
+    solver = cm.VRPDPG.reinforce(50, **settings)
+    assert solver.momentum == 1.0
+    plain = cm.solve(problem, cm.VRPDPG(50, momentum=1.0, **settings), seed=0)
+    vanilla = cm.solve(problem, solver, seed=0)
+    assert np.abs(params_of(plain) - params_of(vanilla)).max() > 1e-3
+    with pytest.raises(SolverError, match=r"needs momentum=1; got momentum=0\.3"):
+        replace(solver, momentum=0.3)
+
+
+def test_exploding_weights_are_a_warning(problem):
+    wild = replace(SOLVER, primal_step=3.0, iterations=100, batch_size=30, horizon=40)
+    with pytest.warns(CvxmdpWarning, match="largest importance weight was"):
+        found = cm.solve(problem, wild, seed=1)
+    assert found.stats["largest_weight"] > 20
+
+
+def test_tracking_error_is_that_of_single_episodes():
+    problem = tracking_problem("8x8-traj2")
+    found = cm.solve(problem, cm.VRPDPG(40, 0.1, 0.1, 0.3, 14), seed=0)
+    error = found.history["tracking_error"]["near the expert"]
+    slack = found.history["episode_slack"]["near the expert"]
+    np.testing.assert_allclose(error, 0.01 - slack, rtol=1e-4, atol=1e-5)
+    assert found.history["episode_return"].min() >= -0.2 * 14 - 1e-5
+
+
+@pytest.mark.parametrize("name", ["entropy_bonus", "primal_decay", "dual_decay"])
+def test_departures_are_numbers_that_are_not_negative(name):
+    for wrong in (-0.1, math.inf, "a", None):
+        with pytest.raises(SolverError, match=f"{name} must be"):
+            replace(SOLVER, **{name: wrong})

@@ -6,6 +6,7 @@ from pathlib import Path
 
 from cvxmdp.errors import FileFormatError, PolicyError
 from cvxmdp.files import read_arrays
+from cvxmdp.policies.mixture import MixturePolicy
 from cvxmdp.policies.parametric import ParametricPolicy
 from cvxmdp.policies.policy import Policy
 from cvxmdp.policies.softmax import SoftmaxTable
@@ -21,6 +22,8 @@ def load_policy(path: str | Path) -> Policy:
             return TabularPolicy(arrays["probabilities"])
         if kind == SoftmaxTable.kind:
             return SoftmaxTable(arrays["params"], arrays["actions"])
+        if kind == MixturePolicy.kind:
+            return MixturePolicy(arrays["probabilities"], arrays["components"])
         if kind == ParametricPolicy.kind:
             return ParametricPolicy.read(arrays, description)
     except (KeyError, PolicyError, AttributeError, TypeError, ValueError) as error:

@@ -37,7 +37,7 @@ from cvxmdp.sampling.estimators import (
     to_go,
 )
 from cvxmdp.sampling.trajectories import SamplingModel, Trajectory, sample_trajectory
-from cvxmdp.sampling.views import AllStates, VisitedStates, view
+from cvxmdp.sampling.views import AllStates, VisitedStates, score_difference, spread, view
 from cvxmdp.utilities.function import OccupancyFunction
 
 Array = Any
@@ -109,6 +109,18 @@ class LearningState(NamedTuple):
     step: Array  # t
 
 
+class Evidence(NamedTuple):
+    """What an iteration saw: all that its trace is computed from, if it is recorded."""
+
+    trajectories: Trajectory
+    policy: View  # pi_{theta_t}
+    seen: Array  # the mean of the episodes' occupancies, (S, A)
+    weights: Array  # of the episodes, (B,)
+    slack: Array  # g(lambda_t), (n,)
+    multipliers: Array  # mu_t, (n,)
+    gradient_norm: Array
+
+
 class LearningTrace(NamedTuple):
     """What an iteration leaves in the history; means over the batch."""
 
@@ -151,7 +163,7 @@ def initial_state(learning: Learning, params: Params, multipliers: Array) -> Lea
 
 def iteration(
     learning: Learning, state: LearningState, uniforms: Array
-) -> tuple[LearningState, LearningTrace]:
+) -> tuple[LearningState, Evidence]:
     """Lines 2 to 7 for t = 0, lines 9 to 14 afterwards."""
     discount, shape = learning.model.discount, learning.family.actions.shape
     policy = view(learning.family, state.params, learning.horizon)
@@ -166,7 +178,7 @@ def iteration(
     capped = jnp.minimum(weights, learning.weight_cap)  # departure: a cap
     stale_masses = rest * capped * masses
 
-    visits = occupancy_estimate(trajectories, masses - stale_masses, shape)
+    visits, seen = spread(trajectories, jnp.stack([masses - stale_masses, masses]), shape)
     occupancy = _flush(visits + rest * state.occupancy)  # line 10; line 3 for t = 0
     now = first | learning.same_trajectory  # r_{-1} = r_0
     rewards = shadow_rewards(learning, jnp.where(now, occupancy, state.occupancy))
@@ -180,15 +192,12 @@ def iteration(
         fresh = fresh - trajectories.alive * baseline[:, None]
         stale = stale - rest * capped * trajectories.alive * baseline[:, None]
         baseline = baseline + running
-    corrected = jax.tree.map(
-        jnp.subtract, policy.scores(trajectories, fresh), previous.scores(trajectories, stale)
-    )
+    corrected = score_difference(policy, previous, trajectories, fresh, stale)
     gradients = jax.tree.map(  # line 12; line 5 for t = 0
         lambda new, old: _flush(new + rest * old), corrected, state.gradients
     )
 
-    mixture = jnp.concatenate([jnp.ones(1, occupancy.dtype), state.multipliers])
-    ascent = jax.tree.map(lambda leaf: jnp.tensordot(mixture, leaf, axes=1), gradients)
+    ascent = jax.tree.map(lambda leaf: _lagrangian(leaf, state.multipliers), gradients)
     size = norm(ascent)
     params, optimiser = _primal_step(learning, state, ascent, size)  # lines 6 and 13
     slack = _slack(learning, occupancy)
@@ -207,13 +216,25 @@ def iteration(
         optimiser,
         state.step + 1,
     )
-    return following, LearningTrace(
-        **_episodes(learning, policy, trajectories),
-        **_weights(capped[:, -1]),
-        recursive_slack=slack,
-        multipliers=state.multipliers,
-        gradient_norm=size,
+    evidence = Evidence(trajectories, policy, seen, capped[:, -1], slack, state.multipliers, size)
+    return following, evidence
+
+
+def trace_of(learning: Learning, evidence: Evidence) -> LearningTrace:
+    """What goes into the history of an iteration."""
+    return LearningTrace(
+        **_episodes(learning, evidence),
+        **_weights(evidence.weights),
+        recursive_slack=evidence.slack,
+        multipliers=evidence.multipliers,
+        gradient_norm=evidence.gradient_norm,
     )
+
+
+def _lagrangian(leaf: Array, multipliers: Array) -> Array:
+    """d_f + sum_i mu_i d_{g_i}; written out, because a product of matrices this small costs more."""
+    weights = multipliers.reshape(-1, *[1] * (leaf.ndim - 1))
+    return leaf[0] + (weights * leaf[1:]).sum(axis=0)
 
 
 def shadow_rewards(learning: Learning, occupancy: Array) -> Array:
@@ -255,18 +276,17 @@ def _flush(leaf: Array) -> Array:
     return jnp.where(jnp.abs(leaf) < TINY, 0.0, leaf)
 
 
-def _episodes(learning: Learning, policy: View, trajectories: Trajectory) -> dict[str, Array]:
-    """What the episodes showed, for the history."""
-    masses, alive = discounts(trajectories, learning.model.discount), trajectories.alive
-    shape, watched = learning.family.actions.shape, learning.watched
+def _episodes(learning: Learning, evidence: Evidence) -> dict[str, Array]:
+    """What the episodes showed."""
+    trajectories, watched = evidence.trajectories, learning.watched
+    alive = trajectories.alive
 
-    def of_one(tau: Trajectory, mass: Array) -> Any:
-        x = occupancy_estimate(jax.tree.map(lambda leaf: leaf[None], tau), mass[None], shape)
+    def of_one(x: Array) -> Any:
         distances = [0.5 * ((x - target) ** 2).sum() for target in watched.targets]
         return learning.objective.value(x), _slack(learning, x), jnp.array(distances, x.dtype)
 
     each: Any = jax.vmap(of_one)
-    objective, slack, distances = each(trajectories, masses)
+    objective, slack, distances = each(_occupancies(learning, trajectories, evidence.seen))
     total = jnp.zeros((0, alive.shape[0]), alive.dtype)
     if watched.reward is not None:
         total = (alive * along(trajectories, jnp.asarray(watched.reward)[None])).sum(axis=2)
@@ -276,12 +296,22 @@ def _episodes(learning: Learning, policy: View, trajectories: Trajectory) -> dic
         "episode_return": total.mean(axis=1),
         "tracking_error": distances.mean(axis=0),
         "episode_length": alive.sum(axis=1).mean(),
-        "policy_entropy": (alive * policy.entropy(trajectories)).sum() / alive.sum(),
+        "policy_entropy": (alive * evidence.policy.entropy(trajectories)).sum() / alive.sum(),
     }
 
 
+def _occupancies(learning: Learning, trajectories: Trajectory, seen: Array) -> Array:
+    """The occupancy of each episode, (B, S, A)."""
+    if learning.batch_size == 1:
+        return seen[None]
+    alone: Any = jax.vmap(
+        lambda tau: occupancy_estimate(tau, discounts(tau, learning.model.discount), seen.shape)
+    )
+    return alone(jax.tree.map(lambda leaf: leaf[:, None], trajectories))
+
+
 def _weights(weights: Array) -> dict[str, Array]:
-    """What became of the importance weights, for the history."""
+    """What became of the importance weights."""
     return {
         "weight_mean": weights.mean(),
         "weight_max": weights.max(),

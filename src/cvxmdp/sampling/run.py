@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.flatten_util import ravel_pytree
 
 from cvxmdp.errors import CvxmdpWarning, SolverError
 from cvxmdp.exact.settings import per_constraint, read_start
@@ -21,12 +22,15 @@ from cvxmdp.occupancy import occupancies_of, policy_of
 from cvxmdp.policies.mixture import MixturePolicy
 from cvxmdp.problem import Problem
 from cvxmdp.progress import Progress
+from cvxmdp.sampling.random import key_words, uniforms
 from cvxmdp.sampling.recursion import (
+    Evidence,
     Learning,
     LearningState,
     LearningTrace,
     initial_state,
     iteration,
+    trace_of,
     uniforms_shape,
 )
 from cvxmdp.sampling.setting import read_learning, single_precision, targets_of
@@ -37,8 +41,8 @@ if TYPE_CHECKING:
     from cvxmdp.sampling.vr_pdpg import VRPDPG
 
 KEPT = 256  # iterates that iterate="uniform" draws from, themselves drawn uniformly from all
-LARGEST_BLOCK = 2**24  # uniform numbers drawn at once
-EXPLODED = 1e3  # an importance weight that says the steps are too large
+NEVER = np.iinfo(np.int32).max
+EXPLODED = 20.0  # an importance weight that says the steps are too large
 
 
 class Carry(NamedTuple):
@@ -50,34 +54,74 @@ class Carry(NamedTuple):
     )
 
 
-@partial(jax.jit, static_argnames=("length",))
+class Summary(NamedTuple):
+    """What is known of every iteration of a chunk, recorded or not."""
+
+    steps: Any  # taken in the model
+    largest_weight: Any
+    broken_at: Any  # the first iteration with a number that is not finite, or NEVER
+
+
+@partial(jax.jit, static_argnames=("length", "every"))
 def run_chunk(
-    learning: Learning, carry: Carry, key: Any, kept_at: Any, count: Any, length: int
-) -> tuple[Carry, LearningTrace]:
-    """``count`` iterations, at most ``length``; traces have ``length`` rows.
+    learning: Learning, carry: Carry, words: Any, kept_at: Any, count: Any, length: int, every: int
+) -> tuple[Carry, Summary, LearningTrace]:
+    """``count`` iterations, at most ``length``, of which each ``every``-th is recorded.
 
     The random numbers of iteration t depend on the key and on t alone, so chunks of any length give the same.
     A shorter last chunk is another ``count``, not another compilation.
     """
     shape, begin = uniforms_shape(learning), carry.state.step
-    at_once = length * shape[0] * shape[1] <= LARGEST_BLOCK
 
-    def numbers(t: Any) -> Any:
-        return jax.random.uniform(jax.random.fold_in(key, t), shape, jnp.float32)
-
-    drawn = jax.vmap(numbers)(begin + jnp.arange(length)) if at_once else None
-
-    def step(index: Any, loop: Any) -> Any:
-        carry, traces = loop
-        uniforms = numbers(carry.state.step) if drawn is None else drawn[index]
+    def step(_: Any, loop: Any) -> Any:
+        carry, summary, traces = loop
+        t = carry.state.step
         kept = _keep(carry.kept, kept_at, carry.state)
-        state, trace = iteration(learning, carry.state, uniforms)
-        traces = jax.tree.map(lambda rows, row: rows.at[index].set(row), traces, trace)
-        return Carry(state, kept), traces
+        state, evidence = iteration(learning, carry.state, uniforms(words, t, shape))
 
-    form = jax.eval_shape(lambda: iteration(learning, carry.state, jnp.zeros(shape))[1])
-    empty = jax.tree.map(lambda leaf: jnp.zeros((length, *leaf.shape), leaf.dtype), form)
-    return jax.lax.fori_loop(0, count, step, (carry, empty))
+        def record(rows: Any) -> Any:
+            # One row of numbers: storing them one by one would cost more than computing them.
+            row = ravel_pytree(trace_of(learning, evidence))[0]
+            return jax.lax.dynamic_update_index_in_dim(
+                rows, row, (t + 1) // every - 1 - begin // every, 0
+            )
+
+        if every == 1:
+            traces = record(traces)
+        else:
+            traces = jax.lax.cond((t + 1) % every == 0, record, lambda rows: rows, traces)
+        return Carry(state, kept), _summarise(summary, t, evidence), traces
+
+    def first_trace() -> LearningTrace:
+        return trace_of(learning, iteration(learning, carry.state, jnp.zeros(shape))[1])
+
+    form = jax.eval_shape(first_trace)
+    columns = sum(leaf.size for leaf in jax.tree.leaves(form))
+    rows = jnp.zeros((length // every + 1, columns))
+    nothing = Summary(jnp.zeros((), jnp.int32), jnp.zeros(()), jnp.asarray(NEVER, jnp.int32))
+    carry, summary, rows = jax.lax.fori_loop(0, count, step, (carry, nothing, rows))
+    return carry, summary, _unpack(rows, form)
+
+
+def _summarise(summary: Summary, t: Any, evidence: Evidence) -> Summary:
+    largest = evidence.weights.max()
+    fine = jnp.isfinite(evidence.gradient_norm) & jnp.isfinite(evidence.slack).all()
+    fine &= jnp.isfinite(largest)
+    return Summary(
+        summary.steps + evidence.trajectories.alive.sum().astype(jnp.int32),
+        jnp.maximum(summary.largest_weight, largest),
+        jnp.where(fine, summary.broken_at, jnp.minimum(summary.broken_at, t)),
+    )
+
+
+def _unpack(rows: Any, form: LearningTrace) -> LearningTrace:
+    """Rows of numbers as the traces they were made of."""
+    ends = np.cumsum([leaf.size for leaf in form])
+    parts = [
+        rows[:, end - leaf.size : end].reshape(rows.shape[0], *leaf.shape)
+        for end, leaf in zip(ends, form, strict=True)
+    ]
+    return LearningTrace(*parts)
 
 
 def _keep(kept: Any, kept_at: Any, state: LearningState) -> Any:
@@ -98,7 +142,8 @@ class Run:
         self.solver, self.problem, self.pessimism = solver, problem, pessimism
         self.learning = single_precision(read_learning(solver, problem, pessimism))
         self.family = self.learning.family
-        first, self.key = jax.random.split(jax.random.key(seed))
+        first, key = jax.random.split(jax.random.key(seed))
+        self.words = key_words(key)
         params, multipliers = self._read_start(start, first, seed)
         self.kept_at = self._choose_iterates(seed)
         state = jax.jit(initial_state)(self.learning, params, multipliers)
@@ -107,7 +152,7 @@ class Run:
             count = self.kept_at.size
             kept = jax.tree.map(lambda leaf: jnp.zeros((count, *leaf.shape), leaf.dtype), params)
         self.carry = Carry(state, kept)
-        self.done = 0
+        self.done, self.steps, self.largest_weight = 0, 0, 0.0
         self.traces: list[LearningTrace] = []
         self.snapshots = [(0, _host(params))]
 
@@ -148,37 +193,45 @@ class Run:
         """One more chunk."""
         self.take(*self.compute())
 
-    def compute(self) -> tuple[int, Carry, LearningTrace]:
+    def compute(self) -> tuple[int, Carry, Summary, LearningTrace]:
         """The next chunk, computed but not yet taken over."""
-        length = min(self.solver.evaluate_every, self.solver.iterations)
-        count = min(length, self.solver.iterations - self.done)
-        carry, traces = run_chunk(
-            self.learning, self.carry, self.key, self.kept_at, count, length=length
+        solver = self.solver
+        length = min(solver.evaluate_every, solver.iterations)
+        count = min(length, solver.iterations - self.done)
+        carry, summary, traces = run_chunk(
+            self.learning,
+            self.carry,
+            self.words,
+            self.kept_at,
+            count,
+            length=length,
+            every=solver.record_every,
         )
-        return count, carry, jax.tree.map(lambda rows: np.asarray(rows)[:count], traces)
+        return count, carry, _host(summary), _host(traces)
 
-    def take(self, count: int, carry: Carry, trace: LearningTrace) -> None:
+    def take(self, count: int, carry: Carry, summary: Summary, traces: LearningTrace) -> None:
         """Check a chunk and put it into the history."""
-        fine = np.isfinite(trace.gradient_norm) & np.isfinite(trace.recursive_slack).all(axis=1)
-        fine &= np.isfinite(trace.weight_max)
-        if not fine.all():
-            at = int(np.argmin(fine))
+        if summary.broken_at != NEVER:
             raise SolverError(
-                f"iteration {self.done + at}: the norm of the gradient is {trace.gradient_norm[at]}, the "
-                f"largest importance weight {trace.weight_max[at]}. Likely causes: steps so large that the "
-                "weights explode (try a smaller primal_step or a weight_cap), or a utility of your own that "
-                "is not finite at points that are no occupancies."
+                f"iteration {summary.broken_at}: the gradient, the slack or an importance weight is not "
+                f"finite; the largest weight so far was {max(summary.largest_weight, self.largest_weight)}. "
+                "Likely causes: steps so large that the weights explode (try a smaller primal_step or a "
+                "weight_cap), or a utility of your own that is not finite at points that are no occupancies."
             )
         # Nothing is kept before everything is known: an interrupt leaves no half of a chunk behind.
-        snapshot = (self.done + count, _host(carry.state.params))
-        self.carry, self.done = carry, self.done + count
-        self.traces.append(trace)
+        done, every = self.done + count, self.solver.record_every
+        recorded = done // every - self.done // every
+        snapshot = (done, _host(carry.state.params))
+        self.carry, self.done = carry, done
+        self.steps += int(summary.steps)
+        self.largest_weight = max(self.largest_weight, float(summary.largest_weight))
+        self.traces.append(jax.tree.map(lambda rows: rows[:recorded], traces))
         self.snapshots.append(snapshot)
 
     def note(self) -> str:
         """For a progress line: what the latest episodes showed."""
         recent = self.problem.sign * self.traces[-1].episode_objective
-        return f"objective of the episodes {recent.mean():.5g}"
+        return f"objective of the episodes {recent.mean():.5g}" if recent.size else ""
 
     def solution(self, status: Status, seconds: float) -> Solution:
         """The answer, with everything evaluated exactly."""
@@ -187,11 +240,10 @@ class Run:
         visits = occupancies_of(problem.mdp, np.stack(tables))
         exact = [problem.evaluate_occupancy(x) for x in visits]
         trace = self._joined()
-        largest = float(trace.weight_max.max(initial=0.0))
-        if largest > EXPLODED:
+        if self.largest_weight > EXPLODED:
             warnings.warn(
-                f"the largest importance weight was {largest:.3g}: variance reduction by such weights adds "
-                "variance. Take a smaller primal_step or horizon, or a weight_cap.",
+                f"the largest importance weight was {self.largest_weight:.3g}: with such weights, variance "
+                "reduction adds variance. Take a smaller primal_step or horizon, or a weight_cap.",
                 CvxmdpWarning,
                 stacklevel=2,
             )
@@ -205,14 +257,14 @@ class Run:
         }
         multipliers = np.asarray(self.carry.state.multipliers, dtype=float)  # mu_T, beside theta_T
         if self.solver.iterate != "last" and names and len(trace.multipliers):
-            begin = 0 if self.solver.iterate == "uniform" else self.done // 2
+            begin = 0 if self.solver.iterate == "uniform" else len(trace.multipliers) // 2
             multipliers = trace.multipliers[begin:].mean(axis=0)
         stats = {
             "solver": f"VR-PDPG (momentum {self.solver.momentum})",
             "iterations": self.done,
             "seconds": seconds,
-            "samples": round(trace.episode_length.sum(dtype=float) * self.solver.batch_size),
-            "largest_weight": largest,
+            "samples": self.steps,
+            "largest_weight": self.largest_weight,
             "pessimism": dict(zip(names, self.pessimism.tolist(), strict=True)),
             "params": self.snapshots[-1][1],
             "family": self.family.name,
@@ -261,7 +313,9 @@ class Run:
         def by_name(columns: np.ndarray, of: list[str] = names) -> dict[str, np.ndarray]:
             return {name: columns[:, k] for k, name in enumerate(of)}
 
+        every = self.solver.record_every
         found = {
+            "recorded": np.arange(1, len(trace.gradient_norm) + 1) * every,
             "episode_objective": sign * trace.episode_objective,
             "episode_slack": by_name(trace.episode_slack + self.pessimism),
             "recursive_slack": by_name(trace.recursive_slack + self.pessimism),

@@ -85,20 +85,30 @@ def draw(cumulative: Array, uniform: Array) -> Array:
 
 
 def thresholds(chances: Array) -> Array:
-    """Cumulative chances of actions, (..., A), that ``choose`` compares with a uniform number.
+    """Cumulative chances of actions, (..., A), of which ``draw`` finds the action.
 
     Rounding must not draw an action without a chance: not above the sum of the chances, where the last action
     that has one takes the rest, nor in between, where a device may add in parallel.
     """
-    possible = chances > 0
-    last = chances.shape[-1] - 1 - jnp.argmax(possible[..., ::-1], axis=-1)
-    sums = jnp.where(possible, jnp.cumsum(chances, axis=-1), -1.0)
-    return jnp.where(jnp.arange(chances.shape[-1]) == last[..., None], 2.0, sums)
+    columns = jnp.moveaxis(chances, -1, 0)
 
+    def add(sums: tuple[Array, Array], chance: Array) -> Any:
+        total, level = sums
+        total = total + chance
+        level = jnp.where(chance > 0, total, level)
+        return (total, level), level
 
-def choose(row: Array, uniform: Array) -> Array:
-    """The first action whose threshold exceeds a uniform number in [0, 1)."""
-    return jnp.argmax(row > uniform, axis=-1)
+    def give_the_rest(later: Array, pair: tuple[Array, Array]) -> Any:
+        chance, level = pair
+        return later | (chance > 0), jnp.where(later, level, 2.0)
+
+    # Written out, a few actions are a single pass over the table.
+    unroll = len(columns) if len(columns) <= 32 else 1
+    nothing = jnp.zeros_like(columns[0])
+    _, levels = jax.lax.scan(add, (nothing, nothing), columns, unroll=unroll)
+    never = jnp.zeros(nothing.shape, bool)
+    _, found = jax.lax.scan(give_the_rest, never, (columns, levels), reverse=True, unroll=unroll)
+    return jnp.moveaxis(found, 0, -1)
 
 
 def sample_trajectory(model: SamplingModel, row_of: Any, uniforms: Array) -> Trajectory:
@@ -117,7 +127,7 @@ def sample_trajectory(model: SamplingModel, row_of: Any, uniforms: Array) -> Tra
     def step(carry: tuple[Array, Array], pair: Array) -> Any:
         state, alive = carry
         row = row_of(state)
-        action = choose(row, pair[0])
+        action = draw(row, pair[0])
         place = state * row.size + action
         entry = draw(cumulative[place], pair[1])
         following = successors[place, jnp.minimum(entry, width - 1)]

@@ -61,11 +61,14 @@ class AllStates(Record):
 
     def entropy(self, trajectories: Trajectory) -> Array:
         """The entropy of the policy in the states of the trajectories, (B, H)."""
-        return _entropy(self.logs)[trajectories.states]
+        return _entropy(self.logs[trajectories.states])
 
     def scores(self, trajectories: Trajectory, numbers: Array) -> Params:
         """sum_h c_h grad log pi(a_h | s_h), averaged over the batch, for ``numbers`` c of shape (m, B, H)."""
-        taken = spread(trajectories, numbers, self.logs.shape)
+        return self.pull_back(spread(trajectories, numbers, self.logs.shape))
+
+    def pull_back(self, taken: Array) -> Params:
+        """The same from the numbers already added up on their pairs, (m, S, A)."""
         on_logits = taken - taken.sum(axis=2, keepdims=True) * jnp.exp(self.logs)
         return _pull_back(self.family.all_logits, self.params, on_logits)
 
@@ -109,6 +112,22 @@ class VisitedStates(Record):
             self.params,
             on_logits.reshape(numbers.shape[0], states.size, -1),
         )
+
+
+def score_difference(
+    policy: AllStates | VisitedStates,
+    previous: AllStates | VisitedStates,
+    trajectories: Trajectory,
+    fresh: Array,
+    stale: Array,
+) -> Params:
+    """policy.scores(fresh) - previous.scores(stale); tables share one pass over the trajectories."""
+    if isinstance(policy, AllStates) and isinstance(previous, AllStates):
+        taken = spread(trajectories, jnp.concatenate([fresh, stale]), policy.logs.shape)
+        parts = policy.pull_back(taken[: len(fresh)]), previous.pull_back(taken[len(fresh) :])
+    else:
+        parts = policy.scores(trajectories, fresh), previous.scores(trajectories, stale)
+    return jax.tree.map(jnp.subtract, *parts)
 
 
 def spread(trajectories: Trajectory, numbers: Array, shape: tuple[int, int]) -> Array:

@@ -55,6 +55,8 @@ class VRPDPG:
         iterate: "last"; "uniform", the theorem's: a policy that draws one iterate afresh per episode; or
             "average": the policy of the average exact occupancy over the last half.
         evaluate_every: iterations between exact evaluations, progress and interruption.
+        record_every: iterations between records of episodes, weights and multipliers in the history; 1 records
+            all of them, which takes about a fifth of the time.
         progress: show a progress line; by default on a terminal.
 
     Departures from the paper, all off by default (docs/vr-pdpg.md says what each does, measured):
@@ -81,6 +83,7 @@ class VRPDPG:
     pessimism: float | Mapping[str, float] | str = 0.0
     iterate: str = "last"
     evaluate_every: int = 250
+    record_every: int = 1
     progress: bool | None = None
     weight_cap: float = math.inf
     per_decision: bool = False
@@ -91,7 +94,7 @@ class VRPDPG:
     same_trajectory: bool = False
 
     def __post_init__(self) -> None:
-        for name in ("iterations", "horizon", "batch_size", "evaluate_every"):
+        for name in ("iterations", "horizon", "batch_size", "evaluate_every", "record_every"):
             value = getattr(self, name)
             if isinstance(value, bool) or not isinstance(value, int) or value < 1:
                 raise SolverError(f"{name} must be a whole number of at least 1; got {value!r}")
