@@ -212,21 +212,47 @@ def test_curves_and_bands_are_drawn_where_the_numbers_are(browser, pages):
     assert (np.diff(at[:, 0]) > 0).all()
 
 
-def test_toggles(browser, pages):
-    browser.open(pages["many"])
+def test_toggles_of_curves(browser, pages):
+    browser.open(pages["one"])
     before = curves(browser)
+    assert before == 2
     browser.click(".chart .toggle")
-    assert curves(browser) == before - 1
+    assert curves(browser) == 1
     pressed = "document.querySelector('.chart .toggle').getAttribute('aria-pressed')"
     assert browser.evaluate(pressed) == "false"
     browser.click(".chart .toggle")
     assert curves(browser) == before
     assert browser.evaluate(pressed) == "true"
-    for k in range(before):  # all of them hidden is not an error
+    assert browser.problems == []
+
+
+def test_toggles_of_groups_and_kinds(browser, pages):
+    browser.open(pages["many"])
+    names = browser.evaluate(
+        "[...document.querySelector('.chart').querySelectorAll('.toggle')].map(e => e.textContent)"
+    )
+    assert names == [
+        "momentum=0.1 (3 runs)",
+        "momentum=1.0 (3 runs)",
+        "exact, of the policy",
+        "seen in episodes",
+    ]
+
+    def toggle(k: int) -> None:
         browser.evaluate(
-            f"document.querySelectorAll('.chart')[0].querySelectorAll('.toggle')[{k}].click()"
+            f"document.querySelector('.chart').querySelectorAll('.toggle')[{k}].click()"
         )
+
+    assert curves(browser) == 4
+    toggle(0)
+    assert curves(browser) == 2
+    toggle(3)
+    assert curves(browser) == 1
+    toggle(1)  # everything is hidden, which is not an error
     assert browser.evaluate("document.querySelector('.chart svg').textContent") == "nothing to draw"
+    for k in (0, 1, 3):
+        toggle(k)
+    assert curves(browser) == 4
     assert browser.problems == []
 
 

@@ -110,8 +110,9 @@ def make_report(runs: list[Path], file: Path, title: str | None, as_json: bool) 
         document = {"report": str(file), "runs": listed, "left_out": left_out}
         say_json({**document, "exit_code": int(code)})
     else:
+        runs_word = "run" if len(found) == 1 else "runs"
         say(
-            f"{file} ({file.stat().st_size / 1024:.0f} kB, {len(found)} runs): open it in a browser."
+            f"{file} ({file.stat().st_size / 1024:.0f} kB, {len(found)} {runs_word}): open it in a browser."
         )
     return code
 

@@ -262,7 +262,11 @@ def _frame(
     share = (1.0 - record.discount) * total
     return {
         "share": [float(f"{value:.3g}") for value in share],
-        "policy": [[round(float(p), 3) for p in row] for row in probabilities],
+        # What the policy would do where it never is, nobody sees.
+        "policy": [
+            [round(float(p), 3) for p in row] if visited else []
+            for row, visited in zip(probabilities, total > 0, strict=True)
+        ],
     }
 
 

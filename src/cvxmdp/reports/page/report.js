@@ -138,24 +138,35 @@
     const card = make(parent, "figure", { class: "card chart", style: "margin:0" });
     make(card, "h3", {}, spec.title);
     if (spec.explanation) make(card, "p", { class: "hint" }, spec.explanation);
-    const state = { hidden: new Set(), logX: false, logY: false };
+    const state = { logX: false, logY: false };
     const holder = make(card, "div");
     const legend = make(card, "div", { class: "row legend" });
     const axes = make(card, "div", { class: "row" });
     const oneGroup = new Set(spec.curves.map((curve) => curve.group)).size === 1;
     const colour = (curve, k) => `var(--c${(oneGroup ? k : curve.group) % COLOURS})`;
 
-    spec.curves.forEach((curve, k) => {
-      const button = make(legend, "button", { type: "button", "aria-pressed": "true", class: "toggle" });
-      const dashed = (oneGroup ? 0 : curve.style) ? "dashed" : "solid";
-      make(button, "span", { class: "swatch", style: `border-color:${colour(curve, k)};border-top-style:${dashed}` });
-      button.append(curve.label + (curve.runs > 1 ? ` (${curve.runs} runs)` : ""));
+    // One toggle per curve; or, where several groups have several kinds of curves, one per group (its colour) and
+    // one per kind (its dashes). With many curves only the first kind is shown until one asks for more.
+    const groups = [...new Set(spec.curves.map((curve) => curve.group))];
+    const kinds = [...new Set(spec.curves.map((curve) => curve.kind))];
+    const crossed = groups.length > 1 && kinds.length > 1;
+    const switches = crossed
+      ? [
+        ...groups.map((group) => ({ of: (curve) => curve.group === group, label: data.groups[group].label, colour: `var(--c${group % COLOURS})`, style: 0, runs: data.groups[group].runs })),
+        ...kinds.map((kind, k) => ({ of: (curve) => curve.kind === kind, label: kind, colour: "var(--ink)", style: k, runs: 1, off: k > 0 && spec.curves.length > 6 })),
+      ]
+      : spec.curves.map((curve, k) => ({ of: (other) => other === curve, label: curve.label, colour: colour(curve, k), style: oneGroup ? 0 : curve.style, runs: curve.runs }));
+    const visible = (curve) => !switches.some((one) => one.off && one.of(curve));
+    for (const one of switches) {
+      const button = make(legend, "button", { type: "button", "aria-pressed": String(!one.off), class: "toggle" });
+      make(button, "span", { class: "swatch", style: `border-color:${one.colour};border-top-style:${["solid", "dotted", "dashed"][one.style % 3]}` });
+      button.append(one.label + (one.runs > 1 ? ` (${one.runs} runs)` : ""));
       button.addEventListener("click", () => {
-        state.hidden.has(k) ? state.hidden.delete(k) : state.hidden.add(k);
-        button.setAttribute("aria-pressed", String(!state.hidden.has(k)));
+        one.off = !one.off;
+        button.setAttribute("aria-pressed", String(!one.off));
         redraw();
       });
-    });
+    }
     const axis = (name, key, possible) => {
       if (!possible) return;
       const button = make(axes, "button", { type: "button", class: `axis ${key}`, "aria-pressed": "false" }, name);
@@ -179,7 +190,7 @@
       const height = Math.round(Math.min(320, Math.max(210, width * 0.58)));
       const pad = { left: 58, right: 12, top: 10, bottom: 38 };
       const svg = draw(holder, "svg", { viewBox: `0 0 ${width} ${height}`, role: "img", "aria-label": spec.title });
-      const shown = spec.curves.map((curve, k) => ({ ...curve, k })).filter((curve) => !state.hidden.has(curve.k));
+      const shown = spec.curves.filter(visible).map((curve) => ({ ...curve, k: spec.curves.indexOf(curve) }));
       const usableX = (x) => known(x) && (!state.logX || x > 0);
       const usableY = (y) => known(y) && (!state.logY || y > 0);
       const xs = extent(shown.flatMap((curve) => curve.x), state.logX);
