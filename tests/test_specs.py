@@ -287,6 +287,11 @@ def wrong() -> dict[str, tuple[str, str, list[str]]]:
             "[model.layout]\nrows = 1\ncolumns = 1\ngaols = [0]",
             ["line 10", "Did you mean 'goals'"],
         ),
+        "ragged": (
+            head,
+            '[model]\nkind = "table"\ntransition = [[[1.0], [1.0]], [[0.0]]]\ninitial = 0\ndiscount = 0.5',
+            ["model", "different lengths"],
+        ),
         "atom": ('maximize = "entrpy()"', GRID, ["line 1", "maximize", "Did you mean 'entropy'"]),
         "unquoted": ("maximize = entropy()", GRID, ["line 1", "in quotes"]),
         "curvature": ('minimize = "entropy()"', GRID, ["line 1", "minimize", "concave"]),

@@ -98,7 +98,7 @@ class Table(Strict):
     def build(self, folder: Folder) -> TabularMDP:
         """The model."""
         given = self.transition
-        transition = folder.transition(given) if isinstance(given, str) else np.array(given)
+        transition = folder.transition(given) if isinstance(given, str) else _regular(given)
         actions = None
         if self.actions is not None:
             actions = np.asarray(_numbers(folder, self.actions)).astype(bool)
@@ -205,4 +205,14 @@ def _cell_key(key: str) -> Any:
 
 
 def _numbers(folder: Folder, given: Any) -> Any:
-    return folder.array(given) if isinstance(given, str) else given
+    return folder.array(given) if isinstance(given, str) else _regular(given)
+
+
+def _regular(given: Any) -> np.ndarray:
+    """Numbers, or lists of them, as an array; lists in a list are of one length."""
+    try:
+        return np.array(given)
+    except ValueError as error:
+        raise SpecError(
+            "the lists in a list have different lengths; every row needs as many"
+        ) from error
