@@ -47,6 +47,7 @@ _WHERE = {
     "exact.frontier": ("Frontier", "frontier"),
     "sampling": ("VRPDPG",),
     "driver": ("solve",),
+    "sweeps": ("Sweep", "sweep"),
     "reports.html_page": ("report",),
     "certificates": (
         "Certificate",
@@ -99,6 +100,8 @@ if TYPE_CHECKING:
     from cvxmdp.reports.html_page import report
     from cvxmdp.sampling import VRPDPG
     from cvxmdp.solution import Solution, Status
+    from cvxmdp.sweeps.results import Sweep
+    from cvxmdp.sweeps.sweep import sweep
     from cvxmdp.utilities import (
         Constraint,
         Curvature,

@@ -23,7 +23,7 @@ class Progress:
         self.started = time.perf_counter()
         self.width = 0
 
-    def update(self, done: int, note: str = "") -> None:
+    def update(self, done: float, note: str = "") -> None:
         """Rewrite the line."""
         if not self.show:
             return

@@ -24,11 +24,12 @@ class Status(Enum):
     INFEASIBLE = "No policy satisfies all constraints."
     ITERATION_LIMIT = "The iterations ran out before any test of convergence was met."
     INTERRUPTED = "Interrupted; this is the best answer so far."
+    FAILED = "The run stopped with an error."
 
     @property
     def has_policy(self) -> bool:
         """True when there is a policy to look at."""
-        return self is not Status.INFEASIBLE
+        return self not in (Status.INFEASIBLE, Status.FAILED)
 
 
 @dataclass(frozen=True)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import time
 import warnings
+from collections.abc import Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -16,7 +17,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax.flatten_util import ravel_pytree
 
-from cvxmdp.errors import CvxmdpWarning, SolverError
+from cvxmdp.errors import CvxmdpWarning, FileFormatError, SolverError
 from cvxmdp.exact.settings import per_constraint, read_start
 from cvxmdp.occupancy import occupancies_of, policy_of
 from cvxmdp.policies.mixture import MixturePolicy
@@ -133,56 +134,92 @@ def _keep(kept: Any, kept_at: Any, state: LearningState) -> Any:
     return jax.tree.map(lambda rows, row: rows.at[slot].set(row, mode="drop"), kept, state.params)
 
 
+def chunk_size(solver: VRPDPG, done: int) -> tuple[int, int]:
+    """The length that chunks are compiled for, and how many iterations the next one has."""
+    length = min(solver.evaluate_every, solver.iterations)
+    return length, min(length, solver.iterations - done)
+
+
+def prepare(solver: VRPDPG, problem: Problem, pessimism: np.ndarray) -> Learning:
+    """What every run of a solver on a problem takes, on the device."""
+    learning: Learning = single_precision(read_learning(solver, problem, pessimism))
+    return learning
+
+
+def read_first(
+    solver: VRPDPG, problem: Problem, learning: Learning, start: Any, seed: int
+) -> tuple[Any, Any]:
+    """theta_0, or None where the family draws it, and mu_0; in single precision."""
+    bound = np.asarray(learning.dual_bound)
+    given = solver.initial_multiplier
+    multipliers = per_constraint(given, problem, "initial_multiplier")
+    outside = multipliers > bound
+    if outside.any():
+        k = int(np.argmax(outside))
+        raise SolverError(
+            f"the initial_multiplier of {list(problem.constraints)[k]!r} is {multipliers[k]:g}, outside the "
+            f"box that ends at dual_bound={bound[k]:g}"
+        )
+    params = None
+    if start is not None:
+        claims: Any = None  # only asked for where there is no start
+        params, multipliers = read_start(problem, learning.family, claims, start, seed, given)
+        multipliers = np.minimum(multipliers, bound)
+    return single_precision(params), single_precision(multipliers)
+
+
+def choose_iterates(solver: VRPDPG, seed: int) -> np.ndarray | None:
+    """For iterate="uniform": iterations drawn uniformly without replacement, in order."""
+    if solver.iterate != "uniform":
+        return None
+    count = min(KEPT, solver.iterations)
+    chosen = np.random.default_rng([seed, 1]).choice(solver.iterations, count, False)
+    return np.sort(chosen).astype(np.int32)
+
+
+@jax.jit
+def first_carry(learning: Learning, params: Any, multipliers: Any, kept_at: Any) -> Carry:
+    """What the first chunk starts from."""
+    kept = None
+    if kept_at is not None:
+        count = kept_at.size
+        kept = jax.tree.map(lambda leaf: jnp.zeros((count, *leaf.shape), leaf.dtype), params)
+    return Carry(initial_state(learning, params, multipliers), kept)
+
+
+def not_finite(iteration: int) -> str:
+    """What to say of a run that broke."""
+    return (
+        f"iteration {iteration}: the gradient, the slack or an importance weight is not finite. Likely causes: "
+        "steps so large that the weights explode (try a smaller primal_step or a weight_cap), or a utility of "
+        "your own that is not finite at points that are no occupancies."
+    )
+
+
 class Run:
-    """A solver on a problem with one seed and one pessimism."""
+    """A solver on a problem with one seed.
+
+    Args:
+        solver, problem: what to run.
+        start: a policy or a solution to start from, or None.
+        seed: of the random numbers.
+        learning: from ``prepare``; runs that differ in their seed alone share it.
+    """
 
     def __init__(
-        self, solver: VRPDPG, problem: Problem, start: Any, seed: int, pessimism: np.ndarray
+        self, solver: VRPDPG, problem: Problem, start: Any, seed: int, learning: Learning
     ) -> None:
-        self.solver, self.problem, self.pessimism = solver, problem, pessimism
-        self.learning = single_precision(read_learning(solver, problem, pessimism))
-        self.family = self.learning.family
+        self.solver, self.problem, self.learning = solver, problem, learning
+        self.family = learning.family
         first, key = jax.random.split(jax.random.key(seed))
         self.words = key_words(key)
-        params, multipliers = self._read_start(start, first, seed)
-        self.kept_at = self._choose_iterates(seed)
-        state = jax.jit(initial_state)(self.learning, params, multipliers)
-        kept = None
-        if self.kept_at is not None:
-            count = self.kept_at.size
-            kept = jax.tree.map(lambda leaf: jnp.zeros((count, *leaf.shape), leaf.dtype), params)
-        self.carry = Carry(state, kept)
+        params, multipliers = read_first(solver, problem, learning, start, seed)
+        params = single_precision(self.family.init(first)) if params is None else params
+        self.kept_at = choose_iterates(solver, seed)
+        self.carry = first_carry(learning, params, multipliers, self.kept_at)
         self.done, self.steps, self.largest_weight = 0, 0, 0.0
         self.traces: list[LearningTrace] = []
         self.snapshots = [(0, _host(params))]
-
-    def _read_start(self, start: Any, key: Any, seed: int) -> Any:
-        """theta_0 and mu_0, in single precision."""
-        bound = np.asarray(self.learning.dual_bound)
-        given = self.solver.initial_multiplier
-        multipliers = per_constraint(given, self.problem, "initial_multiplier")
-        outside = multipliers > bound
-        if outside.any():
-            k = int(np.argmax(outside))
-            raise SolverError(
-                f"the initial_multiplier of {list(self.problem.constraints)[k]!r} is {multipliers[k]:g}, "
-                f"outside the box that ends at dual_bound={bound[k]:g}"
-            )
-        if start is None:
-            params = self.family.init(key)
-        else:
-            claims: Any = None  # only asked for where there is no start
-            params, multipliers = read_start(self.problem, self.family, claims, start, seed, given)
-            multipliers = np.minimum(multipliers, bound)
-        return single_precision((params, multipliers))
-
-    def _choose_iterates(self, seed: int) -> np.ndarray | None:
-        """Iterations drawn uniformly without replacement, in order."""
-        if self.solver.iterate != "uniform":
-            return None
-        count = min(KEPT, self.solver.iterations)
-        chosen = np.random.default_rng([seed, 1]).choice(self.solver.iterations, count, False)
-        return np.sort(chosen).astype(np.int32)
 
     @property
     def finished(self) -> bool:
@@ -196,8 +233,7 @@ class Run:
     def compute(self) -> tuple[int, Carry, Summary, LearningTrace]:
         """The next chunk, computed but not yet taken over."""
         solver = self.solver
-        length = min(solver.evaluate_every, solver.iterations)
-        count = min(length, solver.iterations - self.done)
+        length, count = chunk_size(solver, self.done)
         carry, summary, traces = run_chunk(
             self.learning,
             self.carry,
@@ -212,12 +248,7 @@ class Run:
     def take(self, count: int, carry: Carry, summary: Summary, traces: LearningTrace) -> None:
         """Check a chunk and put it into the history."""
         if summary.broken_at != NEVER:
-            raise SolverError(
-                f"iteration {summary.broken_at}: the gradient, the slack or an importance weight is not "
-                f"finite; the largest weight so far was {max(summary.largest_weight, self.largest_weight)}. "
-                "Likely causes: steps so large that the weights explode (try a smaller primal_step or a "
-                "weight_cap), or a utility of your own that is not finite at points that are no occupancies."
-            )
+            raise SolverError(not_finite(int(summary.broken_at)))
         # Nothing is kept before everything is known: an interrupt leaves no half of a chunk behind.
         done, every = self.done + count, self.solver.record_every
         recorded = done // every - self.done // every
@@ -227,6 +258,38 @@ class Run:
         self.largest_weight = max(self.largest_weight, float(summary.largest_weight))
         self.traces.append(jax.tree.map(lambda rows: rows[:recorded], traces))
         self.snapshots.append(snapshot)
+
+    def dump(self) -> dict[str, np.ndarray]:
+        """Everything that is needed to continue with the same bits."""
+        arrays = {f"carry/{k}": leaf for k, leaf in enumerate(jax.tree.leaves(_host(self.carry)))}
+        arrays |= {f"trace/{name}": part for name, part in self._joined()._asdict().items()}
+        arrays["snapshots/at"] = np.array([at for at, _ in self.snapshots])
+        columns = zip(*(jax.tree.leaves(params) for _, params in self.snapshots), strict=True)
+        arrays |= {f"snapshots/{k}": np.stack(column) for k, column in enumerate(columns)}
+        arrays["counts"] = np.array([self.done, self.steps])
+        arrays["largest_weight"] = np.array(self.largest_weight)
+        return arrays
+
+    def restore(self, arrays: Mapping[str, np.ndarray]) -> None:
+        """Continue from what ``dump`` gave; an error, and nothing changed, where it does not fit."""
+        leaves, form = jax.tree.flatten(self.carry)
+        saved = [arrays[f"carry/{k}"] for k in range(len(leaves))]
+        for mine, theirs in zip(leaves, saved, strict=True):
+            if (mine.shape, mine.dtype) != (theirs.shape, theirs.dtype):
+                raise FileFormatError(
+                    f"a saved run has an array of {theirs.dtype}{theirs.shape} where this one has "
+                    f"{mine.dtype}{mine.shape}"
+                )
+        params, shape = jax.tree.flatten(self.snapshots[0][1])
+        columns = [arrays[f"snapshots/{k}"] for k in range(len(params))]
+        self.snapshots = [
+            (int(at), jax.tree.unflatten(shape, [column[row] for column in columns]))
+            for row, at in enumerate(arrays["snapshots/at"])
+        ]
+        self.traces = [LearningTrace(**{n: arrays[f"trace/{n}"] for n in LearningTrace._fields})]
+        self.carry = jax.tree.unflatten(form, [jnp.asarray(leaf) for leaf in saved])
+        self.done, self.steps = (int(count) for count in arrays["counts"])
+        self.largest_weight = float(arrays["largest_weight"])
 
     def note(self) -> str:
         """For a progress line: what the latest episodes showed."""
@@ -265,7 +328,7 @@ class Run:
             "seconds": seconds,
             "samples": self.steps,
             "largest_weight": self.largest_weight,
-            "pessimism": dict(zip(names, self.pessimism.tolist(), strict=True)),
+            "pessimism": dict(zip(names, self._pessimism().tolist(), strict=True)),
             "params": self.snapshots[-1][1],
             "family": self.family.name,
         }
@@ -293,9 +356,14 @@ class Run:
             return MixturePolicy(policy_of(mdp, mean).probabilities(), tables)
         return self.family.deploy(self.snapshots[-1][1])
 
+    def _pessimism(self) -> np.ndarray:
+        return np.asarray(self.learning.pessimism)
+
     def _joined(self) -> LearningTrace:
         if self.traces:
-            return LearningTrace(*(np.concatenate(part) for part in zip(*self.traces, strict=True)))
+            joined = LearningTrace(*(np.concatenate(p) for p in zip(*self.traces, strict=True)))
+            self.traces = [joined]
+            return joined
         n, nothing = len(self.problem.constraints), np.zeros(0)
         columns = {"episode_slack": n, "recursive_slack": n, "multipliers": n}
         columns |= {"tracking_error": len(targets_of(self.problem)), "episode_return": 0}
@@ -317,8 +385,8 @@ class Run:
         found = {
             "recorded": np.arange(1, len(trace.gradient_norm) + 1) * every,
             "episode_objective": sign * trace.episode_objective,
-            "episode_slack": by_name(trace.episode_slack + self.pessimism),
-            "recursive_slack": by_name(trace.recursive_slack + self.pessimism),
+            "episode_slack": by_name(trace.episode_slack + self._pessimism()),
+            "recursive_slack": by_name(trace.recursive_slack + self._pessimism()),
             "multipliers": by_name(trace.multipliers),
             "gradient_norm": trace.gradient_norm,
             "policy_entropy": trace.policy_entropy,

@@ -13,7 +13,7 @@ from cvxmdp.errors import SolverError
 from cvxmdp.exact.settings import per_constraint
 from cvxmdp.exact.zero_violation import zero_violation
 from cvxmdp.problem import Problem
-from cvxmdp.sampling.run import Run, run_to_the_end
+from cvxmdp.sampling.run import Run, prepare, run_to_the_end
 from cvxmdp.solution import Solution
 
 if TYPE_CHECKING:
@@ -42,7 +42,9 @@ class Study:
 
     def go(self, pessimism: np.ndarray) -> Solution:
         """A run with this pessimism."""
-        return run_to_the_end(Run(self.solver, self.problem, self.start, self.seed, pessimism))
+        learning = prepare(self.solver, self.problem, pessimism)
+        run = Run(self.solver, self.problem, self.start, self.seed, learning)
+        return run_to_the_end(run)
 
     def timed(self, solution: Solution) -> Solution:
         """With the time since the call, all runs included."""

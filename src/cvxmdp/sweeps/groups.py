@@ -1,0 +1,297 @@
+"""Groups of runs that are computed together, by threads or in batched lanes.
+
+On a CPU a run is fastest alone: its arrays fit into the nearest cache, and batching only adds passes over
+memory (docs/sweeps.md has the measurement). So there the runs of a group share one compiled program, and threads
+run it for one after the other on all cores; a run then has the bits that ``solve`` gives it. On an accelerator
+the runs of a group are lanes of one batched program, and bits are those of that width.
+"""
+
+from __future__ import annotations
+
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from typing import Any, Protocol
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from cvxmdp.errors import FileFormatError
+from cvxmdp.sampling.random import key_words
+from cvxmdp.sampling.recursion import Learning, LearningTrace
+from cvxmdp.sampling.run import (
+    NEVER,
+    Carry,
+    Run,
+    Summary,
+    choose_iterates,
+    chunk_size,
+    first_carry,
+    not_finite,
+    read_first,
+    run_chunk,
+)
+from cvxmdp.sampling.setting import single_precision
+from cvxmdp.solution import Solution, Status
+from cvxmdp.sweeps.axes import Case
+from cvxmdp.sweeps.jobs import Arrays, Job
+
+
+class Group(Protocol):
+    """Runs that are advanced and saved together."""
+
+    cases: list[Case]
+
+    @property
+    def finished(self) -> bool:
+        """Whether nothing is left to do."""
+        ...
+
+    @property
+    def progress(self) -> float:
+        """How many runs' worth of work is done."""
+        ...
+
+    def advance(self) -> None:
+        """A chunk of every run."""
+        ...
+
+    def dump(self) -> Arrays:
+        """All that is needed to go on."""
+        ...
+
+    def restore(self, arrays: Arrays) -> None:
+        """Go on from there."""
+        ...
+
+    def solution(self, place: int) -> Solution:
+        """The answer of one run."""
+        ...
+
+
+class ThreadGroup:
+    """Jobs advanced by threads, one core each."""
+
+    def __init__(self, jobs: list[Job], threads: int) -> None:
+        self.jobs, self.threads = jobs, threads
+        self.cases = [job.case for job in jobs]
+
+    @property
+    def finished(self) -> bool:
+        """Whether all jobs are."""
+        return all(job.finished for job in self.jobs)
+
+    @property
+    def progress(self) -> float:
+        """Added up over the jobs."""
+        return sum(job.progress for job in self.jobs)
+
+    def advance(self) -> None:
+        """Each unfinished job by a piece; the first alone, so that it compiles for all."""
+        first, *others = [job for job in self.jobs if not job.finished]
+        first.advance()
+        pool = ThreadPoolExecutor(self.threads)
+        try:
+            for done in [pool.submit(job.advance) for job in others]:
+                done.result()
+        finally:  # also when interrupted: what has begun ends, what has not is left
+            pool.shutdown(cancel_futures=True)
+
+    def dump(self) -> Arrays:
+        """Every job's own arrays under its number."""
+        return {
+            f"{place}/{name}": array
+            for place, job in enumerate(self.jobs)
+            for name, array in job.dump().items()
+        }
+
+    def restore(self, arrays: Arrays) -> None:
+        """Every job from its own arrays."""
+        for place, job in enumerate(self.jobs):
+            mine = f"{place}/"
+            job.restore({k[len(mine) :]: v for k, v in arrays.items() if k.startswith(mine)})
+
+    def solution(self, place: int) -> Solution:
+        """The job's own."""
+        return self.jobs[place].solution()
+
+
+@partial(jax.jit, static_argnames=("length", "every", "axes"))
+def run_lanes(
+    learning: Any,
+    carry: Carry,
+    words: Any,
+    kept_at: Any,
+    count: Any,
+    length: int,
+    every: int,
+    axes: Any,
+) -> tuple[Carry, Summary, LearningTrace]:
+    """``run_chunk`` for all lanes at once."""
+    leaves, form = jax.tree.flatten(learning)
+    lanes = jax.tree.unflatten(form, [0 if batched else None for batched in axes])
+    assert len(leaves) == len(axes)
+
+    def lane(learning: Learning, carry: Carry, words: Any, kept_at: Any) -> Any:
+        return run_chunk(learning, carry, words, kept_at, count, length, every)
+
+    return jax.vmap(lane, in_axes=(lanes, 0, 0, 0))(learning, carry, words, kept_at)
+
+
+class LaneGroup:
+    """Runs of VR-PDPG as lanes of one batched program, split over the devices there are."""
+
+    def __init__(
+        self, cases: list[Case], start: Any, learnings: list[Learning], idle: int = 0
+    ) -> None:
+        """``idle`` more lanes repeat the last case, for a width that is always the same."""
+        self.cases, self.start, self.learnings = cases, start, learnings
+        self.solver = cases[0].solver
+        cases, learnings = [*cases, *cases[-1:] * idle], [*learnings, *learnings[-1:] * idle]
+        self.width = len(cases)
+        self.learning, self.axes = _stack(learnings)
+        seeds = jnp.asarray([case.seed for case in cases], jnp.uint32)
+        pairs = jax.vmap(lambda seed: jax.random.split(jax.random.key(seed)))(seeds)
+        self.words = jax.vmap(key_words)(pairs[:, 1])
+        firsts = [
+            read_first(case.solver, case.problem, learning, start, case.seed)
+            for case, learning in zip(cases, learnings, strict=True)
+        ]
+        family = learnings[0].family
+        if firsts[0][0] is None:
+            params = single_precision(jax.vmap(family.init)(pairs[:, 0]))
+        else:
+            params = jax.tree.map(
+                lambda *leaves: jnp.stack(leaves), *(first for first, _ in firsts)
+            )
+        multipliers = jnp.stack([mu for _, mu in firsts])
+        chosen = [choose_iterates(case.solver, case.seed) for case in cases]
+        self.kept_at = None if chosen[0] is None else jnp.stack([jnp.asarray(at) for at in chosen])
+        self.carry = self._on_devices(
+            jax.vmap(lambda p, m, k: first_carry(learnings[0], p, m, k))(
+                params, multipliers, self.kept_at
+            )
+        )
+        self.done = 0
+        self.steps = np.zeros(len(cases), np.int64)
+        self.largest_weight = np.zeros(len(cases))
+        self.broken_at = np.full(len(cases), NEVER)
+        self.traces: list[LearningTrace] = []
+        self.snapshots = [(0, jax.tree.map(np.asarray, params))]
+
+    def _on_devices(self, tree: Any) -> Any:
+        """Lanes split evenly over the devices, where their number allows it."""
+        devices = jax.local_devices()
+        if len(devices) == 1 or self.width % len(devices):
+            return tree
+        mesh = jax.sharding.Mesh(np.array(devices), ("lanes",))
+        split = jax.sharding.NamedSharding(
+            mesh,
+            jax.sharding.PartitionSpec("lanes"),  # type: ignore[no-untyped-call]
+        )
+        return jax.device_put(tree, split)
+
+    @property
+    def finished(self) -> bool:
+        """Whether all iterations are done."""
+        return self.done >= self.solver.iterations
+
+    @property
+    def progress(self) -> float:
+        """The share that is done, times the number of lanes."""
+        return len(self.cases) * self.done / self.solver.iterations
+
+    def advance(self) -> None:
+        """One chunk of all lanes."""
+        length, count = chunk_size(self.solver, self.done)
+        every = self.solver.record_every
+        carry, summary, traces = run_lanes(
+            self.learning,
+            self.carry,
+            self.words,
+            self.kept_at,
+            count,
+            length=length,
+            every=every,
+            axes=self.axes,
+        )
+        self.broken_at = np.minimum(self.broken_at, np.asarray(summary.broken_at))
+        recorded = (self.done + count) // every - self.done // every
+        self.traces.append(jax.tree.map(lambda rows: np.asarray(rows)[:, :recorded], traces))
+        self.carry, self.done = carry, self.done + count
+        self.snapshots.append((self.done, jax.tree.map(np.asarray, carry.state.params)))
+        self.steps += np.asarray(summary.steps)
+        self.largest_weight = np.maximum(self.largest_weight, np.asarray(summary.largest_weight))
+
+    def _joined(self) -> LearningTrace:
+        parts = zip(*self.traces, strict=True)
+        self.traces = [LearningTrace(*(np.concatenate(part, axis=1) for part in parts))]
+        return self.traces[0]
+
+    def dump(self) -> Arrays:
+        """The stacked state and histories."""
+        arrays = {f"carry/{k}": np.asarray(x) for k, x in enumerate(jax.tree.leaves(self.carry))}
+        if self.traces:
+            arrays |= {f"trace/{name}": part for name, part in self._joined()._asdict().items()}
+        arrays["snapshots/at"] = np.array([at for at, _ in self.snapshots])
+        columns = zip(*(jax.tree.leaves(params) for _, params in self.snapshots), strict=True)
+        arrays |= {f"snapshots/{k}": np.stack(column) for k, column in enumerate(columns)}
+        return arrays | {
+            "done": np.array(self.done),
+            "steps": self.steps,
+            "largest_weight": self.largest_weight,
+            "broken_at": self.broken_at,
+        }
+
+    def restore(self, arrays: Arrays) -> None:
+        """Go on from what ``dump`` gave."""
+        leaves, form = jax.tree.flatten(self.carry)
+        saved = [arrays[f"carry/{k}"] for k in range(len(leaves))]
+        if any(a.shape != b.shape for a, b in zip(leaves, saved, strict=True)):
+            raise FileFormatError("a saved group of runs has other shapes than this one")
+        self.carry = self._on_devices(jax.tree.unflatten(form, [jnp.asarray(x) for x in saved]))
+        if "trace/weight_max" in arrays:
+            self.traces = [
+                LearningTrace(**{n: arrays[f"trace/{n}"] for n in LearningTrace._fields})
+            ]
+        params, shape = jax.tree.flatten(self.snapshots[0][1])
+        columns = [arrays[f"snapshots/{k}"] for k in range(len(params))]
+        self.snapshots = [
+            (int(at), jax.tree.unflatten(shape, [column[row] for column in columns]))
+            for row, at in enumerate(arrays["snapshots/at"])
+        ]
+        self.done, self.steps = int(arrays["done"]), arrays["steps"]
+        self.largest_weight, self.broken_at = arrays["largest_weight"], arrays["broken_at"]
+
+    def solution(self, place: int) -> Solution:
+        """The answer of one lane, evaluated as a run of its own."""
+        case = self.cases[place]
+        if self.broken_at[place] != NEVER:
+            return Solution.without_policy(
+                case.problem, Status.FAILED, message=not_finite(int(self.broken_at[place]))
+            )
+
+        def lane(tree: Any) -> Any:
+            return jax.tree.map(lambda leaf: np.asarray(leaf)[place], tree)
+
+        run = Run(case.solver, case.problem, self.start, case.seed, self.learnings[place])
+        run.carry = lane(self.carry)
+        run.traces = [lane(self._joined())] if self.traces else []
+        run.snapshots = [(at, lane(params)) for at, params in self.snapshots]
+        run.done, run.steps = self.done, int(self.steps[place])
+        run.largest_weight = float(self.largest_weight[place])
+        return run.solution(Status.ITERATION_LIMIT if self.finished else Status.INTERRUPTED, 0.0)
+
+
+def _stack(learnings: list[Learning]) -> tuple[Learning, tuple[bool, ...]]:
+    """One record for all lanes: leaves that differ are stacked, the others shared."""
+    form = jax.tree.structure(learnings[0])
+    columns = zip(*(jax.tree.leaves(one) for one in learnings), strict=True)
+    leaves, axes = [], []
+    for column in columns:
+        distinct = {id(leaf): np.asarray(leaf) for leaf in column}
+        first = np.asarray(column[0])
+        same = all(np.array_equal(first, other) for other in distinct.values())
+        leaves.append(column[0] if same else jnp.stack([jnp.asarray(leaf) for leaf in column]))
+        axes.append(not same)
+    return jax.tree.unflatten(form, leaves), tuple(axes)
