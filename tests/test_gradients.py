@@ -81,7 +81,7 @@ def of_params(mdp: cm.TabularMDP, problem: core.Compiled, params) -> jax.Array:
 
 
 def flat(tree) -> np.ndarray:
-    return np.asarray(jax.flatten_util.ravel_pytree(tree)[0])
+    return np.concatenate([np.asarray(leaf).ravel() for leaf in jax.tree.leaves(tree)])
 
 
 def relative(found: np.ndarray, expected: np.ndarray) -> float:
