@@ -1,7 +1,7 @@
 """Groups of runs that are computed together, by threads or in batched lanes.
 
 On a CPU a run is fastest alone: its arrays fit into the nearest cache, and batching only adds passes over
-memory (docs/sweeps.md has the measurement). So there the runs of a group share one compiled program, and threads
+memory (docs/sweeps.md has the measurement). There the runs of a group share one compiled program, and threads
 run it for one after the other on all cores; a run then has the bits that ``solve`` gives it. On an accelerator
 the runs of a group are lanes of one batched program, and bits are those of that width.
 """
