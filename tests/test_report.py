@@ -83,6 +83,13 @@ def test_long_curves_are_thinned_without_changing_their_mean():
     assert "low" not in curve
 
 
+def test_iteration_zero_is_counted_in_long_curves():
+    curve = averaged([Series(np.arange(1001), np.arange(1001.0))])
+    assert curve["x"][0] == 0
+    assert curve["y"][0] == 0
+    np.testing.assert_allclose(curve["x"], curve["y"], rtol=1e-5)
+
+
 def test_runs_of_different_lengths_and_values_that_are_not_finite():
     short = Series(np.arange(1, 501), np.full(500, 1.0))
     long = Series(np.arange(1, 1001), np.full(1000, 3.0))

@@ -240,6 +240,27 @@ def test_layouts_and_names_that_do_not_fit(tmp_path, record):
         read_run(tmp_path / "names")
 
 
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [
+        ("status", "superb"),
+        ("discount", "inf"),
+        ("discount", 1.5),
+        ("stats", {"iterations": [1]}),
+        ("stats", {"seconds": "long"}),
+        ("stats", {"x": [[]]}),
+        ("stats", {"x": {"y": "z"}}),
+    ],
+)
+def test_values_that_cannot_be(tmp_path, record, key, value):
+    save_run(tmp_path, record)
+    words = json.loads((tmp_path / "record.json").read_text())
+    (tmp_path / "record.json").write_text(json.dumps({**words, key: value}))
+    relist(tmp_path, "record.json")
+    with pytest.raises(FileFormatError, match="valid run"):
+        read_run(tmp_path)
+
+
 def test_hostile_metrics(tmp_path, record):
     save_run(tmp_path, record)
     path = tmp_path / "metrics.parquet"
@@ -254,6 +275,11 @@ def test_hostile_metrics(tmp_path, record):
     relist(tmp_path, "metrics.parquet")
     with pytest.raises(FileFormatError, match="not numbers"):
         read_run(tmp_path)
+    for rows in ([-1, 0], [2, 1], [1, 1]):
+        pq.write_table(pa.table({"iteration": rows, "x": [0.0, 1.0]}), path)
+        relist(tmp_path, "metrics.parquet")
+        with pytest.raises(FileFormatError, match="in order"):
+            read_run(tmp_path)
     path.write_bytes(b"PAR1 not really PAR1")
     relist(tmp_path, "metrics.parquet")
     with pytest.raises(FileFormatError, match="not a Parquet file"):

@@ -20,7 +20,15 @@ def certificate_from(text: str) -> Certificate:
         return _rebuilt(document)
     except FileFormatError:
         raise
-    except (CertificateError, KeyError, TypeError, ValueError, RecursionError) as error:
+    except (
+        AttributeError,
+        CertificateError,
+        KeyError,
+        TypeError,
+        ValueError,
+        OverflowError,
+        RecursionError,
+    ) as error:
         raise FileFormatError(f"this is not a certificate: {error!r}") from error
 
 

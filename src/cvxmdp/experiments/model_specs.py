@@ -205,6 +205,8 @@ def _cell_key(key: str) -> Any:
 
 
 def _numbers(folder: Folder, given: Any) -> Any:
+    if isinstance(given, int):
+        return given
     return folder.array(given) if isinstance(given, str) else _regular(given)
 
 

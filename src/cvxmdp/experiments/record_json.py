@@ -11,8 +11,11 @@ import numpy as np
 
 from cvxmdp.experiments.record import ConstraintFacts, FrontierFacts, RunRecord
 from cvxmdp.models.layout import GridLayout
+from cvxmdp.solution import Status
 
 ELSEWHERE = ("arrays", "series", "policy", "certificate")  # fields that have files of their own
+
+COUNTED = ("iterations", "samples", "seconds")
 
 
 def record_facts(record: RunRecord) -> dict[str, Any]:
@@ -50,18 +53,44 @@ def record_from(facts: dict[str, Any]) -> RunRecord:
         utility=str(facts["utility"]),
         constraints=tuple(_constraint(entry) for entry in facts["constraints"]),
         model=str(facts["model"]),
-        discount=float(facts["discount"]),
+        discount=_discount(float(facts["discount"])),
         action_names=_words(facts["action_names"]),
         layout=None if layout is None else _layout(layout),
-        status=str(facts["status"]),
+        status=_status(str(facts["status"])),
         message=str(facts["message"]),
         objective=float(facts["objective"]),
-        stats=dict(facts["stats"]),
+        stats=_stats(facts["stats"]),
         settings={str(key): str(value) for key, value in facts["settings"].items()},
         rerun=str(facts["rerun"]),
         environment={str(key): str(value) for key, value in facts["environment"].items()},
         frontier=None if frontier is None else _frontier(frontier),
     )
+
+
+def _discount(given: float) -> float:
+    if not 0.0 <= given < 1.0:
+        raise ValueError(f"a discount of {given}")
+    return given
+
+
+def _status(given: str) -> str:
+    if given.upper() not in Status.__members__:
+        raise ValueError(f"unknown status {given!r}")
+    return given
+
+
+def _stats(entries: Any) -> dict[str, Any]:
+    """Numbers, texts and tables of numbers; counts and times are numbers, since they are added up."""
+    found: dict[str, Any] = {}
+    for name, value in entries.items():
+        if name in COUNTED and (isinstance(value, bool) or not isinstance(value, int | float)):
+            raise ValueError(f"{name} is {value!r}, not a number")
+        if isinstance(value, Mapping):
+            value = {str(key): float(number) for key, number in value.items()}
+        elif not isinstance(value, bool | int | float | str):
+            raise ValueError(f"{name} is neither a number nor a text")
+        found[str(name)] = value
+    return found
 
 
 def _words(given: Any) -> tuple[str, ...] | None:

@@ -167,7 +167,9 @@ def read_run(folder: str | Path) -> RunRecord:
         raise FileFormatError(f"{folder} cannot be read: {error}") from error
     try:
         found = _read_files(folder, listed)
-    except (KeyError, TypeError, ValueError, RecursionError, AttributeError, OSError) as error:
+    except (ArithmeticError, AttributeError, LookupError, OSError, TypeError, ValueError) as error:
+        raise FileFormatError(f"{folder} does not hold a valid run: {error!r}") from error
+    except RecursionError as error:
         raise FileFormatError(f"{folder} does not hold a valid run: {error}") from error
     if _manifest(folder) != manifest:  # or the files could be of two different runs
         raise FileFormatError(f"{folder} was written anew while it was read; read it again")
@@ -185,6 +187,8 @@ def _inconsistency(record: RunRecord) -> str:
         expected = {SNAPSHOTS[0]: 1, SNAPSHOTS[1]: 3}.get(name, 2)
         if array.ndim != expected or array.dtype.kind not in "fi":
             return f"{name} has shape {array.shape} and type {array.dtype}"
+        if not np.isfinite(array).all():
+            return f"{name} has NaN or infinity in it"
         if expected == 2 and array.shape != shape:
             return f"{name} has shape {array.shape}, others have {shape}"
     if SNAPSHOTS[1] in arrays and arrays[SNAPSHOTS[1]].shape[1:] != shape:
@@ -329,6 +333,8 @@ def _read_metrics(path: Path) -> dict[str, Series]:
     except (pyarrow.ArrowException, OSError) as error:
         raise FileFormatError(f"{path} is not a Parquet file: {error}") from error
     rows = table.column(ITERATION).to_numpy()
+    if rows.dtype.kind != "i" or (rows < 0).any() or (np.diff(rows) <= 0).any():
+        raise FileFormatError(f"{path}: the iterations are not 0, 1, 2, ... in order")
     series = {}
     for name in table.column_names:
         if name == ITERATION:

@@ -185,12 +185,12 @@ def _common(series: Sequence[Series]) -> tuple[np.ndarray, np.ndarray, int]:
     equal = all(np.array_equal(one.iterations, first) for one in series)
     if equal and first.size <= MOST_POINTS:
         return first.astype(float), np.array([finite(one.values) for one in series]), 1
-    last = max(int(one.iterations.max(initial=1)) for one in series)
-    edges = np.unique(
-        np.concatenate(
-            [np.linspace(0, last, LINEAR_BINS + 1), np.geomspace(1, last, LOG_BINS)]
-        ).astype(int)
+    last = max(1, *(int(one.iterations.max(initial=1)) for one in series))
+    # Bins (e_k, e_k+1]; the first holds iteration 0.
+    spaced = np.concatenate(
+        [np.linspace(0, last, LINEAR_BINS + 1), np.geomspace(1, last, LOG_BINS)]
     )
+    edges = np.unique(np.append(spaced.astype(int), -1))
     rows, places, counts = [], np.zeros(edges.size - 1), np.zeros(edges.size - 1)
     for one in series:
         values = finite(one.values)
