@@ -32,7 +32,8 @@ def write_arrays(
     """
     safetensors = require("safetensors.numpy", "all")
     metadata = {"cvxmdp": kind, "description": json.dumps(description)}
-    contiguous = {name: np.ascontiguousarray(array) for name, array in arrays.items()}
+    # ascontiguousarray would turn a single number into a list of one
+    contiguous = {name: np.asarray(array, order="C") for name, array in arrays.items()}
     with whole_file(path) as temporary:
         safetensors.save_file(contiguous, temporary, metadata)
 
