@@ -22,7 +22,7 @@ MODELS = {
     "masked": masked_garnet(3),
     "masked with endings": masked_garnet(4, ending=0.2),
     "grid with a goal": cm.gridworld(7, slip=0.1, discount=0.99, goal=48, hazards=[24]),
-    "corridor": cm.gridworld((1, 200), discount=0.999, goal=199, step_reward=-1.0),
+    "corridor": cm.gridworld((1, 60), discount=0.999, goal=59, step_reward=-1.0),
     "no future": cm.garnet(20, 3, 4, seed=5, discount=0.0),
     "unreached": cm.gridworld((3, 3), walls=[(0, 1), (1, 1), (2, 1)], discount=0.9),
 }

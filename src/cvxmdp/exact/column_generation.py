@@ -27,6 +27,7 @@ from cvxmdp.certificates.repair import Repaired, repair
 from cvxmdp.certificates.search import occupancy_policy
 from cvxmdp.certificates.slater import slater_of
 from cvxmdp.errors import SolverError
+from cvxmdp.exact.flow_duals import only_leaf
 from cvxmdp.exact.generation import Generation
 from cvxmdp.occupancy import as_policy
 from cvxmdp.policies import TabularPolicy
@@ -37,6 +38,7 @@ from cvxmdp.solution import Solution, Status
 ROUNDING_FACTOR = 64.0  # between the rounding of a bound and the tolerance that is sure to be met
 USELESS = 1e-2  # relative gap beyond which rounding makes a certificate useless
 STOP_EARLY = 0.9  # of the tolerance: the certificate allows for rounding and errors on top
+KEPT = {"linear": 200, "entropy": 12, "concave": 40}  # columns, by kind of problem
 TRIES = 3  # of certification before what there is is returned
 
 
@@ -47,14 +49,15 @@ class ColumnGeneration:
     Attributes:
         tolerance: certified relative gap at which to stop.
         iterations: calls of the oracle, at most.
-        columns: how many occupancies are kept; unused ones are forgotten beyond that.
+        columns: how many occupancies are kept; the least used are forgotten beyond that. By default 200 for
+            linear problems, whose columns are cheap, 12 for entropies and kl, 40 for others.
         mixture: whether ``stats["mixture"]`` holds the weights and policies whose occupancies are mixed.
         progress: show a progress line; by default on a terminal.
     """
 
     tolerance: float = 1e-6
     iterations: int = 1_000
-    columns: int = 200
+    columns: int | None = None
     mixture: bool = False
     progress: bool | None = None
 
@@ -63,8 +66,10 @@ class ColumnGeneration:
             raise SolverError(
                 f"tolerance is a relative gap between 0 and 1; got {self.tolerance!r}. A usual value is 1e-6."
             )
-        for name, least in (("iterations", 1), ("columns", 2)):
+        for name, least in (("iterations", 1), ("columns", 5)):
             given = getattr(self, name)
+            if name == "columns" and given is None:
+                continue
             if isinstance(given, bool) or not isinstance(given, int) or given < least:
                 raise SolverError(
                     f"{name} must be a whole number of at least {least}; got {given!r}"
@@ -97,11 +102,19 @@ class _Run:
         self.claims = Claims(problem)
         self._check_tolerance()
         self.certifier = Certifier(problem, self.claims)
-        most = max(solver.columns, len(self.claims.slacks) + 3)
+        most = max(self._columns(), len(self.claims.slacks) + 5)
         self.generation = Generation(self.claims, solver.tolerance, most)
         self.trouble = ""
         if start is not None:
             self._start(start)
+
+    def _columns(self) -> int:
+        if self.solver.columns is not None:
+            return self.solver.columns
+        kind = (
+            "linear" if self.claims.affine else "entropy" if only_leaf(self.claims) else "concave"
+        )
+        return KEPT[kind]
 
     def _check_tolerance(self) -> None:
         least = smallest_tolerance(self.claims)

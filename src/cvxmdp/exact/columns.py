@@ -12,6 +12,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
+NEGLIGIBLE = 1e-9  # weight of a column that an interior point does without
+
 
 @dataclass(frozen=True, eq=False)
 class Column:
@@ -71,7 +73,7 @@ class Columns(Sequence[Column]):
         self.shape, self.most = shape, most
         self.kept: list[Column] = []
         self.idle: list[int] = []  # mixtures in a row that did without the column
-        self.generated = 0
+        self.last = np.zeros(0)  # weights in the last mixture
 
     def __len__(self) -> int:
         return len(self.kept)
@@ -86,19 +88,25 @@ class Columns(Sequence[Column]):
         """Keep one more."""
         self.kept.append(column)
         self.idle.append(0)
-        self.generated += 1
 
     def used(self, weights: np.ndarray) -> None:
         """Note which columns the last mixture used."""
         for index, weight in enumerate(weights):
-            self.idle[index] = 0 if weight > 0 else self.idle[index] + 1
+            self.idle[index] = 0 if weight > NEGLIGIBLE else self.idle[index] + 1
+        self.last = np.concatenate([weights, np.full(len(self.kept) - weights.size, np.inf)])
 
-    def forget(self) -> np.ndarray:
-        """Drop the longest idle columns beyond ``most``; the indices of those that stay."""
-        if len(self.kept) <= self.most:
-            return np.arange(len(self.kept))
-        order = np.argsort(self.idle, kind="stable")[: self.most]
+    def forget(self, needed: np.ndarray, room: int) -> np.ndarray:
+        """Drop the longest idle columns beyond ``room``; the indices of those that stay.
+
+        Args:
+            needed: boolean (K,), columns that stay in any case.
+            room: how many may stay.
+        """
+        # Of those as long idle as each other, the ones with less weight go first; new ones stay.
+        weights = np.concatenate([self.last, np.full(len(self.kept) - self.last.size, np.inf)])
+        order = np.lexsort((-weights, np.array(self.idle), ~needed))[: max(room, int(needed.sum()))]
         stay = np.sort(order)
+        self.last = weights[stay]
         self.kept = [self.kept[k] for k in stay]
         self.idle = [self.idle[k] for k in stay]
         return stay

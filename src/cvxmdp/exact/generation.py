@@ -15,47 +15,32 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple, Protocol
+from typing import Any, Protocol
 
 import numpy as np
 import scipy.sparse as sp
 
 from cvxmdp.certificates.bounds import Claims, chain
-from cvxmdp.certificates.search import Proof, finish_with, tangents_at
-from cvxmdp.exact.columns import Column, Columns, small_actions
-from cvxmdp.exact.master import Mixture, best_mixture, most_room
+from cvxmdp.certificates.search import Proof, finish_with, occupancy_policy, tangents_at
+from cvxmdp.exact.columns import NEGLIGIBLE, Column, Columns, small_actions
+from cvxmdp.exact.concave import ConcaveMaster
+from cvxmdp.exact.flow_duals import absorb, only_leaf
+from cvxmdp.exact.master import Answer, Mixture, Price, best_mixture, most_room
+from cvxmdp.exact.natural import NaturalSteps
 from cvxmdp.exact.oracle import Best, Oracle
 
 SMOOTHING = 0.4  # share of the best multipliers so far in those the oracle is asked at
+STEADY = 0.5  # least share of what was before in the moving means of natural steps
+MEMORY = 4.0  # the larger, the shorter these means
+STALLED = 4  # natural steps in a row without progress after which the oracle is asked, too
+PROGRESS = 0.01  # of the gap: what a bound has to move by to count as progress
+VALUES_SHARE = 0.02  # of the gap: accuracy of the values of a natural step
 ORACLE_SHARE = 0.05  # of the gap, that the oracle may leave open
 FIRST_ACCURACY = 1e-3  # of the oracle, relative to the size of the reward, before there is a gap
 VISITS_SHARE = 1e-4  # of the tolerance: relative error of the visits of a column
+CURVED_VISITS_SHARE = 1e-2  # the same for concave problems, whose optima are flat
+OCCUPANCY_ERROR = 1e-9  # relative error with which a mixture passes for an occupancy
 MARGIN_FACTOR = 4.0  # margins of constraints, in errors of the visits
-
-
-class Price(NamedTuple):
-    """<reward, y> + constant, above the Lagrangian for every occupancy y."""
-
-    reward: np.ndarray
-    constant: float
-
-
-class Answer(NamedTuple):
-    """What a master finds.
-
-    Attributes:
-        weights: of the columns.
-        value: objective of the mixture or, while none is feasible, its smallest slack in units.
-        multipliers: by constraint; while no mixture is feasible, weights of the slacks in units.
-        tangents: parameters of the tangents, as a certificate holds them.
-        feasible: whether the mixture satisfies the constraints.
-    """
-
-    weights: np.ndarray
-    value: float
-    multipliers: np.ndarray
-    tangents: dict[str, Any]
-    feasible: bool
 
 
 class Master(Protocol):
@@ -67,6 +52,10 @@ class Master(Protocol):
 
     def keep(self, stay: np.ndarray) -> None:
         """Forget all columns but these."""
+        ...
+
+    def needed(self) -> np.ndarray:
+        """Columns that must not be forgotten, boolean (K,)."""
         ...
 
     def solve(self) -> Answer:
@@ -113,6 +102,10 @@ class LinearMaster:
     def keep(self, stay: np.ndarray) -> None:
         """Forget the others."""
         self.features = self.features[:, stay]
+
+    def needed(self) -> np.ndarray:
+        """No column is needed for its own sake."""
+        return np.zeros(self.features.shape[1], dtype=bool)
 
     def solve(self) -> Answer:
         """A linear program."""
@@ -166,9 +159,13 @@ class Generation:
     def __init__(self, claims: Claims, tolerance: float, most_columns: int) -> None:
         self.claims, self.tolerance = claims, tolerance
         self.oracle = Oracle(claims)
-        self.error = VISITS_SHARE * tolerance * claims.mass
+        share = VISITS_SHARE if claims.affine else CURVED_VISITS_SHARE
+        self.error = share * tolerance * claims.mass
+        if claims.promises:  # a function of the user's own is linearised at occupancies only
+            self.error = min(self.error, OCCUPANCY_ERROR * claims.mass)
         self.columns = Columns(claims.shape, most_columns)
-        self.master: Any = LinearMaster(claims, self.error)
+        kind = LinearMaster if claims.affine else ConcaveMaster
+        self.master: Any = kind(claims, self.error)
         self.lower, self.upper = -math.inf, math.inf
         self.room_upper = math.inf  # of the smallest slack in units
         self.current: Answer | None = None  # of the last master
@@ -176,6 +173,12 @@ class Generation:
         self.proof: tuple[Answer, np.ndarray] | None = None  # of the best upper bound, with its V
         self.room_proof: tuple[Answer, np.ndarray] | None = None
         self.trail = Trail()
+        self.natural = None if claims.affine else NaturalSteps(self.oracle, claims.actions)
+        self.leaf = None if claims.affine else only_leaf(claims)
+        self.steady: np.ndarray | None = None
+        self.mean_values: np.ndarray | None = None
+        self.mean_multipliers: np.ndarray | None = None
+        self.steps = self.stalled = 0
         self.scale = 0.0  # |f| of the uniform policy and the like, for relative gaps
         uniform = claims.actions / claims.actions.sum(axis=1, keepdims=True)
         self.uniform = self.add_policy(uniform)
@@ -215,14 +218,80 @@ class Generation:
     def step(self) -> None:
         """One call of the oracle, and the best mixture with what it found."""
         found = self.current if self.current is not None else self._mix()
+        upper, lower = self.upper, self.lower
         before = self.proof if found.feasible else self.room_proof
         asked = found if before is None else self.master.between(before[0], found, SMOOTHING)
-        self._ask(asked)
+        if self.natural is not None:
+            self._natural_step(self._steadied(found) if found.feasible else asked)
+        else:
+            self._ask(asked)
         self._forget()
-        self._record(self._mix())
+        mixed = self._mix()
+        if self.natural is not None:
+            self.natural.learn(float(mixed.weights[-1]))
+            worth = PROGRESS * min(upper - lower, 0.1 * abs(lower))
+            moved = upper - self.upper >= worth or self.lower - lower >= worth
+            self.stalled = 0 if moved else self.stalled + 1
+        self._record(mixed)
+
+    def _steadied(self, found: Answer) -> Answer:
+        """Multipliers of a mixture of few, similar columns are noisy: the mean with those before."""
+        self.steps += 1
+        self.steady = self._mean(self.steady, found.multipliers)
+        return found._replace(multipliers=self.steady)
+
+    def _mean(self, before: np.ndarray | None, now: np.ndarray) -> np.ndarray:
+        """A moving mean, over about half of the steps so far."""
+        if before is None:
+            return now
+        share = max(STEADY, 1.0 - MEMORY / self.steps)
+        return share * before + (1.0 - share) * now
+
+    def _natural_step(self, asked: Answer) -> None:
+        """A bound and a column from the values of the mixture's own policy; now and then, the oracle's."""
+        assert self.natural is not None
+        policy = self.natural.base(self.columns.mix(self._padded(asked.weights)))
+        self._condense()
+        leaf = self.leaf if asked.feasible else None
+        if leaf is None or self.stalled >= STALLED:
+            self.stalled = 0
+            self._ask(asked)
+        price = self.master.price(asked)
+        gap = min(self.upper - self.lower, 0.1 * abs(self.lower))
+        if not asked.feasible:
+            gap = min(self.room_upper - asked.value, 1.0)
+        accuracy = VALUES_SHARE * gap / self.claims.mass
+        values, following = self.natural.evaluate(policy, price.reward, accuracy)
+        if leaf is not None:
+            self._bound(asked, values, following)
+        self._add(self.natural.column(policy, self.error))
+
+    def _bound(self, asked: Answer, values: np.ndarray, following: np.ndarray) -> None:
+        """Upper bounds from values: these, and the mean of the last ones.
+
+        The bound is jointly convex in values and multipliers, and grows exponentially with their noise: that
+        of the mean is far below the mean of the bounds.
+        """
+        assert self.leaf is not None
+        self.mean_values = self._mean(self.mean_values, values)
+        self.mean_multipliers = self._mean(self.mean_multipliers, asked.multipliers)
+        mean = self.mean_values
+        for mu, v, after in (
+            (asked.multipliers, values, following),
+            (self.mean_multipliers, mean, self.oracle.following(mean)),
+        ):
+            named = dict(zip(self.claims.slacks, mu.tolist(), strict=True))
+            bound = absorb(self.claims, self.leaf, named, asked.tangents, v, after)
+            if bound is not None and bound.upper < self.upper:
+                self.upper = bound.upper
+                self.proof = (asked._replace(multipliers=mu, tangents=bound.tangents), v)
+
+    def _padded(self, weights: np.ndarray) -> np.ndarray:
+        return self._padded_to(weights, len(self.columns))
 
     def _mix(self) -> Answer:
         """The best mixture of the columns there are."""
+        self.master.gap = self.upper - self.lower
         found: Answer = self.master.solve()
         self.columns.used(found.weights)
         if found.feasible and found.value >= self.lower:
@@ -272,14 +341,34 @@ class Generation:
         return Column(visits, small_actions(best.actions, self.claims.shape[1]), None, self.error)
 
     def _forget(self) -> None:
-        if len(self.columns) <= self.columns.most:
+        """Drop idle columns; those of the best mixture stay."""
+        if len(self.columns) <= self.columns.most or self.natural is not None:
             return
-        stay = self.columns.forget()
+        needed = self.master.needed()
+        if self.answer is not None:
+            needed |= self._padded(self.answer.weights) > NEGLIGIBLE
+        stay = self.columns.forget(needed, self.columns.most)
         self.master.keep(stay)
-        if self.answer is not None:  # the newest columns are not in it yet, the used ones all stay
-            weights = np.zeros(max(int(stay.max()) + 1, self.answer.weights.size))
-            weights[: self.answer.weights.size] = self.answer.weights
-            self.answer = self.answer._replace(weights=weights[stay])
+        if self.answer is not None:
+            kept = self._padded_to(self.answer.weights, int(stay.max()) + 1)[stay]
+            self.answer = self.answer._replace(weights=kept / kept.sum())
+
+    def _condense(self) -> None:
+        """Before a natural step: where room is short, the best mixture becomes a column of its own."""
+        if self.answer is None or len(self.columns) + 3 <= self.columns.most:
+            return
+        x = self.columns.mix(self._padded(self.answer.weights))
+        stay = self.columns.forget(self.master.needed(), self.columns.most - 3)
+        self.master.keep(stay)
+        self._add(Column(x.sum(axis=1), None, occupancy_policy(self.claims, x), self.error))
+        alone = np.zeros(len(self.columns))
+        alone[-1] = 1.0
+        self.answer = self.answer._replace(weights=alone)
+        self.master.weights = alone.copy()
+
+    @staticmethod
+    def _padded_to(weights: np.ndarray, count: int) -> np.ndarray:
+        return np.append(weights, np.zeros(max(count - weights.size, 0)))
 
     def _record(self, found: Answer) -> None:
         self.trail.upper.append(self.upper)
@@ -293,9 +382,7 @@ class Generation:
         """The best feasible mixture so far, (S, A)."""
         if self.answer is None:
             return None
-        weights = np.zeros(len(self.columns))
-        weights[: self.answer.weights.size] = self.answer.weights
-        return self.columns.mix(weights)
+        return self.columns.mix(self._padded(self.answer.weights))
 
     def mixture(self) -> list[tuple[float, np.ndarray]]:
         """Weights and policies (S, A) whose occupancies the answer mixes."""

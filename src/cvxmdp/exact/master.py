@@ -13,7 +13,7 @@ occupancy has errors of its own.
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from scipy.optimize import linprog
@@ -21,6 +21,31 @@ from scipy.optimize import linprog
 from cvxmdp.errors import SolverError
 
 FEASIBILITY = 1e-10  # HiGHS takes none below
+
+
+class Price(NamedTuple):
+    """<reward, y> + constant, above the Lagrangian for every occupancy y."""
+
+    reward: np.ndarray
+    constant: float
+
+
+class Answer(NamedTuple):
+    """What a master finds.
+
+    Attributes:
+        weights: of the columns.
+        value: objective of the mixture or, while none is feasible, its smallest slack in units.
+        multipliers: by constraint; while no mixture is feasible, weights of the slacks in units.
+        tangents: parameters of the tangents, as a certificate holds them.
+        feasible: whether the mixture satisfies the constraints.
+    """
+
+    weights: np.ndarray
+    value: float
+    multipliers: np.ndarray
+    tangents: dict[str, Any]
+    feasible: bool
 
 
 class Mixture(NamedTuple):

@@ -38,6 +38,7 @@ MOST_SWEEPS = 1_000
 DIRECT_LIMIT = 500  # states up to which a dense factorisation beats iterations that are slow
 PROBE = 5  # sweeps over which the rate of convergence is measured
 FAST_MIXING = 0.7  # rate per sweep up to which plain sweeps are the fastest
+MERGING_PAYS = 0.6  # share of entries that are left, up to which merging actions pays
 STALLED = 12  # rounds without a much narrower interval after which evaluations are exact
 EPS = float(np.finfo(np.float64).eps)
 
@@ -86,6 +87,7 @@ class Oracle:
         self.first_rows = np.arange(self.shape[0], dtype=np.int64) * self.shape[1]
         self.values = np.zeros(self.shape[0])
         self.visits_before: np.ndarray | None = None
+        self._pattern: Pattern | None = None
         self.work = Work()
 
     def following(self, values: np.ndarray) -> np.ndarray:
@@ -164,9 +166,23 @@ class Oracle:
         """The transition matrix of a deterministic policy, (S, S)."""
         return self.transition[self.first_rows + actions]
 
+    def policy_chain(self, policy: np.ndarray) -> sp.csr_array:
+        """The transition matrix of any policy (S, A), as a matrix to multiply with."""
+        if self._pattern is None:
+            self._pattern = Pattern(self.transition, self.shape[1])
+        return self._pattern.chain(policy)
+
+    def evaluate(
+        self, matrix: sp.csr_array, gained: np.ndarray, guess: np.ndarray, accuracy: float
+    ) -> np.ndarray:
+        """V = gained + gamma matrix V up to ``accuracy`` (up to a constant where no episode ends)."""
+        norm = half_spread if self.endless else largest
+        target = max(accuracy, 4 * EPS * largest(guess))
+        return self._settle(matrix, gained, guess, target, norm)
+
     def visits(self, matrix: sp.csr_array, error: float) -> np.ndarray:
         """v = rho + gamma matrix' v, up to ``error`` in the sum of absolute values, shape (S,)."""
-        backward = sp.csr_array(matrix.T)
+        backward = matrix.T
         # Where no episode ends, a guess of the right mass has no error in the slowest direction.
         guess = self.initial * self.mass if self.visits_before is None else self.visits_before
         target = max(error * float(self.initial.sum()) / self.mass, 4 * EPS)
@@ -209,6 +225,47 @@ class Oracle:
             if left <= target:
                 return v
         return solve_discounted(matrix, right, self.discount, guess=v)
+
+
+class Pattern:
+    """Where policies' transition matrices have entries: found once, filled for each policy.
+
+    Actions often share successors (on a grid five places instead of sixteen). Where merging them does not
+    pay, the matrices keep several entries for a place, which products with vectors do not mind.
+    """
+
+    def __init__(self, transition: sp.csr_array, n_actions: int) -> None:
+        self.transition = transition
+        self.n_states = transition.shape[1]
+        self.pointers = transition.indptr[::n_actions]
+        self.fill: sp.csr_array | None = None
+        entries = (np.ones(transition.nnz, dtype=np.int8), transition.indices, self.pointers)
+        merged = sp.csr_array(entries, shape=(self.n_states, self.n_states))
+        merged = merged.copy()
+        merged.sum_duplicates()
+        if merged.nnz < MERGING_PAYS * transition.nnz:
+            self._merge(merged, transition, n_actions)
+
+    def _merge(self, merged: sp.csr_array, transition: sp.csr_array, n_actions: int) -> None:
+        """A matrix that takes a policy's (S * A,) probabilities to the merged entries."""
+        states = np.arange(self.n_states, dtype=np.int64)
+        keys = np.repeat(states * self.n_states, np.diff(merged.indptr)) + merged.indices
+        own = np.repeat(states * self.n_states, np.diff(self.pointers)) + transition.indices
+        slots = np.searchsorted(keys, own)
+        pairs = sp.csc_array(
+            (transition.data, slots, transition.indptr), shape=(merged.nnz, transition.shape[0])
+        )
+        self.fill = sp.csr_array(pairs)
+        self.pointers, self.indices = merged.indptr, merged.indices
+
+    def chain(self, policy: np.ndarray) -> sp.csr_array:
+        """P_pi, (S, S)."""
+        if self.fill is not None:
+            data, indices = self.fill @ policy.ravel(), self.indices
+        else:
+            data = self.transition.data * np.repeat(policy.ravel(), np.diff(self.transition.indptr))
+            indices = self.transition.indices
+        return sp.csr_array((data, indices, self.pointers), shape=(self.n_states,) * 2)
 
 
 def half_spread(v: np.ndarray) -> float:
