@@ -5,58 +5,18 @@ from __future__ import annotations
 import json
 import os
 import shutil
-import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import numpy as np
 import pytest
-from typer.testing import CliRunner
 
 import cvxmdp as cm
-from cvxmdp.cli.main import commands
+from command_line import PROBLEM, SAMPLING, Done
 from cvxmdp.cli.outcome import Exit
 from cvxmdp.cli.policies import read_policy
 from cvxmdp.experiments.store import RunState, read_run, state_of
-
-PROBLEM = """
-title = "Safe exploration"
-maximize = "entropy()"
-
-[subject_to]
-hazard = 'linear("hazard", per="step") <= 0.05'
-
-[model]
-kind = "gridworld"
-size = 4
-slip = 0.1
-discount = 0.9
-hazards = [5, [1, 2]]
-"""
-SAMPLING = """
-[solver]
-name = "VRPDPG"
-iterations = 40
-primal_step = 0.1
-dual_step = 0.1
-momentum = 0.5
-horizon = 10
-evaluate_every = 10
-"""
-
-
-class Done:
-    """A command that ended."""
-
-    def __init__(self, *words: object) -> None:
-        finished = CliRunner().invoke(commands, [str(word) for word in words])
-        self.code, self.out, self.err = finished.exit_code, finished.stdout, finished.stderr
-
-    @property
-    def json(self) -> dict:
-        return json.loads(self.out)
 
 
 @pytest.fixture
@@ -239,52 +199,6 @@ def test_usage_errors_are_bad_input_too(problem):
     assert Done("export", "x").code == Exit.BAD_INPUT
 
 
-# --- interrupted, and two at once ---------------------------------------------------------------------------
-
-LONG = ("--solver", "PDPG", "--set", "iterations=100000000", "--set", "check_every=20")
-
-
-def started(problem: Path, run: Path) -> subprocess.Popen:
-    command = [sys.executable, "-m", "cvxmdp", "solve", str(problem), "-o", str(run), *LONG]
-    command += ["--set", "tolerance=1e-300", "--set", "progress=true", "--json"]
-    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
-    assert process.stderr is not None
-    ends = time.monotonic() + 120
-    seen = b""
-    while b"/100,000,000" not in seen and time.monotonic() < ends:
-        seen += os.read(process.stderr.fileno(), 4096)
-    return process
-
-
-def test_interrupted_runs_answer_with_what_there_is_and_are_run_again(problem, tmp_path):
-    run = tmp_path / "run"
-    process = started(problem, run)
-    second = Done("solve", problem, "-o", run)  # while the first is at work
-    assert second.code == Exit.BAD_INPUT
-    process.send_signal(signal.SIGINT)
-    out, _ = process.communicate(timeout=120)
-    assert process.returncode == Exit.INTERRUPTED
-    assert json.loads(out)["status"] == "interrupted"
-    assert read_run(run).status == "interrupted"
-    assert "Interrupted" in Done("show", run).out
-
-
-def test_a_killed_run_is_seen_as_unfinished_and_run_again(problem, tmp_path):
-    run = tmp_path / "run"
-    process = started(problem, run)
-    shown = Done("show", tmp_path)
-    assert "Another process is writing this run" in shown.out
-    process.kill()
-    process.communicate(timeout=120)
-    assert state_of(run) is RunState.UNFINISHED
-    assert "not finished" in Done("show", tmp_path).out
-    assert Done("show", tmp_path, "--json").json["runs"][0]["state"] == "unfinished"
-    assert "no complete run" in Done("report", tmp_path, "-o", tmp_path / "r.html").err
-    different = Done("solve", problem, "-o", run)
-    assert different.code == Exit.BAD_INPUT  # it was another solver's
-    assert Done("solve", problem, "-o", run, "--overwrite").code == Exit.OK
-
-
 # --- certify, check, frontier -------------------------------------------------------------------------------
 
 
@@ -405,7 +319,7 @@ def test_version_and_help():
     assert Done("--version").out.strip() == f"cvxmdp {cm.__version__}"
     introduction = Done("--help")
     assert introduction.code == Exit.OK
-    for name in ("solve", "certify", "check", "frontier", "report", "show", "export"):
+    for name in ("solve", "sweep", "certify", "check", "frontier", "report", "show", "export"):
         assert name in introduction.out
         taught = Done(name, "--help").out
         assert f"cvxmdp {name} " in taught  # an example

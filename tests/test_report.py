@@ -163,13 +163,6 @@ def test_reports_of_several(tmp_path, solution):
     assert [group["label"] for group in labelled["groups"]] == ["one", "two"]
     several = document(cm.report([solution, solution], tmp_path / "r.html").read_text())
     assert several["groups"][0]["runs"] == 2
-
-    class Sweep:
-        def records(self) -> list[RunRecord]:
-            return [record_of(solution, label="a"), record_of(solution, label="b")]
-
-    swept = document(cm.report(Sweep(), tmp_path / "r.html").read_text())
-    assert [group["label"] for group in swept["groups"]] == ["a", "b"]
     with pytest.raises(CvxmdpError, match="single solution"):
         cm.report([solution, solution], tmp_path / "r.html", solver=cm.PDPG())
     with pytest.raises(CvxmdpError, match="nothing to report"):
@@ -178,6 +171,37 @@ def test_reports_of_several(tmp_path, solution):
         cm.report(3, tmp_path / "r.html")  # type: ignore[arg-type]
     with pytest.raises(CvxmdpError, match="got 'x'"):
         cm.report(["x"], tmp_path / "r.html")  # type: ignore[list-item]
+
+
+def test_a_sweep_in_memory(tmp_path, problem):
+    solver = cm.VRPDPG(
+        iterations=30, primal_step=0.1, dual_step=0.1, momentum=0.5, horizon=5, evaluate_every=10
+    )
+    sweep = cm.sweep(problem, solver, over={"momentum": [0.5, 1.0]}, seeds=[3, 4])
+    data = document(cm.report(sweep, tmp_path / "r.html", title="A sweep").read_text())
+    assert data["title"] == "A sweep"
+    assert [group["label"] for group in data["groups"]] == ["momentum=0.5", "momentum=1.0"]
+    assert [group["runs"] for group in data["groups"]] == [2, 2]
+    assert [entry["settings"]["momentum"] for entry in data["settings"]] == ["0.5", "1.0"]
+    objective = data["panels"][0]["curves"][0]
+    expected = np.mean(
+        [run.solution.history["objective"] for run in sweep if run.settings["momentum"] == 0.5],
+        axis=0,
+    )
+    np.testing.assert_allclose(objective["y"], expected, rtol=1e-4)
+
+
+def test_thinned_histories_keep_their_iterations(solution):
+    history = {
+        "iteration": np.array([0, 100]),
+        "objective": np.array([1.0, 2.0]),
+        "recorded": np.array([50, 100]),
+        "episode_objective": np.array([3.0, 4.0]),
+    }
+    series = record_of(replace(solution, history=history)).series
+    assert series["objective"].iterations.tolist() == [0, 100]
+    assert series["episode_objective"].iterations.tolist() == [50, 100]
+    assert set(series) == {"objective", "episode_objective"}
 
 
 def test_headlines(problem, solution):

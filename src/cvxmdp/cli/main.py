@@ -103,6 +103,43 @@ def solve(
     return solve_file(problem, out, seed, solver, settings, prove, gap, overwrite, as_json)
 
 
+@commands.command("sweep")
+@command
+def sweep(
+    file: Annotated[Path, typer.Argument(metavar="SWEEP.toml", help="The sweep file.")],
+    out: Annotated[
+        Path | None, typer.Option("--out", "-o", help="The folder of the sweep; runs/NAME.")
+    ] = None,
+    prove: Annotated[
+        bool, typer.Option("--certify/--no-certify", help="Prove how good every answer is.")
+    ] = False,
+    as_json: JsonOption = False,
+) -> Exit:
+    """Run a solver for every combination of settings, budgets and seeds of a sweep file.
+
+    Interrupted or killed, the same command goes on where it was, with the same bits as if it had never
+    stopped. The runs are kept as runs: show and report read them.
+
+        cvxmdp sweep sweep.toml
+        cvxmdp sweep sweep.toml -o runs/steps --certify
+        cvxmdp report runs/steps -o report.html
+
+    A sweep file names a problem file and what to vary:
+
+        problem = "tracking.toml"
+        seeds = 16
+
+        [over]
+        primal_step = [0.03, 0.1]
+        "budget/near the expert" = [0.1, 0.5]
+
+    Exit codes: 0 done; 2 bad input; 4 a run failed; 130 interrupted.
+    """
+    from cvxmdp.cli.sweeping import run_sweep
+
+    return run_sweep(file, out, prove, as_json)
+
+
 @commands.command("certify")
 @command
 def certify(

@@ -36,6 +36,11 @@ SNAPSHOTS = (
     "snapshot_occupancy",
 )  # (K,) and (K, S, A), where a history has them
 ENVELOPE_POINTS = 121
+PLACES = (
+    "iteration",
+    "recorded",
+)  # at which iterations things were evaluated exactly, and recorded
+EXACT = ("objective", "slack")
 
 
 @dataclass(frozen=True)
@@ -260,20 +265,22 @@ def _constraints(solution: Solution) -> tuple[ConstraintFacts, ...]:
 
 
 def _series(history: Mapping[str, Any]) -> Iterator[tuple[str, Series]]:
-    """The curves of a history. Exact evaluations are at ``iteration``, everything else at 1, 2, 3, ..."""
-    evaluated = history.get("iteration")
+    """The curves of a history.
+
+    Exact evaluations are at ``iteration``, samples at ``recorded``; where there is neither, at 1, 2, 3, ...
+    """
     for name, values in history.items():
-        if name == "iteration" or name in SNAPSHOTS:
+        if name in (*PLACES, *SNAPSHOTS):
             continue
+        place = PLACES[0] if name in EXACT else PLACES[1]
+        at = np.asarray(history.get(place, ()), dtype=np.int64)
         parts = values.items() if isinstance(values, Mapping) else [(None, values)]
         for part, column in parts:
             array = np.asarray(column, dtype=np.float64)
-            if array.ndim != 1:
+            if array.ndim != 1 or not array.size:
                 continue
-            at = np.arange(1, array.size + 1)
-            if evaluated is not None and len(evaluated) == array.size:
-                at = np.asarray(evaluated, dtype=np.int64)
-            yield (name if part is None else f"{name}/{part}"), Series(at, array)
+            fitting = at if at.size == array.size else np.arange(1, array.size + 1)
+            yield (name if part is None else f"{name}/{part}"), Series(fitting, array)
 
 
 def _targets(problem: Problem) -> Iterator[tuple[str, np.ndarray]]:

@@ -156,8 +156,21 @@ def read_sweep(path: str | Path) -> SweepSpec:
         for setting, values in file.over.items():
             at(("over", setting), _check_varied, base, setting, values)
     seeds = range(file.seeds) if isinstance(file.seeds, int) else file.seeds
-    over = {setting: tuple(values) for setting, values in file.over.items()}
+    over = {
+        setting: tuple(_value(base, setting, value) for value in values)
+        for setting, values in file.over.items()
+    }
     return SweepSpec(base, over, tuple(seeds), path, text, file.title or path.stem)
+
+
+def _value(base: ProblemSpec, setting: str, value: Any) -> Any:
+    """A value of a sweep as the solver takes it: words such as "MLP(32)" become what they say."""
+    if setting.startswith("budget/"):
+        return value
+    solver, _ = build_solver(
+        {**base.solver_table, setting: value}, Reader(Folder(base.path.parent))
+    )
+    return getattr(solver, setting)
 
 
 def _check_varied(base: ProblemSpec, setting: str, values: list[Any]) -> None:

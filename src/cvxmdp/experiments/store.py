@@ -100,6 +100,14 @@ def writing(folder: str | Path, specification: str = "") -> Iterator[Path]:
         folder: of the run.
         specification: a checksum of what is run, so that the same command finds its own folder again.
     """
+    with locked(folder) as held:
+        _write_manifest(held, {"state": "unfinished", "specification": specification})
+        yield held
+
+
+@contextmanager
+def locked(folder: str | Path) -> Iterator[Path]:
+    """A folder, made if absent, that no other process has or gets in the meantime."""
     folder = Path(folder)
     try:
         folder.mkdir(parents=True, exist_ok=True)
@@ -109,7 +117,6 @@ def writing(folder: str | Path, specification: str = "") -> Iterator[Path]:
     with lock:
         if not _take(lock):
             raise StoreError(f"another process is writing {folder}; wait for it, or choose another")
-        _write_manifest(folder, {"state": "unfinished", "specification": specification})
         yield folder
 
 

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from cvxmdp.certificates.certificate import Certificate
     from cvxmdp.exact.frontier import Frontier
     from cvxmdp.solution import Solution
+    from cvxmdp.sweeps.results import Sweep
 
 # The page may run its own script and style, and load nothing from anywhere.
 POLICY = "default-src 'none'; script-src 'unsafe-inline'; style-src 'unsafe-inline'; img-src data:"
@@ -31,6 +32,7 @@ POLICY = "default-src 'none'; script-src 'unsafe-inline'; style-src 'unsafe-inli
 def report(
     what: Solution
     | RunRecord
+    | Sweep
     | Iterable[Solution | RunRecord]
     | Mapping[str, Solution | RunRecord],
     path: str | Path,
@@ -43,8 +45,7 @@ def report(
     """Write a report: one self-contained HTML page about a solution, or about several.
 
     Args:
-        what: a solution; several of them; or solutions by label. Records of a store work too, and anything
-            that has ``records()``, such as a sweep.
+        what: a solution; several of them; solutions by label; or a sweep. Records of a store work too.
         path: the HTML file to write.
         title: of the page.
         certificate, frontier, solver: of a single solution, to be shown with it.
@@ -69,12 +70,14 @@ def report(
 
 
 def _labelled(what: Any) -> list[tuple[str, Any]]:
+    from cvxmdp.experiments.sweep_records import sweep_records
     from cvxmdp.solution import Solution
+    from cvxmdp.sweeps.results import Sweep
 
     if isinstance(what, Solution | RunRecord):
         return [("", what)]
-    if callable(getattr(what, "records", None)):
-        what = what.records()
+    if isinstance(what, Sweep):
+        what = sweep_records(what)
     if isinstance(what, Mapping):
         pairs = [(str(label), one) for label, one in what.items()]
     elif isinstance(what, Iterable):

@@ -1,0 +1,158 @@
+"""Commands that are interrupted, killed, or two at once; and sweeps, which go on where they were."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from command_line import PROBLEM, SAMPLING, Done
+from cvxmdp.cli.outcome import Exit
+from cvxmdp.experiments.store import RunState, read_run, state_of
+
+
+@pytest.fixture
+def problem(tmp_path: Path) -> Path:
+    path = tmp_path / "problem.toml"
+    path.write_text(PROBLEM)
+    return path
+
+
+LONG = ("--solver", "PDPG", "--set", "iterations=100000000", "--set", "check_every=20")
+
+
+def started(problem: Path, run: Path) -> subprocess.Popen:
+    command = [sys.executable, "-m", "cvxmdp", "solve", str(problem), "-o", str(run), *LONG]
+    command += ["--set", "tolerance=1e-300", "--set", "progress=true", "--json"]
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    assert process.stderr is not None
+    ends = time.monotonic() + 120
+    seen = b""
+    while b"/100,000,000" not in seen and time.monotonic() < ends:
+        seen += os.read(process.stderr.fileno(), 4096)
+    return process
+
+
+def test_interrupted_runs_answer_with_what_there_is_and_are_run_again(problem, tmp_path):
+    run = tmp_path / "run"
+    process = started(problem, run)
+    second = Done("solve", problem, "-o", run)  # while the first is at work
+    assert second.code == Exit.BAD_INPUT
+    process.send_signal(signal.SIGINT)
+    out, _ = process.communicate(timeout=120)
+    assert process.returncode == Exit.INTERRUPTED
+    assert json.loads(out)["status"] == "interrupted"
+    assert read_run(run).status == "interrupted"
+    assert "Interrupted" in Done("show", run).out
+
+
+def test_a_killed_run_is_seen_as_unfinished_and_run_again(problem, tmp_path):
+    run = tmp_path / "run"
+    process = started(problem, run)
+    shown = Done("show", tmp_path)
+    assert "Another process is writing this run" in shown.out
+    process.kill()
+    process.communicate(timeout=120)
+    assert state_of(run) is RunState.UNFINISHED
+    assert "not finished" in Done("show", tmp_path).out
+    assert Done("show", tmp_path, "--json").json["runs"][0]["state"] == "unfinished"
+    assert "no complete run" in Done("report", tmp_path, "-o", tmp_path / "r.html").err
+    different = Done("solve", problem, "-o", run)
+    assert different.code == Exit.BAD_INPUT  # it was another solver's
+    assert Done("solve", problem, "-o", run, "--overwrite").code == Exit.OK
+
+
+# --- sweeps -------------------------------------------------------------------------------------------------
+
+SWEEP = """
+problem = "learn.toml"
+seeds = 2
+[over]
+momentum = [0.5, 1.0]
+"budget/hazard" = [0.05, 0.1]
+"""
+
+
+@pytest.fixture
+def sweep_file(tmp_path: Path) -> Path:
+    (tmp_path / "learn.toml").write_text(PROBLEM + SAMPLING)
+    (tmp_path / "sweep.toml").write_text(SWEEP)
+    return tmp_path / "sweep.toml"
+
+
+def test_sweep(sweep_file, tmp_path):
+    folder = tmp_path / "swept"
+    done = Done("sweep", sweep_file, "-o", folder, "--certify")
+    assert done.code == Exit.OK
+    assert "8 runs" in done.out
+    listed = Done("show", folder, "--json").json["runs"]
+    assert len(listed) == 8
+    assert [entry["seed"] for entry in listed] == [0, 1] * 4
+    assert all(entry["certificate"]["upper"] >= entry["certificate"]["lower"] for entry in listed)
+    first = read_run(folder / "runs" / "00000")
+    assert first.label == "momentum=0.5, budget/hazard=0.05"
+    assert first.constraints[0].budget == 0.05
+    assert read_run(folder / "runs" / "00007").settings["momentum"] == "1.0"
+    # a run of the sweep is the run that its own command makes
+    again = Done("solve", tmp_path / "learn.toml", "--seed", 0, "-o", tmp_path / "one")
+    assert again.code == Exit.NOT_CONVERGED
+    assert read_run(tmp_path / "one").objective == first.objective
+    for_machines = Done("sweep", sweep_file, "-o", folder, "--certify", "--json").json
+    assert for_machines["runs"] == 8
+    assert len(for_machines["summary"]) == 4
+    assert for_machines["summary"][0]["objective"]["count"] == 2
+    report = tmp_path / "report.html"
+    assert Done("report", folder, "-o", report).code == Exit.OK
+    assert "momentum=0.5, budget/hazard=0.05" in report.read_text()
+
+
+def test_another_sweep_is_not_mixed_in(sweep_file, tmp_path):
+    assert Done("sweep", sweep_file, "-o", tmp_path / "swept").code == Exit.OK
+    sweep_file.write_text(SWEEP.replace("1.0", "0.9"))
+    done = Done("sweep", sweep_file, "-o", tmp_path / "swept")
+    assert done.code == Exit.BAD_INPUT
+    assert "holds another sweep" in done.err
+    assert "other things in it" in Done("sweep", sweep_file, "-o", tmp_path).err
+    sweep_file.write_text(SWEEP.replace("momentum", "momentun"))
+    done = Done("sweep", sweep_file, "-o", tmp_path / "other")
+    assert done.code == Exit.BAD_INPUT
+    assert "Did you mean 'momentum'" in done.err
+
+
+def test_an_interrupted_sweep_goes_on_with_the_same_bits(sweep_file, tmp_path):
+    text = (PROBLEM + SAMPLING).replace("iterations = 40", "iterations = 5000")
+    (tmp_path / "learn.toml").write_text(text)
+    folder = tmp_path / "swept"
+    command = [
+        sys.executable,
+        "-m",
+        "cvxmdp",
+        "sweep",
+        str(sweep_file),
+        "-o",
+        str(folder),
+        "--json",
+    ]
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    ends = time.monotonic() + 120
+    while not (folder / "checkpoints" / "sweep.json").exists() and time.monotonic() < ends:
+        time.sleep(0.05)
+    assert "another process" in Done("sweep", sweep_file, "-o", folder).err
+    process.send_signal(signal.SIGINT)
+    process.communicate(timeout=120)
+    interrupted = process.returncode == Exit.INTERRUPTED
+    resumed = Done("sweep", sweep_file, "-o", folder)
+    assert resumed.code == Exit.OK
+    assert Done("sweep", sweep_file, "-o", tmp_path / "whole").code == Exit.OK
+    for index in range(8):
+        one, other = (read_run(f / "runs" / f"{index:05d}") for f in (folder, tmp_path / "whole"))
+        assert one.objective == other.objective
+        assert np.array_equal(one.arrays["probabilities"], other.arrays["probabilities"])
+    assert interrupted
