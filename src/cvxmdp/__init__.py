@@ -17,6 +17,7 @@ _WHERE = {
         "TabularMDP",
         "from_function",
         "from_gymnasium_table",
+        "from_transitions",
         "garnet",
         "gridworld",
     ),
@@ -90,6 +91,7 @@ if TYPE_CHECKING:
         TabularMDP,
         from_function,
         from_gymnasium_table,
+        from_transitions,
         garnet,
         gridworld,
     )

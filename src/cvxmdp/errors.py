@@ -36,6 +36,10 @@ class SolverError(CvxmdpError, RuntimeError):
     """A solver that cannot do what it was asked to do."""
 
 
+class ExperienceError(CvxmdpError, RuntimeError):
+    """An environment, or data from one, that is not what its interface promises."""
+
+
 class FileFormatError(CvxmdpError, ValueError):
     """A file that is not what it should be."""
 

@@ -202,7 +202,11 @@ class Certifier:
         )
         return {
             "given_slack": dict(given.computed_slack) if given else {},
-            "assumes": claims.promises,
+            # What is proven of an estimated model is proven of nothing else.
+            "assumes": (
+                *claims.promises,
+                *([f"it speaks of the {problem.mdp.note}"] if problem.mdp.note else []),
+            ),
             "uniform": problem.sign * uniform,
             "sense": problem.sense,
             "statement": repr(problem),

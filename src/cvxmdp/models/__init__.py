@@ -1,10 +1,11 @@
-"""Models: tables given directly, gridworlds, random Garnets, Gymnasium's tables, functions."""
+"""Models: tables given directly, gridworlds, random Garnets, Gymnasium's tables, functions, logs, PRISM."""
 
 from cvxmdp.models.explore import from_function
 from cvxmdp.models.garnet import garnet
 from cvxmdp.models.gridworld import gridworld
 from cvxmdp.models.gymnasium_table import from_gymnasium_table
 from cvxmdp.models.layout import GridLayout
+from cvxmdp.models.logged import from_transitions
 from cvxmdp.models.tabular import TabularMDP
 
 __all__ = [
@@ -12,6 +13,7 @@ __all__ = [
     "TabularMDP",
     "from_function",
     "from_gymnasium_table",
+    "from_transitions",
     "garnet",
     "gridworld",
 ]

@@ -34,6 +34,7 @@ def save_model(mdp: TabularMDP, path: str | Path) -> None:
         "action_names": mdp.action_names,
         "signals": list(mdp.signals),
         "layout": None if mdp.layout is None else asdict(mdp.layout),
+        "note": mdp.note,
     }
     write_arrays(path, "model", arrays, description)
 
@@ -58,6 +59,7 @@ def load_model(path: str | Path) -> TabularMDP:
             state_names=description["state_names"],
             action_names=description["action_names"],
             layout=None if layout is None else _read_layout(layout),
+            note=description.get("note", ""),  # files of earlier versions have none
         )
     except (KeyError, TypeError, ValueError, ModelError) as error:
         raise FileFormatError(f"{path} does not hold a valid model: {error}") from error

@@ -46,6 +46,8 @@ class TabularMDP:
         actions: boolean (S, A), which actions are available; all of them when not given.
         state_names, action_names: names for messages and pictures.
         layout: where the states lie on a grid, for pictures (``gridworld`` sets it).
+        note: what kind of model this is, if whoever reads a result should know ("estimated model (900
+            transitions)"); its repr, printed solutions and certificates repeat it.
     """
 
     transition: sp.csr_array
@@ -57,6 +59,7 @@ class TabularMDP:
     state_names: tuple[str, ...] | None
     action_names: tuple[str, ...] | None
     layout: GridLayout | None
+    note: str
 
     def __init__(
         self,
@@ -68,6 +71,7 @@ class TabularMDP:
         state_names: Sequence[str] | None = None,
         action_names: Sequence[str] | None = None,
         layout: GridLayout | None = None,
+        note: str = "",
     ) -> None:
         rows = validation.read_transition(transition)
         n_states = rows.matrix.shape[1]
@@ -93,6 +97,7 @@ class TabularMDP:
             "state_names": state_names,
             "action_names": action_names,
             "layout": layout,
+            "note": str(note),
         }
         if layout is not None and layout.rows * layout.columns != n_states:
             raise ModelError(
@@ -164,6 +169,7 @@ class TabularMDP:
             "state_names": self.state_names,
             "action_names": self.action_names,
             "layout": self.layout,
+            "note": self.note,
         }
 
     @cached_property
@@ -215,6 +221,12 @@ class TabularMDP:
             )
         return self.layout.render(probabilities, self.action_names)
 
+    def unroll(self, horizon: int) -> TabularMDP:
+        """The same decisions for ``horizon`` steps: states are (time, state), the last step ends."""
+        from cvxmdp.models.unroll import unroll
+
+        return unroll(self, horizon)
+
     def save(self, path: str | Path) -> None:
         """Write the model to one portable file (safetensors: plain arrays, nothing executable)."""
         from cvxmdp.models.files import save_model
@@ -241,5 +253,6 @@ class TabularMDP:
             f"{entries / rows:.3g} successors per row ({density:.2g} of the dense table)",
             ending,
             "signals: " + (", ".join(self.signals) or "none"),
+            *([self.note] if self.note else []),
         ]
         return f"TabularMDP({'; '.join(parts)})"

@@ -107,6 +107,8 @@ def solution_text(solution: Solution) -> str:
     problem = solution.problem
     lines = [f"{solution.status.name.capitalize().replace('_', ' ')}: {solution.message}", ""]
     lines.append(f"{problem.sense} {problem.utility!r} = {number(solution.objective)}")
+    if problem.mdp.note:
+        lines.append(f"Of the {problem.mdp.note}.")
     rows = constraint_rows(solution)
     if rows:
         table = text_table(HEADER, [row.cells for row in rows])
@@ -127,6 +129,8 @@ def solution_html(solution: Solution) -> str:
         f"<p>{problem.sense} <code>{escape(repr(problem.utility))}</code> = "
         f"<b>{number(solution.objective)}</b></p>",
     ]
+    if problem.mdp.note:
+        parts.append(f"<p>Of the {escape(problem.mdp.note)}.</p>")
     rows = constraint_rows(solution)
     if rows:
         head = "".join(f"<th>{escape(title)}</th>" for title in HEADER)

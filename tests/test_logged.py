@@ -1,0 +1,175 @@
+"""Models estimated from logged transitions."""
+
+from __future__ import annotations
+
+import csv
+
+import numpy as np
+import pytest
+
+import cvxmdp as cm
+from cvxmdp.errors import ModelError
+
+TWO_EPISODES = {
+    "state": [0, 1, 0, 1, 1],
+    "action": [0, 1, 0, 0, 1],
+    "next_state": [1, 2, 1, 1, 2],
+    "terminated": [False, True, False, False, True],
+    "cost": [1.0, 0.0, 3.0, 2.0, 4.0],
+}
+
+
+def log_of(mdp: cm.TabularMDP, steps: int, seed: int, cut: int = 10_000) -> dict[str, list]:
+    """Rows of the uniform policy in a model, episodes cut after ``cut`` steps."""
+    random = np.random.default_rng(seed)
+    table: dict[str, list] = {name: [] for name in (*TWO_EPISODES, "truncated")}
+    table["reward"] = []
+    state, age = -1, 0
+    for _ in range(steps):
+        if state < 0:
+            state, age = int(random.choice(mdp.n_states, p=mdp.initial)), 0
+        action = int(random.choice(np.flatnonzero(mdp.actions[state])))
+        row = mdp.transition[[state * mdp.n_actions + action]].tocoo()
+        chances = np.append(row.data, mdp.ending[state, action])
+        pick = int(random.choice(len(chances), p=chances / chances.sum()))
+        end = pick == len(row.col)
+        following = state if end else int(row.col[pick])
+        age += 1
+        table["state"].append(state)
+        table["action"].append(action)
+        table["next_state"].append(following)
+        table["terminated"].append(end)
+        table["truncated"].append(not end and age >= cut)
+        for name in ("reward", "cost"):
+            table[name].append(mdp.signal(name)[state, action])
+        state = -1 if end or age >= cut else following
+    return table
+
+
+def test_shares_means_and_masks() -> None:
+    mdp = cm.from_transitions(TWO_EPISODES, 0.9)
+    assert (mdp.n_states, mdp.n_actions) == (3, 2)
+    np.testing.assert_array_equal(mdp.dense_transition()[0, 0], [0, 1, 0])
+    np.testing.assert_array_equal(mdp.dense_transition()[1, 0], [0, 1, 0])
+    assert mdp.ending[1, 1] == 1.0
+    assert mdp.signal("cost")[0, 0] == 2.0  # the mean of 1 and 3
+    np.testing.assert_array_equal(mdp.actions[:2], [[True, False], [True, True]])
+    np.testing.assert_array_equal(mdp.initial, [1, 0, 0])
+    assert not mdp.reachable[2]  # where terminated rows lead is not visited
+
+
+def test_the_estimate_converges_to_the_model_and_says_what_it_is(tmp_path) -> None:
+    truth = cm.garnet(4, 2, 3, seed=3, discount=0.9)
+    truth = truth.replace(
+        transition=truth.transition * 0.9,
+        signals={"reward": np.arange(8.0).reshape(4, 2), "cost": np.ones(4)},
+    )
+    mdp = cm.from_transitions(log_of(truth, 40_000, seed=0, cut=7), 0.9)
+    # every share is a mean of some 5,000 draws: four standard errors are 0.03
+    np.testing.assert_allclose(mdp.dense_transition(), truth.dense_transition(), atol=0.03)
+    np.testing.assert_allclose(mdp.ending, 0.1, atol=0.03)
+    np.testing.assert_allclose(mdp.signal("reward"), truth.signal("reward"))
+    assert "estimated model (40,000 transitions" in repr(mdp)
+    assert "truncated, which is not counted as an end" in mdp.note
+    solution = cm.solve(cm.Problem(mdp, maximize=cm.linear("reward")))
+    assert "Of the estimated model (40,000 transitions" in str(solution)
+    assert "Of the estimated model (40,000 transitions" in solution._repr_html_()
+    certificate = cm.certify(solution.problem, solution)
+    assert "it speaks of the estimated model (40,000 transitions" in str(certificate)
+    certificate.save(tmp_path / "certificate.json")
+    assert cm.check(tmp_path / "certificate.json", solution.problem)
+
+
+def test_truncation_is_not_termination() -> None:
+    """A cycle that is only ever cut, never ended."""
+    rows = {"state": [0, 1, 0, 1], "action": [0] * 4, "next_state": [1, 0, 1, 0]}
+    table = {**rows, "terminated": [0] * 4, "truncated": [0, 1, 0, 1]}
+    mdp = cm.from_transitions(table, 0.9)
+    np.testing.assert_array_equal(mdp.ending, 0.0)
+    assert "2 episodes; 2 of them truncated" in mdp.note
+    np.testing.assert_array_equal(mdp.initial, [1.0, 0.0])
+
+
+def test_rows_into_the_unknown_are_left_out_and_counted() -> None:
+    table = {
+        "state": [0, 0, 0, 1],
+        "action": [0, 0, 1, 0],
+        "next_state": [0, 1, 0, 2],  # nothing is known of 2, and so of 1
+        "terminated": [0, 0, 1, 0],
+        "episode": ["a", "b", "c", "d"],
+    }
+    mdp = cm.from_transitions(table, 0.9, initial=0)
+    assert "2 rows left out" in mdp.note
+    np.testing.assert_array_equal(mdp.dense_transition()[0, 0], [1, 0, 0])
+    with pytest.raises(ModelError, match=r"row 3: an episode begins in a state"):
+        cm.from_transitions(table, 0.9)
+
+
+def test_csv_and_names(tmp_path) -> None:
+    path = tmp_path / "log.csv"
+    with path.open("w", newline="") as file:
+        writer = csv.writer(file)
+        writer.writerow(["s", "action", "next_state", "terminated", "reward", "remark"])
+        writer.writerow(["home", "walk", "work", "false", "-1", "rain"])
+        writer.writerow(["work", "rest", "", "true", "5", ""])
+        writer.writerow(["home", "ride", "work", "false", "-3", ""])
+        writer.writerow(["work", "rest", "pub", "true", "7", ""])
+    mdp = cm.from_transitions(path, 0.5, columns={"state": "s"})
+    assert mdp.state_names == ("home", "work")
+    assert mdp.action_names == ("walk", "rest", "ride")
+    assert list(mdp.signals) == ["reward"]
+    assert mdp.signal("reward")[1, 1] == 6.0
+    mdp.save(tmp_path / "model")
+    assert cm.TabularMDP.load(tmp_path / "model").note == mdp.note
+
+
+def test_a_data_frame() -> None:
+    pandas = pytest.importorskip("pandas")
+    mdp = cm.from_transitions(pandas.DataFrame(TWO_EPISODES), 0.9)
+    expected = cm.from_transitions(TWO_EPISODES, 0.9)
+    np.testing.assert_array_equal(mdp.dense_transition(), expected.dense_transition())
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"state": [0, 1, -1, 1, 1]}, r"row 2: state is .*-1.*; numbers of a state are whole"),
+        ({"state": [0, 1.5, 0, 1, 1]}, r"row 1: state is .*1\.5.*; numbers of a state are whole"),
+        ({"action": [0, 1, 0, np.nan, 1]}, r"row 3: action is .*nan.*; expected a finite number"),
+        ({"cost": [0, 1, np.inf, 0, 1]}, r"row 2: cost is .*inf.*; expected a finite number"),
+        ({"terminated": [0, 1, 0, 0, "maybe"]}, r"row 4: terminated is .*'maybe'.*; expected true"),
+        ({"next_state": [1, 2, 1, 1]}, r"have one length; these have \{'state': 5"),
+        ({"episode": [0, 0, 0, 1, 1]}, r"row 2: episode 0 goes on after the row that ended it"),
+        (
+            {"episode": [0, 0, 1, 1, 1], "next_state": [1, 2, 1, 0, 2]},
+            r"row 4: episode 1 goes on in",
+        ),
+        ({"episode": [0, 0, 1, 0, 0]}, r"rows of episode 0 do not lie together"),
+        ({"state": [0, 1, 0, 1, 10**9]}, r"row 4: number 1000000000 in a log of 5 rows"),
+    ],
+)
+def test_bad_rows_are_named(change, message) -> None:
+    with pytest.raises(ModelError, match=message):
+        cm.from_transitions({**TWO_EPISODES, **change}, 0.9)
+
+
+def test_other_mistakes(tmp_path) -> None:
+    with pytest.raises(ModelError, match=r"no column 'terminated'\. .*columns="):
+        cm.from_transitions({k: v for k, v in TWO_EPISODES.items() if k != "terminated"}, 0.9)
+    with pytest.raises(ModelError, match=r"no column 'costs'\. Did you mean 'cost'\?"):
+        cm.from_transitions(TWO_EPISODES, 0.9, signals=["costs"])
+    with pytest.raises(ModelError, match=r"a data frame, a mapping .* got list"):
+        cm.from_transitions([1, 2], 0.9)
+    with pytest.raises(ModelError, match=r"row 1: number 2 does not fit n_states=2"):
+        cm.from_transitions(TWO_EPISODES, 0.9, n_states=2)
+    path = tmp_path / "log.csv"
+    path.write_text("state,action,next_state,terminated\n0,0,0,false\n0,0,0\n")
+    with pytest.raises(ModelError, match=r"log\.csv, line 3: 3 values for the 4 columns"):
+        cm.from_transitions(path, 0.9)
+    path.write_text("state,action,next_state,terminated\n0,0,0,false\n\n0,x,0,false\n0,0,,false\n")
+    with pytest.raises(ModelError, match=r"log\.csv, line 5: next_state is .*; expected a finite"):
+        cm.from_transitions(path, 0.9)
+    with pytest.raises(ModelError, match=r"nothing can be estimated"):
+        cm.from_transitions(
+            {"state": [0], "action": [0], "next_state": [1], "terminated": [False]}, 0.9
+        )
