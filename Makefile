@@ -6,7 +6,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
-.PHONY: demo test lint types browser bench rates screenshot lock clean help
+.PHONY: demo test lint types browser bench rates learning screenshot lock clean help
 
 help:            ## this list
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/' | expand -t 16
@@ -33,6 +33,9 @@ bench: $(READY)  ## benchmarks: ratios measured in one run, with the hardware th
 
 rates: $(READY)  ## measured rates of PDPG beside those of its theorem; writes docs/figures/rates.png
 	$(BIN)/python benchmarks/rates.py
+
+learning: $(READY) ## what VR-PDPG learns, measured: the tables and the figure of docs/vr-pdpg.md
+	$(BIN)/python benchmarks/learning.py
 
 browser:         ## Chromium for the browser tests, from Debian's packages where that is possible
 	@sh tests/install_chromium.sh

@@ -1,0 +1,283 @@
+"""VR-PDPG on the paper's four instances: what it reaches, what momentum does, and what corners are.
+
+Half the squared distance to the expert, at most d_0, as in the published runs. All numbers are means over
+windows of 250 episodes, as the published figures have them, with 95% intervals over seeds (Student's t).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import scipy.stats
+
+import cvxmdp as cm
+from cvxmdp.experiments.tracking import INSTANCES, tracking_problem
+from cvxmdp.sweeps.results import interval
+
+WINDOW = 250
+BUDGETS = (0.001, 0.005, 0.01, 0.05)
+BUDGET = "budget/near the expert"
+MOMENTA = (0.03, 0.1, 0.3, 1.0)
+STEPS = (0.01, 0.03, 0.1, 0.3)  # of the comparison of momenta; three times as long on 20x20
+CORNERED = 0.01  # a tracking error that says: deterministic, and off the expert's way
+FIGURE = Path(__file__).parent.parent / "docs" / "figures" / "learning.png"
+
+# The last window of the published figures: return and tracking error of VR-PDPG, then of alpha = 1.
+PUBLISHED: dict[str, tuple[float, float, float | None, float | None]] = {
+    "8x8-traj1": (63.6, 0.151, -2.8, 1.610),
+    "8x8-traj2": (44.2, 0.210, 0.1, 2.938),
+    "20x20-traj1": (61.8, 0.028, None, None),
+    "20x20-traj2": (40.0, 0.050, -7.6, 4.269),
+}
+
+
+def setting(instance: str, iterations: int, **changes: Any) -> cm.VRPDPG:
+    """The documented setting of a grid size."""
+    large = instance.startswith("20x20")
+    solver = cm.VRPDPG(
+        iterations,
+        primal_step=0.3 if large else 0.03,
+        dual_step=1.0,
+        momentum=0.3,
+        horizon=38 if large else 14,
+        dual_bound=100.0,
+        initial_multiplier=1.0,
+        evaluate_every=iterations,
+        progress=False,
+    )
+    return replace(solver, **changes)
+
+
+@dataclass(frozen=True)
+class Curves:
+    """Episodes of several seeds with one setting: returns and tracking errors, (seeds, iterations)."""
+
+    returns: np.ndarray
+    errors: np.ndarray
+
+    def after(self, iterations: int) -> tuple[np.ndarray, np.ndarray]:
+        """Means over the last window, one per seed."""
+        window = slice(max(0, iterations - WINDOW), iterations)
+        return self.returns[:, window].mean(axis=1), self.errors[:, window].mean(axis=1)
+
+
+def learn(
+    instance: str, solver: cm.VRPDPG, over: Mapping[str, Sequence[Any]], seeds: int
+) -> dict[tuple[Any, ...], Curves]:
+    """The curves of every combination of values, by these values."""
+    sweep = cm.sweep(
+        tracking_problem(instance),
+        solver,
+        over=over,
+        seeds=range(seeds),
+        rows=solver.iterations,
+        progress=False,
+    )
+    members: dict[tuple[Any, ...], list[Any]] = {}
+    for run in sweep:
+        members.setdefault(tuple(run.settings.values()), []).append(run.solution.history)
+    return {
+        values: Curves(
+            np.stack([history["episode_return"] for history in histories]),
+            np.stack([next(iter(history["tracking_error"].values())) for history in histories]),
+        )
+        for values, histories in members.items()
+    }
+
+
+def plus_minus(values: np.ndarray, digits: int = 1) -> str:
+    """Mean and half the width of its interval."""
+    found = interval(values)
+    return f"{found.mean:.{digits}f} ± {found.high - found.mean:.{digits}f}"
+
+
+def reached(seeds: int, iterations: int = 10_000, figure: Path | None = None) -> None:
+    """The four instances for four budgets, beside the published table; and momentum 1."""
+    checkpoints = [at for at in (1_000, 2_000, 5_000, 10_000) if at <= iterations]
+    head = " | ".join(f"return after {at:,}" for at in checkpoints)
+    print(
+        f"| instance | policy | d_0 | {head} | worst seed | tracking error | published return, error |\n"
+        f"|{' --- |' * (6 + len(checkpoints))}"
+    )
+    drawn: dict[str, dict[str, Curves]] = {}
+    for instance, name, policy in studied():
+        solver = setting(instance, iterations, policy=policy)
+        found = learn(instance, solver, {BUDGET: BUDGETS}, seeds)
+        for (budget,), curves in found.items():
+            print(_row(instance, name, f"{budget:g}", curves, checkpoints), flush=True)
+        drawn.setdefault(instance, {})[f"{name}, momentum 0.3"] = found[(0.01,)]
+    print(
+        f"\nmomentum=1 at its own best step, d_0 = 0.01:\n\n| instance | policy | step | {head} | worst ",
+        end="",
+    )
+    print(
+        f"seed | tracking error | published return, error |\n|{' --- |' * (6 + len(checkpoints))}"
+    )
+    for instance, name, policy in studied():
+        step = BEST_WITHOUT_MEMORY[instance, name]
+        solver = setting(instance, iterations, policy=policy, momentum=1.0, primal_step=step)
+        ((_, curves),) = learn(instance, solver, {}, seeds).items()
+        print(_row(instance, name, f"{step:g}", curves, checkpoints, memory=False), flush=True)
+        drawn[instance][f"{name}, momentum 1, step {step:g}"] = curves
+    if figure is not None:
+        draw(drawn, figure)
+
+
+def studied() -> list[tuple[str, str, Any]]:
+    """Instances with the policies they are learned with."""
+    small = [("table", cm.Table()), ("MLP(32)", cm.MLP(32))]
+    return [
+        (instance, name, policy)
+        for instance in INSTANCES
+        for name, policy in (small if instance.startswith("8x8") else small[:1])
+    ]
+
+
+# The best of the grid in ``momenta``, by the return averaged over all episodes.
+BEST_WITHOUT_MEMORY = {
+    ("8x8-traj1", "table"): 0.3,
+    ("8x8-traj1", "MLP(32)"): 0.1,
+    ("8x8-traj2", "table"): 0.3,
+    ("8x8-traj2", "MLP(32)"): 0.1,
+    ("20x20-traj1", "table"): 0.9,
+    ("20x20-traj2", "table"): 0.9,
+}
+
+
+def _row(
+    instance: str,
+    name: str,
+    what: str,
+    curves: Curves,
+    checkpoints: Sequence[int],
+    memory: bool = True,
+) -> str:
+    published = PUBLISHED[instance][:2] if memory else PUBLISHED[instance][2:]
+    beside = "not published" if published[0] is None else f"{published[0]:g}, {published[1]:g}"
+    returns, errors = curves.after(checkpoints[-1])
+    cells = " | ".join(plus_minus(curves.after(at)[0]) for at in checkpoints)
+    return (
+        f"| {instance} | {name} | {what} | {cells} | {returns.min():.1f} | "
+        f"{plus_minus(errors, 3)} | {beside} |"
+    )
+
+
+def momenta(seeds: int, instances: Sequence[str] = INSTANCES) -> None:
+    """Each momentum at its own best step, and all at a common one, with the same number of episodes."""
+    print(
+        "| instance | policy | momentum | best step | return, all episodes | return, last | tracking error, "
+        "last | common step | return, all | return, last | tracking error, last |\n"
+        f"|{' --- |' * 11}"
+    )
+    for instance, name, policy in studied():
+        if instance not in instances:
+            continue
+        large = instance.startswith("20x20")
+        steps = [3 * step for step in STEPS] if large else list(STEPS)
+        solver = setting(instance, 5_000 if large else 2_000, policy=policy)
+        found = learn(instance, solver, {"momentum": MOMENTA, "primal_step": steps}, seeds)
+        common = steps[1]
+        for momentum in MOMENTA:
+            best = max(steps, key=lambda step: float(found[momentum, step].returns.mean()))
+            cells = " | ".join(
+                f"{step:g} | {_summary(found[momentum, step])}" for step in (best, common)
+            )
+            print(f"| {instance} | {name} | {momentum:g} | {cells} |", flush=True)
+
+
+def _summary(curves: Curves) -> str:
+    returns, errors = curves.after(curves.returns.shape[1])
+    everything = plus_minus(curves.returns.mean(axis=1))
+    return f"{everything} | {plus_minus(returns)} | {plus_minus(errors, 3)}"
+
+
+def corners(seeds: int, iterations: int = 5_000) -> None:
+    """What each departure from the paper does to a setting that ends in corners."""
+    import optax
+
+    instance = "8x8-traj2"
+    variants: list[tuple[str, dict[str, Any]]] = [
+        ("the setting as it is", {}),
+        ("weight_cap=1.5", {"weight_cap": 1.5}),
+        ("per_decision", {"per_decision": True}),
+        ("baseline", {"baseline": True}),
+        ("entropy_bonus=0.01", {"entropy_bonus": 0.01}),
+        ("entropy_bonus=0.1", {"entropy_bonus": 0.1}),
+        ("entropy_bonus=1", {"entropy_bonus": 1.0}),
+        ("primal_decay=0.25, ten times the step", {"primal_decay": 0.25, "times": 10.0}),
+        ("primal_decay=0.5, thirty times the step", {"primal_decay": 0.5, "times": 30.0}),
+        ("dual_decay=0.5", {"dual_decay": 0.5}),
+        ("Adam (Optax) at 0.01", {"primal_step": optax.adam(0.01)}),
+        ("half the step", {"times": 0.5}),
+        ("a third of the step", {"times": 1 / 3}),
+        ("initial_multiplier=10", {"initial_multiplier": 10.0}),
+        ("dual_step=1, dual_bound=100", {"dual_step": 1.0, "dual_bound": 100.0}),
+        (
+            "the same and a third of the step",
+            {"dual_step": 1.0, "dual_bound": 100.0, "times": 1 / 3},
+        ),
+        ("momentum=1", {"momentum": 1.0}),
+        ("momentum=1, three times the step", {"momentum": 1.0, "times": 3.0}),
+        ("REINFORCE (VRPDPG.reinforce)", {"momentum": 1.0, "same_trajectory": True}),
+        (
+            "REINFORCE, three times the step",
+            {"momentum": 1.0, "same_trajectory": True, "times": 3.0},
+        ),
+        ("Avg (momentum=1, batch_size=100)", {"momentum": 1.0, "batch_size": 100}),
+    ]
+    print(
+        "| change | "
+        + " | ".join(
+            f"{name}: return after 1,000 | return | tracking error | seeds in a corner"
+            for name in ("table", "MLP(32)")
+        )
+        + f" |\n|{' --- |' * 9}"
+    )
+    for name, changes in variants:
+        cells = []
+        for policy, step in ((cm.Table(), 0.1), (cm.MLP(32), 0.03)):
+            changed = dict(changes)
+            times = changed.pop("times", 1.0)
+            given = {"primal_step": times * step, "dual_step": 0.1, "dual_bound": 10.0, **changed}
+            solver = setting(instance, iterations, policy=policy, **given)
+            ((_, curves),) = learn(instance, solver, {}, seeds).items()
+            returns, errors = curves.after(iterations)
+            cells.append(
+                f"{plus_minus(curves.after(1_000)[0])} | {plus_minus(returns)} | {plus_minus(errors, 3)} | "
+                f"{int((errors > CORNERED).sum())} of {seeds}"
+            )
+        print(f"| {name} | {' | '.join(cells)} |", flush=True)
+
+
+def draw(drawn: Mapping[str, Mapping[str, Curves]], path: Path) -> None:
+    """Returns and tracking errors of the four instances, means with intervals over seeds."""
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(15, 6.4), layout="constrained")
+    axes = figure.subplots(2, len(drawn), squeeze=False)
+    for column, (instance, curves) in enumerate(drawn.items()):
+        for name, one in curves.items():
+            for axis, values in zip(axes[:, column], (one.returns, one.errors), strict=True):
+                smooth = np.stack(
+                    [np.convolve(row, np.ones(WINDOW) / WINDOW, "valid") for row in values]
+                )
+                at = np.arange(WINDOW, WINDOW + smooth.shape[1])
+                mean = smooth.mean(axis=0)
+                half = scipy.stats.t.ppf(0.975, len(smooth) - 1) * smooth.std(axis=0, ddof=1)
+                half = half / np.sqrt(len(smooth))
+                (line,) = axis.plot(at, mean, label=name)
+                axis.fill_between(at, mean - half, mean + half, alpha=0.2, color=line.get_color())
+        for axis, value in zip(axes[:, column], PUBLISHED[instance][:2], strict=True):
+            axis.axhline(value, color="grey", linestyle=":", label="published, at its end")
+            axis.grid(alpha=0.3)
+        axes[0, column].set(title=instance, ylabel="return, mean over 250 episodes")
+        axes[1, column].set(
+            xlabel="iterations (episodes)", ylabel="tracking error", yscale="log", ylim=(1e-4, 20)
+        )
+        axes[0, column].legend(fontsize=8)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    figure.savefig(path, dpi=90)
