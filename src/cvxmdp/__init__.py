@@ -17,9 +17,11 @@ _WHERE = {
         "TabularMDP",
         "from_function",
         "from_gymnasium_table",
+        "from_prism",
         "from_transitions",
         "garnet",
         "gridworld",
+        "to_prism",
     ),
     "utilities": (
         "Constraint",
@@ -91,9 +93,11 @@ if TYPE_CHECKING:
         TabularMDP,
         from_function,
         from_gymnasium_table,
+        from_prism,
         from_transitions,
         garnet,
         gridworld,
+        to_prism,
     )
     from cvxmdp.occupancy import occupancy_of, policy_of, state_distribution, uniform_policy
     from cvxmdp.policies import Policy, SoftmaxTable, TabularPolicy, load_policy

@@ -6,6 +6,7 @@ from cvxmdp.models.gridworld import gridworld
 from cvxmdp.models.gymnasium_table import from_gymnasium_table
 from cvxmdp.models.layout import GridLayout
 from cvxmdp.models.logged import from_transitions
+from cvxmdp.models.prism import from_prism, to_prism
 from cvxmdp.models.tabular import TabularMDP
 
 __all__ = [
@@ -13,7 +14,9 @@ __all__ = [
     "TabularMDP",
     "from_function",
     "from_gymnasium_table",
+    "from_prism",
     "from_transitions",
     "garnet",
     "gridworld",
+    "to_prism",
 ]
