@@ -85,6 +85,14 @@ def test_a_run_is_kept_and_found_again(solved):
     assert Done("solve", exact / "problem" / "problem.toml", "--json").json["status"] == "optimal"
 
 
+def test_a_certificate_can_be_asked_for_later(problem, tmp_path):
+    run = tmp_path / "run"
+    assert Done("solve", problem, "-o", run, "--no-certify").code == Exit.OK
+    assert read_run(run).certificate is None
+    assert Done("solve", problem, "-o", run, "--gap", 1e-6).code == Exit.OK
+    assert Done("check", run / "certificate.json", problem).code == Exit.OK
+
+
 def test_the_files_a_problem_refers_to_are_kept_with_it(tmp_path):
     expert = np.tile([0.1, 0.4, 0.4, 0.1], (16, 1))
     (tmp_path / "data").mkdir()

@@ -69,6 +69,42 @@ def test_a_killed_run_is_seen_as_unfinished_and_run_again(problem, tmp_path):
     assert Done("solve", problem, "-o", run, "--overwrite").code == Exit.OK
 
 
+@pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGKILL], ids=["interrupted", "killed"])
+def test_a_learning_run_goes_on_with_the_same_bits(tmp_path, how):
+    text = (PROBLEM + SAMPLING).replace("iterations = 40", "iterations = 6000")
+    (tmp_path / "learn.toml").write_text(text)
+    run = tmp_path / "run"
+    words = ["solve", str(tmp_path / "learn.toml"), "--seed", "1", "--set", "progress=true"]
+    code = (
+        "import sys, cvxmdp.cli.resumable as r; r.SECONDS = 0.0\n"
+        "from cvxmdp.cli import app; sys.argv[0] = 'cvxmdp'; app()"
+    )
+    process = subprocess.Popen(
+        [sys.executable, "-c", code, *words, "-o", str(run)],
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+    )
+    assert process.stderr is not None
+    seen, ends = b"", time.monotonic() + 120
+    while seen.count(b"/6,000") < 3 and time.monotonic() < ends:
+        seen += os.read(process.stderr.fileno(), 4096)
+    process.send_signal(how)
+    process.communicate(timeout=120)
+    assert process.returncode == (Exit.INTERRUPTED if how == signal.SIGINT else -how)
+    assert (run / "checkpoint").is_dir()
+    resumed = Done(*words, "-o", run)
+    assert resumed.code == Exit.NOT_CONVERGED
+    assert "It goes on" in resumed.err
+    assert not (run / "checkpoint").exists()
+    assert Done(*words, "-o", tmp_path / "whole").code == Exit.NOT_CONVERGED
+    one, other = read_run(run), read_run(tmp_path / "whole")
+    assert one.objective == other.objective
+    assert set(one.series) == set(other.series)
+    for name, series in one.series.items():
+        assert np.array_equal(series.iterations, other.series[name].iterations), name
+        assert np.array_equal(series.values, other.series[name].values), name
+
+
 # --- sweeps -------------------------------------------------------------------------------------------------
 
 SWEEP = """
@@ -92,6 +128,7 @@ def test_sweep(sweep_file, tmp_path):
     done = Done("sweep", sweep_file, "-o", folder, "--certify")
     assert done.code == Exit.OK
     assert "8 runs" in done.out
+    assert "momentum=0.5, budget/hazard=0.05" in Done("show", folder).out
     listed = Done("show", folder, "--json").json["runs"]
     assert len(listed) == 8
     assert [entry["seed"] for entry in listed] == [0, 1] * 4

@@ -71,6 +71,9 @@ def _table(found: list[tuple[Path, RunRecord]], others: list[tuple[Path, str, bo
     table.add_column("run", overflow="fold")
     table.add_column("problem", overflow="ellipsis", no_wrap=True)
     table.add_column("solver", no_wrap=True)
+    labels = any(record.label for _, record in found)  # of sweeps: what is different about a run
+    if labels:
+        table.add_column("settings", overflow="fold")
     for column in ("seed", "objective", "violation", "gap", "time"):
         table.add_column(column, justify="right", no_wrap=True)
     table.add_column("status", overflow="fold")
@@ -81,6 +84,7 @@ def _table(found: list[tuple[Path, RunRecord]], others: list[tuple[Path, str, bo
             str(folder),
             record.title,
             record.settings.get("solver", str(record.stats.get("solver", ""))),
+            *([record.label] if labels else []),
             "" if record.seed is None else str(record.seed),
             number(record.objective),
             f"{worst_violation(record):.2g}",
@@ -91,7 +95,7 @@ def _table(found: list[tuple[Path, RunRecord]], others: list[tuple[Path, str, bo
         table.add_row(*(Text(cell) for cell in cells))
     for folder, reason, wrong in others:
         style = "red" if wrong else "yellow"
-        table.add_row(Text(str(folder)), *([""] * 7), Text(reason, style=style))
+        table.add_row(Text(str(folder)), *([""] * (8 if labels else 7)), Text(reason, style=style))
     return table
 
 

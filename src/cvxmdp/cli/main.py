@@ -88,7 +88,7 @@ def solve(
 
     Without a solver in the file or on the command line one is chosen, and the answer says which and why.
     With --out the run is kept: its problem, history, policy and certificate. The same command again finds a
-    finished run and shows it; one that was interrupted is run again.
+    finished run and shows it; one that was interrupted goes on (VRPDPG, where it was) or is run again.
 
         cvxmdp solve problem.toml
         cvxmdp solve problem.toml -o runs/exact

@@ -5,18 +5,19 @@ from __future__ import annotations
 import hashlib
 import json
 import shlex
-from collections.abc import Mapping
 from contextlib import nullcontext
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from cvxmdp.certificates.certify import certify
 from cvxmdp.cli.outcome import Exit, note, say, say_json, working
+from cvxmdp.cli.resumable import can_resume, learn
 from cvxmdp.cli.settings import read
 from cvxmdp.driver import choose_solver, solve
 from cvxmdp.experiments.certificate_files import certificate_from
 from cvxmdp.experiments.places import SpecError
-from cvxmdp.experiments.record import RunRecord, record_of
+from cvxmdp.experiments.record import RunRecord, record_of, settings_of
 from cvxmdp.experiments.specs import ProblemSpec
 from cvxmdp.experiments.store import (
     RunState,
@@ -28,7 +29,7 @@ from cvxmdp.experiments.store import (
     writing,
 )
 from cvxmdp.reports.records import record_json, record_text
-from cvxmdp.solution import Status
+from cvxmdp.solution import Solution, Status
 
 
 def solve_file(
@@ -51,16 +52,23 @@ def solve_file(
             f"{type(chosen).__name__} samples and needs a seed, so that the run can be repeated: give "
             "--seed 0, or seed = 0 under [solver]"
         )
-    wanted = specification(spec, chosen, seed)
-    record = _finished(out, wanted, overwrite)
-    if record is None:
-        with writing(out, wanted) if out else nullcontext():
-            record = _run(
-                spec, chosen, reason, seed, prove, rerun_line(problem, solver, settings, seed)
-            )
+    task = Task(
+        spec,
+        chosen,
+        reason,
+        seed,
+        prove,
+        rerun_line(problem, solver, settings, seed),
+        out,
+        specification(spec, chosen, seed),
+    )
+    record = _finished(out, task.specification, overwrite)
+    if record is None or (prove and record.certificate is None and record.policy is not None):
+        with writing(out, task.specification) if out else nullcontext():
+            record = task.run() if record is None else task.proven(record)
             if out:
                 files = problem_files(spec)
-                write_run(out, record, problem_files=files, specification=wanted)
+                write_run(out, record, problem_files=files, specification=task.specification)
     code = exit_code(record, gap)
     if as_json:
         extra = {"run": None if out is None else str(out), "exit_code": int(code)}
@@ -72,31 +80,49 @@ def solve_file(
     return code
 
 
-def _run(
-    spec: ProblemSpec, solver: Any, reason: str | None, seed: int | None, prove: bool, rerun: str
-) -> RunRecord:
-    solution = solve(spec.problem, solver, seed=seed)
-    certificate = None
-    if prove and solution.status is not Status.INTERRUPTED:
+@dataclass(frozen=True)
+class Task:
+    """What one call of ``cvxmdp solve`` is to do."""
+
+    spec: ProblemSpec
+    solver: Any
+    reason: str | None  # why this solver, where it was chosen
+    seed: int | None
+    prove: bool
+    rerun: str
+    folder: Path | None
+    specification: str
+
+    def run(self) -> RunRecord:
+        """Solve, and prove."""
+        problem, solution = self.spec.problem, self._solution()
+        certificate = None
+        if self.prove and solution.status is not Status.INTERRUPTED:
+            with working("proving"):
+                certificate = certify(problem, solution)
+        record = record_of(
+            solution,
+            title=self.spec.title,
+            seed=self.seed,
+            solver=self.solver,
+            certificate=certificate,
+            rerun=self.rerun,
+        )
+        if self.reason is None:
+            return record
+        return replace(record, stats={**record.stats, "chosen": self.reason})
+
+    def _solution(self) -> Solution:
+        if self.folder is not None and self.seed is not None and can_resume(self.solver):
+            problem, seed = self.spec.problem, self.seed
+            return learn(problem, self.solver, seed, self.folder, self.specification)
+        return solve(self.spec.problem, self.solver, seed=self.seed)
+
+    def proven(self, record: RunRecord) -> RunRecord:
+        """A finished run, with the certificate that nobody had asked for yet."""
         with working("proving"):
-            certificate = certify(spec.problem, solution)
-    record = record_of(
-        solution,
-        title=spec.title,
-        seed=seed,
-        solver=solver,
-        certificate=certificate,
-        rerun=rerun,
-    )
-    if reason:
-        record = _with_stats(record, {"chosen": reason})
-    return record
-
-
-def _with_stats(record: RunRecord, more: Mapping[str, Any]) -> RunRecord:
-    from dataclasses import replace
-
-    return replace(record, stats={**record.stats, **more})
+            certificate = certify(self.spec.problem, record.policy)
+        return replace(record, certificate=certificate.to_json())
 
 
 def _finished(out: Path | None, wanted: str, overwrite: bool) -> RunRecord | None:
@@ -114,12 +140,12 @@ def _finished(out: Path | None, wanted: str, overwrite: bool) -> RunRecord | Non
             "replace it with --overwrite"
         )
     if state is RunState.UNFINISHED:
-        note(f"{out}: {state.value} It is run again.")
+        note(f"{out}: {state.value} It goes on.")
     if state is not RunState.COMPLETE or specification_of(out) != wanted:
         return None
     record = read_run(out)
     if record.status == Status.INTERRUPTED.name.lower():
-        note(f"{out} was interrupted. It is run again.")
+        note(f"{out} was interrupted. It goes on.")
         return None
     note(f"{out} is finished already; this is what it found.")
     return record
@@ -130,7 +156,7 @@ def specification(spec: ProblemSpec, solver: Any, seed: int | None) -> str:
     digest = hashlib.sha256()
     for name, content in sorted(problem_files(spec).items()):
         digest.update(json.dumps([name, hashlib.sha256(content).hexdigest()]).encode())
-    digest.update(json.dumps([repr(solver), seed]).encode())
+    digest.update(json.dumps([settings_of(solver), seed]).encode())
     return digest.hexdigest()
 
 
