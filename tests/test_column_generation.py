@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 import cvxmdp as cm
+from cvxmdp.driver import choose_solver
 from cvxmdp.errors import SolverError
 from cvxmdp.exact import generation
 
@@ -333,3 +334,17 @@ def test_a_discount_too_near_one() -> None:
 def test_progress_is_shown_when_asked(capsys: pytest.CaptureFixture[str]) -> None:
     cm.solve(LINEAR["three budgets"], replace(cm.ColumnGeneration(), progress=True))
     assert "ColumnGeneration" in capsys.readouterr().err
+
+
+def test_large_problems_are_decomposed_and_small_ones_are_not() -> None:
+    large = cm.garnet(2_100, 5, 2, seed=0)
+    linear = cm.Problem(large, maximize=cm.linear("reward"))
+    assert isinstance(choose_solver(linear)[0], cm.ColumnGeneration)
+    assert isinstance(choose_solver(LINEAR["three budgets"])[0], cm.ConvexProgram)
+    assert isinstance(choose_solver(CURVED["entropy"])[0], cm.ConvexProgram)
+    assert isinstance(choose_solver(CURVED["custom"])[0], cm.PDPG)
+    larger = cm.Problem(cm.garnet(4_100, 5, 2, seed=0), maximize=cm.entropy())
+    solver, reason = choose_solver(larger)
+    assert isinstance(solver, cm.ColumnGeneration)
+    assert "20,500 pairs" in reason
+    assert "chosen" in cm.solve(linear).stats

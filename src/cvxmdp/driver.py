@@ -6,6 +6,7 @@ from dataclasses import replace
 from typing import Any, Protocol, runtime_checkable
 
 from cvxmdp.errors import ProblemError, SolverError
+from cvxmdp.exact.column_generation import ColumnGeneration
 from cvxmdp.exact.convex_program import ConvexProgram
 from cvxmdp.exact.pdpg import PDPG
 from cvxmdp.problem import Problem
@@ -13,8 +14,11 @@ from cvxmdp.solution import Solution
 from cvxmdp.utilities.custom import CustomFunction
 from cvxmdp.utilities.function import OccupancyFunction
 
-# State-action pairs up to which one convex program is faster than iterating.
+# State-action pairs up to which one convex program is taken, for its exactness; beyond, column generation
+# is many times faster (docs/large-models.md).
 LARGEST_PROGRAM = 20_000
+LARGEST_LINEAR_PROGRAM = 10_000
+LARGE_TOLERANCE = 1e-3  # certified relative gap that is asked of large concave problems
 
 
 @runtime_checkable
@@ -54,12 +58,17 @@ def solve(
 def choose_solver(problem: Problem) -> tuple[Solver, str]:
     """The solver for a problem, and the reason in words."""
     functions = (problem.objective_function, *problem.slack_functions.values())
+    pairs = int(problem.mdp.reachable_pairs.sum())
+    if all(function.affine_part() is not None for function in functions):
+        if pairs > LARGEST_LINEAR_PROGRAM:
+            return ColumnGeneration(), f"a linear problem with {pairs:,} pairs is decomposed"
+        return ConvexProgram(), "the model is known, and ConvexProgram gives the exact answer"
     if not all(has_conic_form(function) for function in functions):
         reason = "a function of your own has no conic form, and PDPG only needs its gradient"
         return PDPG(), reason
-    pairs = int(problem.mdp.reachable_pairs.sum())
     if pairs > LARGEST_PROGRAM:
-        return PDPG(), f"{pairs:,} pairs are too many for a convex program in reasonable time"
+        reason = f"{pairs:,} pairs are too many for a convex program in reasonable time"
+        return ColumnGeneration(tolerance=LARGE_TOLERANCE), reason
     return ConvexProgram(), "the model is known, and ConvexProgram gives the exact answer"
 
 
