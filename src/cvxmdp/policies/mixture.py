@@ -9,6 +9,7 @@ import numpy as np
 
 from cvxmdp.errors import PolicyError
 from cvxmdp.files import write_arrays
+from cvxmdp.policies.acting import draw_actions, read_states
 from cvxmdp.policies.tabular import TabularPolicy
 
 
@@ -40,6 +41,36 @@ class MixturePolicy(TabularPolicy):
         """The policy for one episode."""
         chosen = self.components[random.integers(len(self.components))].astype(np.float64)
         return TabularPolicy(chosen / chosen.sum(axis=1, keepdims=True))
+
+    def predict(
+        self,
+        observation: Any,
+        state: Any = None,
+        episode_start: Any = None,
+        deterministic: bool = False,
+    ) -> tuple[Any, None]:
+        """Actions for one state or an array of them: (action, None).
+
+        Args:
+            observation: a state, or an array of states, one per environment.
+            state: not used; which policy acts where is remembered here.
+            episode_start: where true, an episode begins and another policy is drawn for it. Without it
+                the single policy with the same occupancy acts, which needs no memory.
+            deterministic: take the likeliest action, with a warning, as ``TabularPolicy.predict``.
+        """
+        if episode_start is None or deterministic:
+            return super().predict(observation, deterministic=deterministic)
+        states = read_states(observation, self.n_states)
+        begins = np.broadcast_to(np.asarray(episode_start, dtype=bool), states.shape)
+        acting = getattr(self, "_acting", None)
+        if acting is None or acting.shape != states.shape:
+            begins = np.ones(states.shape, dtype=bool)
+            acting = np.zeros(states.shape, dtype=np.int64)
+        drawn = self.random.integers(len(self.components), size=states.shape)
+        acting = np.where(begins, drawn, acting)
+        object.__setattr__(self, "_acting", acting)
+        actions = draw_actions(self.components[acting, states].astype(np.float64), self.random)
+        return (actions if states.ndim else actions[()]), None
 
     def save(self, path: str | Path) -> None:
         """Write the policy to one file; ``load_policy`` reads it again."""

@@ -11,6 +11,7 @@ import numpy as np
 from cvxmdp.errors import PolicyError
 from cvxmdp.files import write_arrays
 from cvxmdp.models.validation import numbers
+from cvxmdp.policies.acting import draw_actions, likeliest, read_states
 
 ROUNDING = 1e-9
 
@@ -23,6 +24,7 @@ class TabularPolicy:
     """
 
     kind = "tabular"
+    _random: np.random.Generator
 
     def __init__(self, probabilities: Any) -> None:
         matrix = numbers(probabilities, "a policy", PolicyError)
@@ -71,6 +73,40 @@ class TabularPolicy:
     def sample(self, state: int, random: np.random.Generator) -> int:
         """Draw an action for the state."""
         return draw(self._row(state), random)
+
+    def seed(self, seed: int | np.random.Generator) -> TabularPolicy:
+        """Begin the random numbers of ``predict`` anew; returns the policy itself."""
+        object.__setattr__(self, "_random", np.random.default_rng(seed))
+        return self
+
+    @property
+    def random(self) -> np.random.Generator:
+        """What ``predict`` draws from: of the last ``seed``, else of the operating system's entropy."""
+        if not hasattr(self, "_random"):
+            self.seed(np.random.default_rng())
+        return self._random
+
+    def predict(
+        self,
+        observation: Any,
+        state: Any = None,
+        episode_start: Any = None,
+        deterministic: bool = False,
+    ) -> tuple[Any, None]:
+        """Actions for one state or an array of them, as Stable-Baselines3 does: (action, None).
+
+        Args:
+            observation: a state, or an array of states (one per environment).
+            state, episode_start: for policies with a memory; this one has none.
+            deterministic: take the likeliest action instead of drawing one. That is another policy, of
+                which the constraints do not speak, and a warning says so.
+        """
+        states = read_states(observation, self.n_states)
+        rows = self._matrix[states]
+        actions = (
+            likeliest(rows, self._matrix) if deterministic else draw_actions(rows, self.random)
+        )
+        return (actions if states.ndim else actions[()]), None
 
     def _row(self, state: int) -> np.ndarray:
         try:
