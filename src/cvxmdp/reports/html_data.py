@@ -212,7 +212,7 @@ def _bounds(
     ]
     if not known:
         return []
-    return [("no policy does better", min(known) if maximise else max(known))]
+    return [("no feasible policy does better", min(known) if maximise else max(known))]
 
 
 def _map(label: str, record: RunRecord) -> dict[str, Any]:

@@ -97,14 +97,36 @@
   }
   // A few outliers of a noisy curve must not flatten everything else: the axis covers what nearly all points need,
   // and bands up to as much again. What sticks out is cut at the border.
-  function comfortable(curves, lines, log) {
+  function typical(curve, usable, logX) {
+    const points = [];
+    curve.y.forEach((y, j) => {
+      if (!usable(y)) return;
+      // A point counts for as much of the axis as it stands for: thinned curves are denser at their start.
+      const left = curve.x[Math.max(0, j - 1)], right = curve.x[Math.min(curve.x.length - 1, j + 1)];
+      points.push([y, logX ? 1 : Math.max(right - left, 0)]);
+    });
+    if (!points.length) return null;
+    const end = points[points.length - 1][0];
+    points.sort((a, b) => a[0] - b[0]);
+    const all = [points[0][0], points[points.length - 1][0]];
+    const total = points.reduce((sum, point) => sum + point[1], 0);
+    if (points.length <= 60 || !(total > 0)) return all;
+    const quantile = (share) => {
+      let seen = 0;
+      for (const [y, weight] of points) { seen += weight; if (seen >= share * total) return y; }
+      return all[1];
+    };
+    let [low, high] = [quantile(0.01), quantile(0.99)];
+    const most = [quantile(0.05), quantile(0.95)], room = 3 * (most[1] - most[0]);
+    if (room > 0 && high - low > 3 * room) { low = Math.max(low, most[0] - room); high = Math.min(high, most[1] + room); }
+    return [Math.min(low, end), Math.max(high, end)];
+  }
+  function comfortable(curves, lines, log, logX) {
     const usable = (value) => known(value) && (!log || value > 0);
     let low = Infinity, high = -Infinity;
     for (const curve of curves) {
-      const sorted = curve.y.filter(usable).sort((a, b) => a - b);
-      if (!sorted.length) continue;
-      const skip = sorted.length > 60 ? Math.floor(sorted.length * 0.01) : 0;
-      low = Math.min(low, sorted[skip]); high = Math.max(high, sorted[sorted.length - 1 - skip]);
+      const range = typical(curve, usable, logX);
+      if (range) { low = Math.min(low, range[0]); high = Math.max(high, range[1]); }
     }
     if (low === Infinity) return null;
     const room = (high - low) / 2;
@@ -132,7 +154,7 @@
   }
 
   // --- a chart of curves -----------------------------------------------------------------------------------
-  // spec: {title, explanation, curves: [{label, group, style, x, y, low?, high?, points?}], lines, xLabel, verticals}
+  // spec: {title, explanation, curves: [{label, group, style, x, y, low?, high?, dots?}], lines, xLabel, verticals}
   let clips = 0;
   function chart(parent, spec) {
     const card = make(parent, "figure", { class: "card chart", style: "margin:0" });
@@ -194,7 +216,7 @@
       const usableX = (x) => known(x) && (!state.logX || x > 0);
       const usableY = (y) => known(y) && (!state.logY || y > 0);
       const xs = extent(shown.flatMap((curve) => curve.x), state.logX);
-      const ys = comfortable(shown, spec.lines || [], state.logY);
+      const ys = comfortable(shown, spec.lines || [], state.logY, state.logX);
       if (!xs || !ys) { draw(svg, "text", { x: width / 2, y: height / 2, "text-anchor": "middle" }, "nothing to draw"); return; }
       if (!state.logX) { xs[0] = Math.min(...shown.flatMap((curve) => curve.x)); xs[1] = Math.max(...shown.flatMap((curve) => curve.x)); if (xs[0] === xs[1]) xs[1] += 1; }
       const X = scale(xs[0], xs[1], pad.left, width - pad.right, state.logX);
@@ -234,8 +256,8 @@
         for (const piece of pieces(curve.x, curve.y, usableX, usableY)) {
           const at = piece.map((j) => `${X(curve.x[j]).toFixed(1)},${Y(curve.y[j]).toFixed(1)}`);
           const dash = DASHES[(oneGroup ? 0 : curve.style) % DASHES.length];
-          draw(plot, "polyline", { class: "curve", points: at.join(" "), fill: "none", stroke, "stroke-width": curve.style ? 1.1 : 2, opacity: curve.style ? 0.8 : 1, "stroke-dasharray": dash, "stroke-linejoin": "round" });
-          if (curve.points || piece.length === 1) piece.forEach((j) => draw(plot, "circle", { cx: X(curve.x[j]), cy: Y(curve.y[j]), r: 3.5, fill: stroke }));
+          if (!curve.dots) draw(plot, "polyline", { class: "curve", points: at.join(" "), fill: "none", stroke, "stroke-width": curve.style ? 1.1 : 2, opacity: curve.style ? 0.8 : 1, "stroke-dasharray": dash, "stroke-linejoin": "round" });
+          if (curve.dots || piece.length === 1) piece.forEach((j) => draw(plot, "circle", { cx: X(curve.x[j]), cy: Y(curve.y[j]), r: 3.5, fill: stroke }));
         }
       }
       const cross = draw(svg, "line", { y1: pad.top, y2: height - pad.bottom, stroke: "var(--soft)", visibility: "hidden" });
@@ -429,7 +451,7 @@
         const mark = (value, text, row, colour) => {
           if (!known(value)) return;
           draw(svg, "line", { x1: X(value), x2: X(value), y1: y - 12, y2: y + 12, stroke: colour, "stroke-width": 2 });
-          draw(svg, "text", { x: X(value), y: row, "text-anchor": side(X(value)) }, `${text} ${short(value)}`);
+          draw(svg, "text", { x: X(value), y: row, "text-anchor": side(X(value)) }, `${text} ${Number(value.toPrecision(7))}`);
         };
         mark(best, maximise ? "no policy gets above" : "no policy gets below", 14, "var(--good)");
         mark(sure, "surely reached", 28, "var(--good)");
@@ -513,7 +535,6 @@
     const part = section("The budget frontier", "The best objective as a function of a budget. The band is proven: the truth lies in it at every budget. Its slope is what one more unit buys.");
     const cards = make(part, "div", { class: "cards", id: "frontiers" });
     for (const frontier of data.frontiers) {
-      const middle = frontier.low.map((low, k) => (known(low) && known(frontier.high[k]) ? (low + frontier.high[k]) / 2 : null));
       const solved = frontier.points.filter((point) => known(point.low));
       const verticals = [];
       if (known(frontier.infeasible_until)) verticals.push({ x: frontier.infeasible_until, label: "infeasible before", colour: "var(--bad)" });
@@ -521,8 +542,9 @@
       chart(cards, {
         title: `${frontier.objective}`, xLabel: `budget of ${frontier.constraint}`, verticals,
         curves: [
-          { label: "proven band", group: 0, style: 0, x: frontier.x, y: middle, low: frontier.low, high: frontier.high, runs: 1, whole: true },
-          { label: "solved", group: 0, style: 0, x: solved.map((p) => p.x), y: solved.map((p) => p.low), points: true, runs: 1 },
+          { label: "at least", kind: "at least", group: 0, style: 0, x: frontier.x, y: frontier.low, low: frontier.low, high: frontier.high, runs: 1, whole: true },
+          { label: "at most", kind: "at most", group: 0, style: 0, x: frontier.x, y: frontier.high, runs: 1 },
+          { label: "solved", kind: "solved", group: 0, style: 0, x: solved.map((p) => p.x), y: solved.map((p) => p.low), dots: true, runs: 1 },
         ],
       });
       const card = make(cards, "div", { class: "card" });
