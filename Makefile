@@ -31,6 +31,9 @@ bench: $(READY)  ## benchmarks: ratios measured in one run, with the hardware th
 	$(BIN)/python benchmarks/pdpg.py
 	$(BIN)/python benchmarks/pdpg_gaps.py
 
+bench-scale: $(READY)  ## large models: column generation beside general solvers (about ten minutes)
+	$(BIN)/python benchmarks/scale.py
+
 rates: $(READY)  ## measured rates of PDPG beside those of its theorem; writes docs/figures/rates.png
 	$(BIN)/python benchmarks/rates.py
 

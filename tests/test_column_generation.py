@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 import cvxmdp as cm
+from cvxmdp.certificates import search
 from cvxmdp.driver import choose_solver
 from cvxmdp.errors import SolverError
 from cvxmdp.exact import generation
@@ -348,3 +349,25 @@ def test_large_problems_are_decomposed_and_small_ones_are_not() -> None:
     assert isinstance(solver, cm.ColumnGeneration)
     assert "20,500 pairs" in reason
     assert "chosen" in cm.solve(linear).stats
+
+
+@pytest.mark.parametrize("name", ["three budgets", "goal"])
+def test_slater_points_and_certificates_of_large_models(
+    name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    problem = LINEAR[name]
+    small, proven = cm.slater(problem), cm.certify(problem, cm.uniform_policy(problem.mdp))
+    monkeypatch.setattr(search, "PROGRAM_LIMIT", 10)
+    large, found = cm.slater(problem), cm.certify(problem, cm.uniform_policy(problem.mdp))
+    assert large.margin == pytest.approx(small.margin, rel=1e-3)
+    assert large.margin <= small.margin_bound + 1e-12
+    assert large.margin_bound >= small.margin - 1e-12
+    assert found.upper == pytest.approx(proven.upper, rel=1e-3)
+    assert found.upper >= proven.upper - 1e-3 * proven.size
+
+
+def test_large_infeasible_problems_are_proven_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(search, "PROGRAM_LIMIT", 10)
+    room = cm.slater(garnet_problem(budget=0.02))
+    assert room.infeasible
+    assert room.conflict

@@ -22,9 +22,11 @@ from cvxmdp.certificates.repair import Repaired, repair
 from cvxmdp.certificates.search import (
     Proof,
     best,
+    by_columns,
     by_gradient,
     by_program,
     by_program_for,
+    is_large,
     linearise,
     occupancy_policy,
 )
@@ -145,7 +147,10 @@ class Certifier:
 
     def _search(self) -> Proof | None:
         if self._searched is None:
-            self._searched = best([by_program(self.claims)]) or self._by_gradient()
+            self._searched = best([by_program(self.claims)])
+            if self._searched is None and is_large(self.claims):
+                self._searched = best([by_columns(self.claims)])
+            self._searched = self._searched or self._by_gradient()
         return self._searched
 
     def _by_gradient(self) -> Proof | None:

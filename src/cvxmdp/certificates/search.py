@@ -1,17 +1,19 @@
 r"""Finding tangents, multipliers and values that make a bound tight. Nothing here is trusted.
 
-Three ways, from cheap to thorough, each as good a proof as any other:
+Four ways, from cheap to thorough, each as good a proof as any other:
 
 1. linearise at an occupancy at hand, with multipliers at hand: one MDP solve;
 2. a conic program whose dual variables are the tangents (``dual_program``), for small models;
-3. natural policy gradient on the Lagrangian with averaged tangents, for large models and for functions
-   of which only the gradient is known.
+3. column generation, for models that are too large for it;
+4. natural policy gradient on the Lagrangian with averaged tangents, for functions of which only the
+   gradient is known, and where all else failed.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Mapping
+from copy import copy
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -31,6 +33,7 @@ from cvxmdp.certificates.values import optimal_values
 from cvxmdp.fixed_point import solve_discounted
 
 PROGRAM_LIMIT = 20_000  # pairs up to which a conic program is tried
+COLUMNS_TOLERANCE, COLUMNS_KEPT, COLUMNS_STEPS = 1e-4, 40, 300  # of a search by column generation
 WORK = 1e7  # entries of the transition to pass through in a search by gradient
 MIXED_IN = 1e-9  # share of the uniform policy that keeps logarithms finite when linearising
 
@@ -89,9 +92,14 @@ def tangents_at(claims: Claims, x: np.ndarray) -> dict[str, Any]:
     return {"objective": claims.objective.at(x), "slacks": slacks}
 
 
+def is_large(claims: Claims) -> bool:
+    """Whether a model is too large for a conic program."""
+    return int(claims.actions.sum()) > PROGRAM_LIMIT
+
+
 def by_program(claims: Claims) -> Proof | None:
     """The proof that a conic program finds, for models that are not too large for it."""
-    if int(claims.actions.sum()) > PROGRAM_LIMIT:
+    if is_large(claims):
         return None
     found = dual_program(claims)
     if found is None:
@@ -125,6 +133,42 @@ def best(candidates: list[Proof | None]) -> Proof | None:
     """The proof with the lowest bound."""
     found = [proof for proof in candidates if proof is not None and math.isfinite(proof.upper)]
     return min(found, key=lambda proof: proof.upper) if found else None
+
+
+def by_columns(claims: Claims) -> Proof | None:
+    """The proof that column generation finds: for models too large for a conic program."""
+    from cvxmdp.exact.generation import Generation  # it builds on this package
+
+    generation = Generation(claims, COLUMNS_TOLERANCE, COLUMNS_KEPT)
+    for _ in range(COLUMNS_STEPS):
+        generation.step()
+        if generation.gap <= COLUMNS_TOLERANCE or generation.infeasible or generation.stuck:
+            break
+    found, x = generation.upper_proof(), generation.occupancy()
+    if found is None or x is None:
+        return None
+    return found._replace(policy=occupancy_policy(claims, x))
+
+
+def room_by_columns(claims: Claims) -> Proof | None:
+    """The same for the smallest slack of claims with affine slacks: a linear program in weights."""
+    from cvxmdp.exact.generation import Generation
+
+    if not all(node.affine for node in claims.slacks.values()):
+        return None
+    without = copy(claims)
+    without.objective = next(iter(claims.slacks.values()))  # any affine function will do
+    generation = Generation(without, COLUMNS_TOLERANCE, COLUMNS_KEPT)
+    generation.master.units = np.ones(len(claims.slacks))
+    for _ in range(COLUMNS_STEPS):
+        generation.room_step()
+        left = generation.room_upper - generation.room
+        if left <= COLUMNS_TOLERANCE * max(abs(generation.room_upper), abs(generation.room)):
+            break
+    found = generation.room_bound()
+    if found is None:
+        return None
+    return found._replace(policy=occupancy_policy(claims, generation.safest()))
 
 
 def by_gradient(

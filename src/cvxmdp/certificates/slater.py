@@ -19,10 +19,13 @@ from cvxmdp.certificates.bounds import Claims, achieved
 from cvxmdp.certificates.search import (
     Proof,
     best,
+    by_columns,
     by_gradient,
     by_program,
     finish,
+    is_large,
     occupancy_policy,
+    room_by_columns,
 )
 from cvxmdp.errors import ProblemError, SolverError
 from cvxmdp.policies import TabularPolicy
@@ -112,6 +115,8 @@ def slater(problem: Problem) -> Slater:
 def slater_of(claims: Claims, known: Proof | None = None) -> Slater:
     """``slater`` for a problem the checker has read; ``known`` is a proof that was found already."""
     room = claims.smallest_slack()
+    if known is None and is_large(claims):
+        known = room_by_columns(claims)
     proof = _without_bystanders(room, prove(room) if known is None else known)
     policy, found = _into_domain(claims, _policy_of(proof, claims))
     margin = min(found.slack.values())
@@ -144,7 +149,10 @@ def slater_of(claims: Claims, known: Proof | None = None) -> Slater:
 
 def prove(claims: Claims) -> Proof:
     """The best proof of an upper bound that can be found for claims without constraints."""
-    found = best([by_program(claims)]) or best([by_gradient(claims)])
+    found = best([by_program(claims)])
+    if found is None and is_large(claims):
+        found = best([by_columns(claims)])
+    found = found or best([by_gradient(claims)])
     if found is None:
         raise SolverError(
             "no finite bound was found. Likely causes: a utility that is infinite or has no finite "

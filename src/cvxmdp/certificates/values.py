@@ -1,7 +1,7 @@
 """An ordinary MDP solve: values V that make the upper bound of a reward tight.
 
-Howard's policy iteration, with direct solves for small models and warm-started iterative ones for
-large. Nothing is trusted here: any V gives a valid bound, a good one gives a tight bound.
+Howard's policy iteration with direct solves for small models, the oracle of column generation for large
+ones. Nothing is trusted here: any V gives a valid bound, a good one gives a tight bound.
 """
 
 from __future__ import annotations
@@ -9,7 +9,11 @@ from __future__ import annotations
 import numpy as np
 
 from cvxmdp.certificates.bounds import Claims, chain
-from cvxmdp.fixed_point import solve_discounted
+from cvxmdp.fixed_point import DENSE_LIMIT, solve_discounted
+
+ACCURACY = (
+    1e-11  # of the returns of large models, relative to what the reward can make of a difference
+)
 
 
 def optimal_values(
@@ -23,6 +27,14 @@ def optimal_values(
         guess: values to start from.
         rounds: of policy iteration, at most.
     """
+    if claims.shape[0] > DENSE_LIMIT:
+        from cvxmdp.exact.oracle import Oracle  # it builds on this package
+
+        spread = float(np.ptp(reward[claims.reached[:, None] & claims.actions]))
+        oracle = Oracle(claims)
+        oracle.values = np.zeros(claims.shape[0]) if guess is None else guess
+        best_found = oracle.best(reward, ACCURACY * max(spread, 1e-300) * claims.mass)
+        return best_found.values, best_found.actions
     states = np.arange(claims.shape[0])
     values = np.zeros(claims.shape[0]) if guess is None else guess
     greedy = None

@@ -234,6 +234,17 @@ class Generation:
             self.stalled = 0 if moved else self.stalled + 1
         self._record(mixed)
 
+    def room_step(self) -> None:
+        """One call of the oracle towards the largest smallest slack, whether or not it is positive."""
+        found = self.master.safest()._replace(feasible=False)
+        before = self.room_proof
+        asked = found if before is None else self.master.between(before[0], found, SMOOTHING)
+        if self.natural is not None:
+            self._natural_step(asked)
+        else:
+            self._ask(asked)
+        self._forget()
+
     def _steadied(self, found: Answer) -> Answer:
         """Multipliers of a mixture of few, similar columns are noisy: the mean with those before."""
         self.steps += 1
