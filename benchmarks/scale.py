@@ -22,9 +22,9 @@ import time
 from typing import Any
 
 import numpy as np
-from hardware import hardware
 
 import cvxmdp as cm
+from hardware import hardware
 
 LIMIT = 300  # seconds for one measurement
 GENERAL_LIMIT = 10_000  # states up to which general solvers are asked

@@ -6,6 +6,7 @@ import pytest
 import cvxmdp as cm
 from cvxmdp.certificates.bounds import Claims, achieved, best_return_bound
 from cvxmdp.certificates.values import optimal_values
+from cvxmdp.exact.device import DeviceSolver
 from cvxmdp.exact.oracle import Oracle, bicgstab, largest, total
 
 
@@ -95,3 +96,24 @@ def test_bicgstab_reports_the_residual_it_has() -> None:
         assert left == norm(right + 0.99 * (matrix @ v) - v)
     _, left = bicgstab(lambda v: 0.99 * (matrix @ v), right, np.zeros(30), 1e-10, largest, 1)
     assert left > 1e-10
+
+
+@pytest.mark.parametrize("name", ["garnet", "garnet with endings", "corridor", "masked"])
+def test_the_accelerators_solver_agrees(name: str) -> None:
+    mdp = MODELS[name]
+    claims = claims_of(mdp)
+    oracle = Oracle(claims)
+    policy = cm.uniform_policy(mdp).probabilities()
+    matrix = oracle.policy_chain(policy)
+    device = DeviceSolver()
+    rho, gamma = claims.initial, claims.discount
+    for chain, right, norm in (
+        (matrix, mdp.signal("reward")[:, 0], "largest"),
+        (matrix.T, rho, "total"),
+        (matrix, mdp.signal("reward")[:, 0], "largest"),
+    ):
+        found = device.solve(chain, right, np.zeros(rho.size), gamma, 1e-10, norm)
+        residual = right + gamma * (chain @ found) - found
+        assert np.abs(residual).sum() <= 1e-8
+        exact = np.linalg.solve(np.eye(rho.size) - gamma * chain.toarray(), right)
+        np.testing.assert_allclose(found, exact, rtol=1e-5, atol=1e-6)

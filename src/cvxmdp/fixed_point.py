@@ -13,6 +13,7 @@ import scipy.sparse as sp
 import scipy.sparse.linalg as spla
 
 DENSE_LIMIT = 1_500  # unknowns up to which a dense factorisation is the fastest and most exact
+FACTOR_LIMIT = 150_000  # unknowns beyond which an incomplete factorisation costs more than it saves
 MOST_SWEEPS = 2_000
 EPS = float(np.finfo(np.float64).eps)
 
@@ -44,8 +45,10 @@ def _krylov(
 ) -> np.ndarray:
     shape = (right.size, right.size)
     operator = spla.LinearOperator(shape, lambda v: v - discount * (matrix @ v), dtype=np.float64)
-    found, stalled = spla.bicgstab(operator, right, x0=start, rtol=1e-13, atol=0.0, maxiter=200)
-    if stalled or not np.isfinite(found).all():
+    large = right.size > FACTOR_LIMIT
+    most = 3_000 if large else 200
+    found, stalled = spla.bicgstab(operator, right, x0=start, rtol=1e-13, atol=0.0, maxiter=most)
+    if (stalled or not np.isfinite(found).all()) and not large:
         system = sp.csc_matrix(sp.eye_array(right.size) - discount * matrix)
         factor = spla.spilu(system, drop_tol=1e-5, fill_factor=20)
         inverse = spla.LinearOperator(shape, factor.solve, dtype=np.float64)

@@ -29,6 +29,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from cvxmdp.certificates.bounds import Claims
+from cvxmdp.exact.device import DeviceSolver, accelerator
 from cvxmdp.fixed_point import solve_discounted
 
 FORCING = 0.05  # share of the residual that an evaluation leaves before actions are chosen anew
@@ -88,6 +89,7 @@ class Oracle:
         self.values = np.zeros(self.shape[0])
         self.visits_before: np.ndarray | None = None
         self._pattern: Pattern | None = None
+        self.device = DeviceSolver() if accelerator(self.shape[0]) else None
         self.work = Work()
 
     def following(self, values: np.ndarray) -> np.ndarray:
@@ -199,6 +201,9 @@ class Oracle:
         norm: Callable[[np.ndarray], float],
     ) -> np.ndarray:
         """v with norm(right + gamma matrix v - v) <= target, as far as rounding allows."""
+        if self.device is not None:
+            kind = norm.__name__
+            return self.device.solve(matrix, right, guess, self.discount, target, kind)
 
         def step(v: np.ndarray) -> np.ndarray:
             self.work.policy_sweeps += 1
