@@ -134,7 +134,7 @@ def _bicgstab(
 
     start = (0, _norm(first, norm), jnp.asarray(True), guess, first, first, jnp.vdot(first, first))
     v = jax.lax.while_loop(unsettled, iterate, start)[3]
-    # The recursive residual may have drifted, or the method broken down: sweeps measure and shrink what is left.
+    # The recursive residual may have drifted, or the method broken down: sweeps measure and shrink the rest.
     v = jnp.where(_norm(residual_of(v), norm) < _norm(first, norm), v, guess)
 
     def sweep(carry: Any) -> Any:
