@@ -50,10 +50,11 @@ class Leaf(NamedTuple):
 
 
 class Bound(NamedTuple):
-    """An upper bound on the Lagrangian, and the tangents that prove it with the values given."""
+    """An upper bound on the Lagrangian, and the tangents and values that prove it."""
 
     upper: float
     tangents: dict[str, Any]
+    values: np.ndarray
 
 
 def only_leaf(claims: Claims) -> Leaf | None:
@@ -89,6 +90,7 @@ def absorb(
     tangents: Mapping[str, Any],
     values: np.ndarray,
     following: np.ndarray,
+    endless: bool,
 ) -> Bound | None:
     """The bound of these values with the best tangent of the leaf; None where there is none.
 
@@ -99,13 +101,14 @@ def absorb(
         tangents: of all functions; those of the leaf are replaced.
         values: V, (S,).
         following: gamma P V, (S, A).
+        endless: no episode ends: V may be shifted by a constant.
     """
     factor = abs(leaf.factor)
     if leaf.constraint is not None:
         factor *= multipliers[leaf.constraint]
     if not factor > 0:
         return None
-    node = leaf.node
+    node, first = leaf.node, values[0]
     neutral = node.log_t if isinstance(node, KLNode) else np.full(node.cells.shape, -1.0)
     rest = _with(tangents, leaf, neutral)
     try:
@@ -116,6 +119,9 @@ def absorb(
             values if by_state else values[:, None]
         )
         log_q = neutral + excess / (factor * node.scale)
+        if endless:
+            values, log_q = _shifted(values, log_q, node.cells, factor)
+            following = following + claims.discount * (values[0] - first)
         log_q = np.where(node.cells, np.minimum(log_q, LARGEST_LOG), neutral)
         best = _with(tangents, leaf, log_q)
         reward, constant, _ = lagrangian_tangent(claims, multipliers, best)
@@ -124,7 +130,17 @@ def absorb(
     choices = np.where(claims.actions, reward + following, -np.inf)
     left = float((choices.max(axis=1) - values)[claims.reached].max())
     upper = float(claims.initial @ values) + max(0.0, left) * claims.mass + constant
-    return Bound(upper, best) if math.isfinite(upper) else None
+    return Bound(upper, best, values) if math.isfinite(upper) else None
+
+
+def _shifted(
+    values: np.ndarray, log_q: np.ndarray, cells: np.ndarray, factor: float
+) -> tuple[np.ndarray, np.ndarray]:
+    """V plus the constant that is best: c + factor sum q exp(-c / factor) is least where q sums to one."""
+    inside = log_q[cells]
+    highest = float(inside.max())
+    total = highest + math.log(float(np.exp(inside - highest).sum()))
+    return values + factor * total, np.where(cells, log_q - total, log_q)
 
 
 def _with(tangents: Mapping[str, Any], leaf: Leaf, log_q: np.ndarray) -> dict[str, Any]:

@@ -292,10 +292,12 @@ class Generation:
             (self.mean_multipliers, mean, self.oracle.following(mean)),
         ):
             named = dict(zip(self.claims.slacks, mu.tolist(), strict=True))
-            bound = absorb(self.claims, self.leaf, named, asked.tangents, v, after)
+            tangents, endless = asked.tangents, self.oracle.endless
+            bound = absorb(self.claims, self.leaf, named, tangents, v, after, endless)
             if bound is not None and bound.upper < self.upper:
                 self.upper = bound.upper
-                self.proof = (asked._replace(multipliers=mu, tangents=bound.tangents), v)
+                proven = asked._replace(multipliers=mu, tangents=bound.tangents)
+                self.proof = (proven, bound.values)
 
     def _padded(self, weights: np.ndarray) -> np.ndarray:
         return self._padded_to(weights, len(self.columns))

@@ -34,7 +34,10 @@ from cvxmdp.fixed_point import solve_discounted
 
 FORCING = 0.05  # share of the residual that an evaluation leaves before actions are chosen anew
 MOST_ROUNDS = 1_000
-MOST_KRYLOV = 200  # steps of BiCGSTAB before it counts as broken down
+MOST_KRYLOV = (
+    2_000  # steps of BiCGSTAB, and those in a row without progress, before it counts as broken down
+)
+PATIENCE = 100
 MOST_SWEEPS = 1_000
 DIRECT_LIMIT = 500  # states up to which a dense factorisation beats iterations that are slow
 PROBE = 5  # sweeps over which the rate of convergence is measured
@@ -314,7 +317,7 @@ def bicgstab(
         return kept
     shadow = residual.copy()
     direction = residual.copy()
-    before = dot(shadow, residual)
+    before, since = dot(shadow, residual), 0
     for _ in range(most):
         forward = direction - step(direction)
         across = dot(shadow, forward)
@@ -332,8 +335,9 @@ def bicgstab(
         if not np.isfinite(left):
             break
         if left < kept[1]:
-            kept = (v, left)
-        if left <= target:
+            kept, since = (v, left), 0
+        since += 1
+        if left <= target or since > PATIENCE:
             break
         after = dot(shadow, residual)
         if after == 0.0 or damping == 0.0 or before == 0.0:
