@@ -218,9 +218,13 @@ def occupancies(setting: Setting, masses: Any) -> Any:
     return estimate(setting.every.trajectories, masses)
 
 
+def along_each(trajectories: Any, rewards: np.ndarray) -> Any:
+    return jnp.stack([along(trajectories, jnp.asarray(reward)) for reward in rewards])
+
+
 def gradients(setting: Setting, params: Any, masses: Any) -> Any:
     def estimate(tau: Any, mass: Any) -> Any:
-        gained = mass[None, None] * along(tau, jnp.asarray(setting.rewards))
+        gained = mass[None, None] * along_each(tau, setting.rewards)
         return gradient_estimates(setting.look(setting.family, params), tau, gained)
 
     return one_by_one(estimate)(setting.every.trajectories, masses)
@@ -296,7 +300,7 @@ def test_a_baseline_has_no_expectation(setting, per_decision):
 
 def test_a_batch_is_the_mean_of_its_trajectories(setting):
     masses = step_masses(setting)
-    gained = masses[None] * along(setting.every.trajectories, jnp.asarray(setting.rewards))
+    gained = masses[None] * along_each(setting.every.trajectories, setting.rewards)
     together = gradient_estimates(
         setting.look(setting.family, setting.params), setting.every.trajectories, gained
     )

@@ -54,11 +54,9 @@ def occupancy_estimate(trajectories: Trajectory, masses: Array, shape: tuple[int
     return spread(trajectories, masses[None], shape)[0]
 
 
-def along(trajectories: Trajectory, rewards: Array) -> Array:
-    """Rewards (m, S, A) along trajectories: (m, B, H)."""
-    count, _, actions = rewards.shape
-    pairs = trajectories.states * actions + trajectories.actions
-    return rewards.reshape(count, -1)[:, pairs]
+def along(trajectories: Trajectory, reward: Array) -> Array:
+    """A reward (S, A) along trajectories: (B, H)."""
+    return reward.ravel()[trajectories.states * reward.shape[1] + trajectories.actions]
 
 
 def to_go(gained: Array) -> Array:

@@ -181,11 +181,11 @@ def iteration(
     visits, seen = spread(trajectories, jnp.stack([masses - stale_masses, masses]), shape)
     occupancy = _flush(visits + rest * state.occupancy)  # line 10; line 3 for t = 0
     now = first | learning.same_trajectory  # r_{-1} = r_0
-    rewards = shadow_rewards(learning, jnp.where(now, occupancy, state.occupancy))
-    older = shadow_rewards(learning, jnp.where(first, occupancy, state.older_occupancy))
+    newer = jnp.where(now, occupancy, state.occupancy)
+    older = jnp.where(first, occupancy, state.older_occupancy)
 
-    fresh = to_go(masses * _gained(learning, rewards, policy, trajectories))
-    stale = to_go(stale_masses * _gained(learning, older, previous, trajectories))
+    fresh = to_go(masses * shadow_rewards(learning, newer, policy, trajectories))
+    stale = to_go(stale_masses * shadow_rewards(learning, older, previous, trajectories))
     baseline = state.baseline
     if learning.baseline:  # departure: unbiased, because it is older than the trajectory
         running = BASELINE_RATE * (fresh.mean(axis=1) - baseline)
@@ -237,22 +237,24 @@ def _lagrangian(leaf: Array, multipliers: Array) -> Array:
     return leaf[0] + (weights * leaf[1:]).sum(axis=0)
 
 
-def shadow_rewards(learning: Learning, occupancy: Array) -> Array:
-    """grad f and grad g_i at lambda, shape (m, S, A)."""
+def shadow_rewards(
+    learning: Learning, occupancy: Array, policy: View, trajectories: Trajectory
+) -> Array:
+    """grad f and grad g_i at lambda along the trajectories, (m, B, H).
+
+    With an entropy bonus (a departure), the objective also rewards -log pi.
+    """
     functions = (learning.objective, *learning.slacks)
-    return jnp.stack([function.gradient(occupancy) for function in functions])
+    # One by one: a compiler then computes a gradient only where the trajectories went.
+    rewards = [along(trajectories, function.gradient(occupancy)) for function in functions]
+    rewards[0] = rewards[0] - learning.entropy_bonus * policy.chosen(trajectories)
+    return jnp.stack(rewards)
 
 
 def _sample(model: SamplingModel, policy: View, uniforms: Array) -> Trajectory:
     rows = policy.rows()
     drawn: Any = jax.vmap(lambda numbers: sample_trajectory(model, rows, numbers))
     return Trajectory(*drawn(uniforms))
-
-
-def _gained(learning: Learning, rewards: Array, policy: View, trajectories: Trajectory) -> Array:
-    """Rewards along the trajectories, (m, B, H); with an entropy bonus (a departure), -log pi as reward."""
-    gained = along(trajectories, rewards)
-    return gained.at[0].add(-learning.entropy_bonus * policy.chosen(trajectories))
 
 
 def _primal_step(
@@ -289,7 +291,7 @@ def _episodes(learning: Learning, evidence: Evidence) -> dict[str, Array]:
     objective, slack, distances = each(_occupancies(learning, trajectories, evidence.seen))
     total = jnp.zeros((0, alive.shape[0]), alive.dtype)
     if watched.reward is not None:
-        total = (alive * along(trajectories, jnp.asarray(watched.reward)[None])).sum(axis=2)
+        total = (alive * along(trajectories, jnp.asarray(watched.reward))).sum(axis=1)[None]
     return {
         "episode_objective": objective.mean(),
         "episode_slack": slack.mean(axis=0),

@@ -124,15 +124,19 @@ def sample_trajectory(model: SamplingModel, row_of: Any, uniforms: Array) -> Tra
     successors = jnp.asarray(model.successors)
     width = cumulative.shape[1]
 
-    def step(carry: tuple[Array, Array], pair: Array) -> Any:
-        state, alive = carry
+    def step(place: Array, numbers: Array) -> Any:
+        """From a state, or from the end (minus one), to the pair taken there and the next state."""
+        state = jnp.maximum(place, 0)
         row = row_of(state)
-        action = draw(row, pair[0])
-        place = state * row.size + action
-        entry = draw(cumulative[place], pair[1])
-        following = successors[place, jnp.minimum(entry, width - 1)]
-        return (following, alive & (entry < width)), (state, action, alive)
+        pair = state * row.size + draw(row, numbers[0])
+        entry = draw(cumulative[pair], numbers[1])
+        following = successors[pair, jnp.minimum(entry, width - 1)]
+        alive = place >= 0
+        # One number in and one out: every other one would be copied around at each step.
+        return jnp.where(alive & (entry < width), following, -1), jnp.where(alive, pair, -1)
 
-    start = (first.astype(jnp.int32), jnp.asarray(True))
-    _, (states, actions, alive) = jax.lax.scan(step, start, uniforms[1:].reshape(-1, 2))
-    return Trajectory(states, actions, alive.astype(uniforms.dtype))
+    _, pairs = jax.lax.scan(step, first.astype(jnp.int32), uniforms[1:].reshape(-1, 2))
+    taken, actions = jnp.maximum(pairs, 0), row_of(first).size
+    return Trajectory(
+        taken // actions, taken % actions, (pairs >= 0).astype(uniforms.dtype)
+    )

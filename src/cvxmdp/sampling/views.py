@@ -26,6 +26,9 @@ from cvxmdp.sampling.trajectories import Trajectory, thresholds
 
 Array = Any
 Params = Any
+import os
+WRITTEN_OUT = bool(int(os.environ.get('WO','0')))
+MOST_WRITTEN_OUT = 64
 STATES_PER_STEP = 16  # evaluating this many states at once costs about as much as one more step
 
 
@@ -132,10 +135,14 @@ def score_difference(
 
 def spread(trajectories: Trajectory, numbers: Array, shape: tuple[int, int]) -> Array:
     """Numbers along trajectories, (m, B, H), added up on the pairs they belong to and averaged: (m, S, A)."""
-    batch = trajectories.alive.shape[0]
+    count, size = numbers.shape[0], shape[0] * shape[1]
     pairs = (trajectories.states * shape[1] + trajectories.actions).ravel()
-    table = jnp.zeros((numbers.shape[0], shape[0] * shape[1]), numbers.dtype)
-    table = table.at[:, pairs].add(numbers.reshape(numbers.shape[0], -1) / batch)
+    flat = numbers.reshape(count, -1) / trajectories.alive.shape[0]
+    if WRITTEN_OUT and pairs.size <= MOST_WRITTEN_OUT:
+        here = pairs[:, None] == jnp.arange(size)
+        table = jnp.where(here, flat[:, :, None], 0.0).sum(axis=1)
+    else:
+        table = jnp.zeros((count, size), numbers.dtype).at[:, pairs].add(flat)
     return table.reshape(-1, *shape)
 
 
