@@ -44,6 +44,17 @@ _WHERE = {
     "policies": ("Policy", "SoftmaxTable", "TabularPolicy", "load_policy"),
     "policies.families": ("Direct", "EquinoxModule", "LinearSoftmax", "MLP", "Table"),
     "occupancy": ("occupancy_of", "policy_of", "state_distribution", "uniform_policy"),
+    "environments": (
+        "Demonstrations",
+        "FeatureFunction",
+        "GymnasiumEnv",
+        "OneHot",
+        "PolicyEvaluation",
+        "RandomFourier",
+        "UniformBins",
+        "demonstrations",
+        "evaluate",
+    ),
     "problem": ("Problem",),
     "solution": ("Solution", "Status"),
     "exact": ("ColumnGeneration", "ConvexProgram", "Normalised", "PDPG"),
@@ -86,6 +97,10 @@ if TYPE_CHECKING:
     from cvxmdp.certificates.checker import Check, check
     from cvxmdp.certificates.slater import Slater, slater
     from cvxmdp.driver import solve
+    from cvxmdp.environments.demonstrations import Demonstrations, demonstrations
+    from cvxmdp.environments.evaluation import PolicyEvaluation, evaluate
+    from cvxmdp.environments.features import FeatureFunction, OneHot, RandomFourier, UniformBins
+    from cvxmdp.environments.gymnasium import GymnasiumEnv
     from cvxmdp.exact import PDPG, ColumnGeneration, ConvexProgram, Normalised
     from cvxmdp.exact.frontier import Frontier, frontier
     from cvxmdp.models import (

@@ -1,0 +1,18 @@
+"""Environments: experience from Gymnasium, features, demonstrations, and what a policy is worth there."""
+
+from cvxmdp.environments.demonstrations import Demonstrations, demonstrations
+from cvxmdp.environments.evaluation import PolicyEvaluation, evaluate
+from cvxmdp.environments.features import FeatureFunction, OneHot, RandomFourier, UniformBins
+from cvxmdp.environments.gymnasium import GymnasiumEnv
+
+__all__ = [
+    "Demonstrations",
+    "FeatureFunction",
+    "GymnasiumEnv",
+    "OneHot",
+    "PolicyEvaluation",
+    "RandomFourier",
+    "UniformBins",
+    "demonstrations",
+    "evaluate",
+]

@@ -1,0 +1,406 @@
+"""evaluate(policy, environment, episodes): what a policy is worth, with bounds that say how sure that is."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from cvxmdp.environments.concentration import Radius, VectorBound, bernstein_radius
+from cvxmdp.environments.episodes import Sample, joined, summarise
+from cvxmdp.environments.features import Features
+from cvxmdp.environments.gymnasium import GymnasiumEnv, default_horizon
+from cvxmdp.environments.intervals import Interval, Setting, interval_of, leaves, signal_names
+from cvxmdp.environments.simulation import Actor, ModelSimulator, actor_of
+from cvxmdp.environments.standin import FeatureSpace
+from cvxmdp.errors import ExperienceError, FileFormatError, ProblemError
+from cvxmdp.files import whole_file
+from cvxmdp.models.tabular import TabularMDP
+from cvxmdp.utilities import Constraint, Curvature, Utility
+from cvxmdp.utilities.utility import require_curvature
+
+TOGETHER = 4_000_000  # steps of a model simulated at a time
+FORMAT = "cvxmdp evaluation 1"
+
+
+@dataclass(frozen=True)
+class PolicyEvaluation:
+    """What episodes say about a policy. All bounds hold at once with probability ``confidence``.
+
+    Attributes:
+        objective: in the user's sign.
+        slack: of each constraint; at least zero where it holds.
+        confidence: the probability that every interval here contains the truth, where its method proves
+            that (``Interval.proven``).
+        episodes, steps: how many were played.
+        horizon: where episodes were cut.
+        truncated: how many episodes were cut, by the horizon or by the environment.
+        truncation: a bound on the discounted mass that this hid, on average; it is inside the bounds.
+        written: the objective and the constraints as they were written.
+        source: the environment.
+        occupancy: the estimate, (S, A) or (F, A); not kept in files.
+    """
+
+    objective: Interval
+    slack: Mapping[str, Interval]
+    confidence: float
+    episodes: int
+    steps: int
+    horizon: int
+    truncated: int
+    truncation: float
+    written: Mapping[str, str]
+    source: str
+    occupancy: np.ndarray | None = None
+
+    @property
+    def feasible(self) -> str:
+        """ "proven", "disproven" or "open", at ``confidence``."""
+        if any(interval.proven and interval.upper < 0 for interval in self.slack.values()):
+            return "disproven"
+        if all(interval.proven and interval.lower >= 0 for interval in self.slack.values()):
+            return "proven"
+        return "open"
+
+    @property
+    def statement(self) -> str:
+        """Whether feasibility is proven, in a sentence."""
+        sure = f"with confidence {self.confidence:.4g}"
+        if not self.slack:
+            return "There are no constraints to satisfy."
+        if self.feasible == "proven":
+            return f"Proven {sure}: the policy satisfies every constraint."
+        if self.feasible == "disproven":
+            broken = [n for n, i in self.slack.items() if i.proven and i.upper < 0]
+            return f"Proven {sure}: the policy violates {', '.join(map(repr, broken))}."
+        open_ones = [
+            f"{name!r} (slack at least {interval.lower:.4g}"
+            + (")" if interval.proven else ", and that is a bootstrap, not a proof)")
+            for name, interval in self.slack.items()
+            if not (interval.proven and interval.lower >= 0)
+        ]
+        return (
+            f"Feasibility is neither proven nor disproven {sure}: {'; '.join(open_ones)}. More episodes "
+            "narrow the bounds."
+        )
+
+    def __str__(self) -> str:
+        from cvxmdp.reports.tables import number, text_table
+
+        rows = [
+            (name, self.written[name], *(number(x) for x in (i.value, i.lower, i.upper)), i.method)
+            for name, i in (("objective", self.objective), *self.slack.items())
+        ]
+        header = ("", "written", "value", "at least", "at most", "method")
+        cut = (
+            f"{self.truncated:,} of the episodes were cut, at most {self.horizon:,} steps long; that hid "
+            f"at most {number(self.truncation)} of discounted mass, which the bounds allow for."
+            if self.truncated
+            else "No episode was cut."
+        )
+        return "\n".join(
+            [
+                f"{self.source}: {self.episodes:,} episodes, {self.steps:,} steps. Constraints are "
+                "shown by their slack.",
+                "",
+                *text_table(header, rows),
+                "",
+                cut,
+                self.statement,
+            ]
+        )
+
+    def save(self, path: str | Path) -> None:
+        """Write everything but the occupancy to a JSON file."""
+        fields = {name: getattr(self, name) for name in self.__dataclass_fields__}
+        fields["objective"] = asdict(self.objective)
+        fields["slack"] = {name: asdict(interval) for name, interval in self.slack.items()}
+        fields["written"] = dict(self.written)
+        del fields["occupancy"]
+        with whole_file(path) as temporary:
+            temporary.write_text(json.dumps({"format": FORMAT, **fields}, indent=1), "utf-8")
+
+    @classmethod
+    def load(cls, path: str | Path) -> PolicyEvaluation:
+        """Read what ``save`` wrote."""
+        try:
+            fields = json.loads(Path(path).read_text("utf-8"))
+            if fields.pop("format") != FORMAT:
+                raise ValueError("another format")
+            fields["objective"] = Interval(**fields["objective"])
+            fields["slack"] = {name: Interval(**i) for name, i in fields["slack"].items()}
+            return cls(**fields)
+        except (KeyError, TypeError, ValueError, AttributeError) as error:
+            raise FileFormatError(f"{path} does not hold an evaluation: {error}") from error
+
+
+@dataclass(frozen=True)
+class _Question:
+    """What is to be evaluated."""
+
+    objective: Utility
+    slacks: Mapping[str, Utility]
+    written: Mapping[str, str]
+    model: TabularMDP | None
+
+    @property
+    def utilities(self) -> list[Utility]:
+        return [self.objective, *self.slacks.values()]
+
+
+def evaluate(
+    policy: Any,
+    source: Any,
+    episodes: int,
+    *,
+    seed: int | None = None,
+    problem: Any = None,
+    maximize: Utility | None = None,
+    minimize: Utility | None = None,
+    subject_to: Mapping[str, Constraint] | None = None,
+    discount: float | None = None,
+    features: Features | None = None,
+    confidence: float = 0.95,
+    horizon: int | None = None,
+    bounds: Mapping[str, tuple[float, float]] | None = None,
+    deterministic: bool = False,
+) -> PolicyEvaluation:
+    """Play episodes and bound every utility and constraint from them.
+
+    Bounds of linear utilities are empirical Bernstein bounds of the episodes' returns; those of other atoms
+    come from bounded differences pushed through the atom's modulus of continuity (see
+    ``cvxmdp.environments.concentration``, which states both); where an atom has no modulus, or a signal no
+    bounds, a bootstrap is used and labelled. What truncation hid is inside the bounds.
+
+    Args:
+        policy: one of ours, a solution, an (S, A) array, or anything with ``predict(observation)``, such as
+            a model trained with Stable-Baselines3.
+        source: a model, a Gymnasium environment or its id, or a ``GymnasiumEnv``.
+        episodes: how many, at least 2.
+        seed: of everything random.
+        problem: what to evaluate; a solution brings its own. Or
+        maximize, minimize, subject_to: as in ``Problem``, where there is no model to make one of.
+        discount, features: for an environment that is not a ``GymnasiumEnv``; the discount of the problem's
+            model where not given.
+        confidence: the probability with which all bounds hold at once.
+        horizon: where episodes are cut; where discount^horizon falls below 1e-3 when not given.
+        bounds: smallest and largest value per step of the environment's signals, {"reward": (0, 1)}. Without
+            them nothing can be proven of a signal. A model knows its own.
+        deterministic: passed to ``predict``: evaluate the policy of the likeliest actions.
+    """
+    if seed is None:
+        raise ExperienceError("evaluate draws episodes: give seed=, an integer, to say which")
+    if not isinstance(episodes, int | np.integer) or episodes < 2:
+        raise ExperienceError(f"episodes must be a whole number, at least 2; got {episodes!r}")
+    if not 0.0 < confidence < 1.0:
+        raise ExperienceError(f"confidence must be between 0 and 1; got {confidence!r}")
+    if problem is None and maximize is None and minimize is None:
+        problem = getattr(policy, "problem", None)
+    question = _question(problem, maximize, minimize, subject_to)
+    sides = 2 * sum(1 for utility in question.utilities for _ in leaves(utility))
+    if isinstance(source, TabularMDP):
+        if discount is not None or features is not None or bounds is not None:
+            raise ExperienceError("a model brings its own discount, states and bounds")
+        delta = (1.0 - confidence) / max(sides, 1)
+        horizon = default_horizon(source.discount) if horizon is None else horizon
+        sample = _play_model(source, policy, int(episodes), horizon, seed, deterministic)
+        setting = _model_setting(source, sample, horizon, delta, seed)
+        name = f"simulated {source.note or 'model'}"
+    else:
+        delta = (1.0 - confidence) / (sides + 1)  # one more for what truncation hid
+        if discount is None and question.model is not None:
+            discount = question.model.discount
+        env, mine = _environment(source, discount, features)
+        try:
+            horizon = env.default_horizon() if horizon is None else horizon
+            sample = _play(env, policy, int(episodes), horizon, seed, question, deterministic)
+            setting = _env_setting(env, sample, question, delta, seed, bounds)
+            name = env.name
+        finally:
+            if mine:
+                env.close()
+    return PolicyEvaluation(
+        interval_of(question.objective, setting),
+        {label: interval_of(slack, setting) for label, slack in question.slacks.items()},
+        float(confidence),
+        sample.n,
+        int(sample.lengths.sum()),
+        int(horizon),
+        sample.truncated,
+        setting.tail.l1,
+        question.written,
+        name,
+        sample.mean(),
+    )
+
+
+def _question(problem: Any, maximize: Any, minimize: Any, subject_to: Any) -> _Question:
+    if problem is not None:
+        if maximize is not None or minimize is not None or subject_to is not None:
+            raise ProblemError("give a problem, or maximize= and subject_to=, not both")
+        constraints, sense, utility = problem.constraints, problem.sense, problem.utility
+        model = problem.mdp if isinstance(problem.mdp, TabularMDP) else None
+    else:
+        if (maximize is None) == (minimize is None):
+            raise ProblemError(
+                "what is to be evaluated? Give problem=, or one of maximize= and minimize= with "
+                "subject_to="
+            )
+        sense, utility = ("maximize", maximize) if minimize is None else ("minimize", minimize)
+        wanted = Curvature.CONCAVE if sense == "maximize" else Curvature.CONVEX
+        require_curvature(utility, wanted, f"{sense}=")
+        constraints, model = dict(subject_to or {}), None
+        for name, constraint in constraints.items():
+            if not isinstance(constraint, Constraint):
+                raise ProblemError(f"constraint {name!r} must compare a utility with a number")
+    written = {"objective": f"{sense} {utility!r}"}
+    written |= {name: repr(constraint) for name, constraint in constraints.items()}
+    slacks = {name: constraint.slack for name, constraint in constraints.items()}
+    return _Question(utility, slacks, written, model)
+
+
+def _seeds(seed: int, count: int) -> list[int]:
+    return [int(part.generate_state(1)[0]) for part in np.random.SeedSequence(seed).spawn(count)]
+
+
+def _play_model(
+    mdp: TabularMDP, policy: Any, episodes: int, horizon: int, seed: int, deterministic: bool
+) -> Sample:
+    acts, draws = _seeds(seed, 2)
+    act: Actor = actor_of(policy, mdp.n_actions, acts, deterministic=deterministic)
+    random = np.random.default_rng(draws)
+    simulator = ModelSimulator(mdp)
+    block = max(1, TOGETHER // horizon)
+    parts = []
+    for begin in range(0, episodes, block):
+        batch = simulator.episodes(act, min(block, episodes - begin), horizon, random)
+        parts.append(summarise(batch, mdp.discount, mdp.n_actions, n_states=mdp.n_states))
+    return joined(parts)
+
+
+def _model_setting(
+    mdp: TabularMDP, sample: Sample, horizon: int, delta: float, seed: int
+) -> Setting:
+    mass = mdp.max_mass
+    pairs = mdp.reachable_pairs
+    tail = mdp.discount**horizon * mass  # a model is cut at the horizon and nowhere else
+    return Setting(
+        sample=sample,
+        space=mdp,
+        model=True,
+        bounds={},
+        vectors=VectorBound(sample.n, Radius(mass, mass), True, int(pairs.sum())),
+        one_hot=True,
+        tail=Radius(tail, tail),
+        pairs=pairs,
+        delta=delta,
+        discount=mdp.discount,
+        seed=seed,
+    )
+
+
+def _environment(
+    source: Any, discount: float | None, features: Features | None
+) -> tuple[GymnasiumEnv, bool]:
+    if isinstance(source, GymnasiumEnv):
+        if features is not None or discount not in (None, source.discount):
+            raise ExperienceError(
+                f"{source!r} has its own discount and features; the problem (or discount=) says "
+                f"{discount}"
+            )
+        return source, False
+    if discount is None:
+        raise ExperienceError("an environment has no discount of its own: give discount=")
+    return GymnasiumEnv(source, discount, features=features), True
+
+
+def _play(
+    env: GymnasiumEnv,
+    policy: Any,
+    episodes: int,
+    horizon: int,
+    seed: int,
+    question: _Question,
+    deterministic: bool,
+) -> Sample:
+    acts, resets = _seeds(seed, 2)
+    act = actor_of(policy, env.n_actions, acts, deterministic=deterministic)
+    names = sorted({name for utility in question.utilities for name in signal_names(utility)})
+    parts: list[Sample] = []
+    played = 0
+    while played < episodes:
+        batch = env.episodes(act, horizon, signals=names, seed=resets if not parts else None)
+        parts.append(
+            summarise(
+                batch, env.discount, env.n_actions, n_states=env.n_states, features=env.features
+            )
+        )
+        played += env.n_lanes
+    return joined(parts, episodes)
+
+
+def _env_setting(
+    env: GymnasiumEnv,
+    sample: Sample,
+    question: _Question,
+    delta: float,
+    seed: int,
+    bounds: Mapping[str, tuple[float, float]] | None,
+) -> Setting:
+    mass = 1.0 / (1.0 - env.discount)
+    shape = (env.n_states, env.n_actions)
+    model = question.model
+    fits = model is not None and model.actions.shape == shape and model.discount == env.discount
+    one_hot = env.features is None or hasattr(env.features, "index")
+    norms = None if env.features is None else env.features.norms
+    known = env.features is None or norms is not None
+    l1, l2, nonnegative = (1.0, 1.0, True) if norms is None else norms
+    hidden = min(float(sample.tails.mean()) + bernstein_radius(sample.tails, mass, delta), mass)
+    return Setting(
+        sample=sample,
+        space=model if fits else FeatureSpace(shape[0], shape[1], env.discount),
+        model=False,
+        bounds=_read_bounds(bounds, sample),
+        vectors=(
+            VectorBound(sample.n, Radius(l1 * mass, l2 * mass), nonnegative, math.prod(shape))
+            if known
+            else None
+        ),
+        one_hot=one_hot,
+        tail=Radius(l1 * hidden, l2 * hidden),
+        pairs=np.ones(shape, dtype=bool),
+        delta=delta,
+        discount=env.discount,
+        seed=seed,
+    )
+
+
+def _read_bounds(
+    bounds: Mapping[str, tuple[float, float]] | None, sample: Sample
+) -> dict[str, tuple[float, float]]:
+    read = {}
+    for name, given in (bounds or {}).items():
+        try:
+            low, high = (float(end) for end in given)
+        except (TypeError, ValueError) as error:
+            raise ExperienceError(
+                f"the bounds of {name!r} are {given!r}; expected a pair (smallest, largest)"
+            ) from error
+        if not (math.isfinite(low) and math.isfinite(high) and low <= high):
+            raise ExperienceError(
+                f"the bounds of {name!r} are {given!r}; expected finite, in order"
+            )
+        if name in sample.ranges:
+            least, most = sample.ranges[name]
+            if least < low or most > high:
+                raise ExperienceError(
+                    f"the signal {name!r} was seen between {least:g} and {most:g}, outside the bounds "
+                    f"{given!r} that were given for it; nothing would follow from them"
+                )
+        read[name] = (low, high)
+    return read

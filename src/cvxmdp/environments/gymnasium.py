@@ -1,0 +1,361 @@
+"""Gymnasium environments as a source of episodes: single ones and vectors, checked at every step.
+
+Episodes are played in rounds: all lanes are reset, each plays one episode, and a lane that has finished
+waits for the others. What a vector environment does with such a lane (its autoreset mode: reset with
+the next step, with the same step, or not at all) therefore never reaches an episode: a step that only
+resets is not counted, and no lane plays more, shorter episodes than another, which would bias means.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Mapping
+from types import TracebackType
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from cvxmdp.environments.episodes import Episodes
+from cvxmdp.environments.features import Features
+from cvxmdp.environments.spaces import ActionReader, ObservationReader
+from cvxmdp.errors import ExperienceError, did_you_mean, require
+from cvxmdp.models.validation import read_discount
+
+Actor = Callable[[Any, np.ndarray, np.ndarray], np.ndarray]
+
+
+class Step(NamedTuple):
+    """What one step of all lanes gave."""
+
+    observations: Any
+    signals: dict[str, np.ndarray]
+    terminated: np.ndarray
+    truncated: np.ndarray
+
+
+class GymnasiumEnv:
+    """A Gymnasium environment with discrete actions, single or a vector of them.
+
+    Rewards and entries of ``info`` are signals: "reward", and by their key any entry that is a number.
+    The six-tuple of Safety-Gymnasium (its third element is the cost) gives the signal "cost".
+
+    Args:
+        env_or_id: an environment, a vector environment, or an id that ``gymnasium.make`` understands.
+        discount: gamma.
+        features: for observations that are not discrete; see ``cvxmdp.environments.features``. Discrete
+            observations (also tuples of them and MultiDiscrete) are states.
+        n_envs: with an id: how many lanes, stepped as one vector environment.
+        absent: the value of ``info`` entries on steps that do not have them, {"cost": 0.0}; otherwise a
+            missing entry is an error.
+        **make_arguments: passed to ``gymnasium.make`` with an id.
+    """
+
+    def __init__(
+        self,
+        env_or_id: Any,
+        discount: float,
+        *,
+        features: Features | None = None,
+        n_envs: int = 1,
+        absent: Mapping[str, float] | None = None,
+        **make_arguments: Any,
+    ) -> None:
+        gymnasium = require("gymnasium", "gym")
+        self.discount = read_discount(discount)
+        self.absent = {name: float(value) for name, value in (absent or {}).items()}
+        self.made_here = isinstance(env_or_id, str)
+        if n_envs < 1 or (n_envs > 1 and not self.made_here):
+            raise ExperienceError(
+                f"n_envs={n_envs!r} goes with an id and is at least 1; of an environment of your own make "
+                "a vector: gymnasium.vector.SyncVectorEnv([make] * n)"
+            )
+        if make_arguments and not self.made_here:
+            raise ExperienceError(f"{sorted(make_arguments)} only go with an id")
+        if not self.made_here:
+            self.env = env_or_id
+        elif n_envs == 1:
+            self.env = gymnasium.make(env_or_id, **make_arguments)
+        else:
+            self.env = gymnasium.make_vec(
+                env_or_id, n_envs, vectorization_mode="sync", **make_arguments
+            )
+        try:
+            self._read_spaces(features)
+        except Exception:
+            self.close()
+            raise
+        self.steps = 0
+
+    def _read_spaces(self, features: Features | None) -> None:
+        env = self.env
+        if not hasattr(env, "reset") or not hasattr(env, "step"):
+            raise ExperienceError(
+                f"expected a Gymnasium environment or its id; got {type(env).__name__}"
+            )
+        self.vector = hasattr(env, "num_envs")
+        self.n_lanes = int(env.num_envs) if self.vector else 1
+        spec = getattr(env, "spec", None)
+        self.name = getattr(spec, "id", None) or type(getattr(env, "unwrapped", env)).__name__
+        observed = env.single_observation_space if self.vector else env.observation_space
+        acted = env.single_action_space if self.vector else env.action_space
+        self.actions = ActionReader.of(acted, self.name)
+        self.reader = ObservationReader.of(observed, self.name)
+        self.features = features
+        if features is None and self.reader.n_states is None:
+            raise ExperienceError(
+                f"{self.name} has observations {observed}, which are no states. Give features=, for "
+                "instance UniformBins(low, high, bins) or RandomFourier(dimension, size, seed=0)."
+            )
+
+    @property
+    def n_actions(self) -> int:
+        """Number of actions, A."""
+        return self.actions.n
+
+    @property
+    def n_states(self) -> int:
+        """Number of states, or of features where there are some."""
+        if self.features is not None:
+            return self.features.size
+        return self.reader.n_states or 0
+
+    def close(self) -> None:
+        """Close the environment if it was made here; one that was given stays its owner's."""
+        if self.made_here:
+            self.env.close()
+
+    def __enter__(self) -> GymnasiumEnv:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        value: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def reset(self, seed: int | None = None) -> Any:
+        """Begin an episode in every lane; the observations, a batch."""
+        arguments = {} if seed is None else {"seed": int(seed)}
+        try:
+            answer = self.env.reset(**arguments)
+        except Exception as error:
+            raise self._failed(error, "when it was reset") from error
+        observations = answer[0] if isinstance(answer, tuple) else answer
+        return self._batch(observations)
+
+    def step(self, actions: np.ndarray, names: Iterable[str], done: np.ndarray, when: str) -> Step:
+        """One step of all lanes.
+
+        Args:
+            actions: (lanes,), counted from 0.
+            names: the signals to read.
+            done: lanes that wait; what they give is not looked at.
+            when: the step in words, for messages.
+        """
+        given = np.asarray(actions) + self.actions.start
+        try:
+            answer = self.env.step(given if self.vector else int(given[0]))
+        except Exception as error:
+            raise self._failed(error, when) from error
+        if not isinstance(answer, tuple) or len(answer) not in (5, 6):
+            raise ExperienceError(
+                f"{self.name} gave {len(answer) if isinstance(answer, tuple) else answer!r} values for a "
+                "step; expected (observation, reward, terminated, truncated, info), or six with the cost "
+                "after the reward. Older Gym environments need a compatibility wrapper."
+            )
+        cost: dict[str, Any] = {}
+        if len(answer) == 6:
+            observations, reward, cost["cost"], terminated, truncated, info = answer
+        else:
+            observations, reward, terminated, truncated, info = answer
+        ends, cuts = (
+            np.asarray(x, dtype=bool).reshape(self.n_lanes) for x in (terminated, truncated)
+        )
+        found = {"reward": reward, **cost}
+        signals = {name: self._signal(name, found, info, ends | cuts, done, when) for name in names}
+        return Step(self._batch(observations), signals, ends, cuts)
+
+    def _batch(self, observations: Any) -> Any:
+        """Observations with the lanes as their first axis, for a single environment as well."""
+        if self.vector:
+            return observations
+        if self.reader.parts:
+            return tuple(np.asarray(part)[None] for part in observations)
+        return np.asarray(observations)[None]
+
+    def _signal(
+        self,
+        name: str,
+        found: Mapping[str, Any],
+        info: Any,
+        over: np.ndarray,
+        done: np.ndarray,
+        when: str,
+    ) -> np.ndarray:
+        missing = np.zeros(self.n_lanes, dtype=bool)
+        if name in found:
+            values = np.asarray(found[name], dtype=np.float64).reshape(self.n_lanes)
+        else:
+            values, missing = self._from_info(name, info, over, when)
+        if name in self.absent:
+            values = np.where(missing, self.absent[name], values)
+        elif (missing & ~done).any():
+            known = sorted({"reward", *found, *(k for k in info if not str(k).startswith("_"))})
+            raise ExperienceError(
+                f"{self.name} gave no info[{name!r}] {when}. {did_you_mean(name, known)} If it is only "
+                f"there on some steps, say what it is on the others: absent={{{name!r}: 0.0}}."
+            )
+        wrong = ~np.isfinite(values) & ~done
+        if wrong.any():
+            raise ExperienceError(
+                f"{self.name} gave the signal {name!r} as {values[wrong][0]} {when}; expected a finite "
+                "number"
+            )
+        return values
+
+    def _from_info(
+        self, name: str, info: Any, over: np.ndarray, when: str
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """An entry of info per lane, and where it is missing."""
+        try:
+            if not self.vector:
+                held = name in info
+                return np.array([float(info[name]) if held else 0.0]), np.array([not held])
+            values, there = self._entry(name, info)
+            if "final_info" in info:  # autoreset in the same step: the last step's entries are here
+                last, known = self._entry(name, info["final_info"])
+                values, there = np.where(over, last, values), np.where(over, known, there)
+            return values, ~there
+        except (TypeError, ValueError) as error:
+            raise ExperienceError(
+                f"{self.name} gave info[{name!r}] {when}, which is not a number: {error}"
+            ) from error
+
+    def _entry(self, name: str, info: Any) -> tuple[np.ndarray, np.ndarray]:
+        nothing = np.zeros(self.n_lanes, dtype=bool)
+        if isinstance(info, Mapping):
+            if name not in info:
+                return np.zeros(self.n_lanes), nothing
+            mask = np.asarray(info.get(f"_{name}", ~nothing), dtype=bool)
+            raw = np.where(mask, np.asarray(info[name], dtype=object), 0.0)
+            return raw.astype(np.float64).reshape(self.n_lanes), mask
+        lanes = [lane if isinstance(lane, Mapping) else {} for lane in info]  # a list of infos
+        there = np.array([name in lane for lane in lanes])
+        return np.array([float(lane.get(name, 0.0)) for lane in lanes]), there
+
+    def _failed(self, error: Exception, when: str) -> ExperienceError:
+        return ExperienceError(
+            f"{self.name} raised {type(error).__name__} {when}: {error}. Nothing of the episode is used."
+        )
+
+    def episodes(
+        self,
+        act: Actor,
+        horizon: int,
+        *,
+        signals: Iterable[str] = ("reward",),
+        seed: int | None = None,
+    ) -> Episodes:
+        """One episode of at most ``horizon`` steps per lane.
+
+        Args:
+            act: (observations, states, where episodes begin) -> actions, all with lanes first. ``states``
+                are numbers where observations (or bins) are discrete, else arrays of observations.
+            horizon: where to cut episodes, a truncation.
+            signals: which to record.
+            seed: for the first round; Gymnasium's own interface. Later ones go on from there.
+        """
+        try:
+            return self._play(act, horizon, tuple(signals), seed)
+        except BaseException:
+            self.close()
+            raise
+
+    def _play(self, act: Actor, horizon: int, names: tuple[str, ...], seed: int | None) -> Episodes:
+        lanes = self.n_lanes
+        observations = self.reset(seed)
+        done, terminated = np.zeros(lanes, dtype=bool), np.zeros(lanes, dtype=bool)
+        begins = np.ones(lanes, dtype=bool)
+        lengths = np.full(lanes, horizon)
+        inputs, actions = [], []
+        recorded: dict[str, list[np.ndarray]] = {name: [] for name in names}
+        previous = self.reader.read(observations, lanes, "when it was reset")
+        for number in range(horizon):
+            when = f"at step {number} of an episode"
+            chosen = np.asarray(act(observations, self.states(previous), begins))
+            inputs.append(previous)
+            actions.append(chosen)
+            step = self.step(chosen, names, done, when)
+            for name in names:
+                recorded[name].append(step.signals[name])
+            over = (step.terminated | step.truncated) & ~done
+            self.steps += int((~done).sum())
+            lengths[over] = number + 1
+            terminated |= over & step.terminated
+            done |= over
+            if done.all():
+                break
+            observations = self._revive(step, done)
+            current = self.reader.read(observations, lanes, when) if not done.any() else None
+            if current is None:
+                current = self._read_some(observations, previous, done, when)
+            previous = current
+            begins = np.zeros(lanes, dtype=bool)
+        return Episodes(
+            np.stack(inputs, axis=1),
+            np.stack(actions, axis=1),
+            {name: np.stack(values, axis=1) for name, values in recorded.items()},
+            lengths,
+            terminated,
+        )
+
+    def _revive(self, step: Step, done: np.ndarray) -> Any:
+        """A vector environment without autoreset must not be stepped on: its lanes are reset."""
+        mode = getattr(self.env, "metadata", None) or {}
+        over = step.terminated | step.truncated
+        if (
+            self.vector
+            and over.any()
+            and "Disabled" in str(getattr(mode.get("autoreset_mode"), "value", ""))
+        ):
+            try:
+                return self.env.reset(options={"reset_mask": over})[0]
+            except Exception as error:
+                raise self._failed(error, "when a lane was reset") from error
+        return step.observations
+
+    def _read_some(
+        self, observations: Any, previous: np.ndarray, done: np.ndarray, when: str
+    ) -> np.ndarray:
+        """Observations of the lanes that play; those that wait may show anything and keep their last."""
+        playing = np.flatnonzero(~done)
+        part = (
+            tuple(np.asarray(column)[playing] for column in observations)
+            if self.reader.parts
+            else np.asarray(observations)[playing]
+        )
+        current = previous.copy()
+        current[playing] = self.reader.read(part, playing.size, when)
+        return current
+
+    def states(self, inputs: np.ndarray) -> np.ndarray:
+        """What a policy of ours is given: states, numbers of bins, or the observations themselves."""
+        if self.features is None or not hasattr(self.features, "index"):
+            return inputs
+        return np.asarray(self.features.index(inputs))
+
+    def default_horizon(self) -> int:
+        """Where discount^horizon falls below 1e-3."""
+        return default_horizon(self.discount)
+
+    def __repr__(self) -> str:
+        what = f"{self.n_states:,} " + ("states" if self.features is None else "features")
+        lanes = f"; {self.n_lanes} lanes" if self.n_lanes > 1 else ""
+        return f"GymnasiumEnv({self.name}; {what}; {self.n_actions} actions; discount {self.discount:g}{lanes})"
+
+
+def default_horizon(discount: float, share: float = 1e-3) -> int:
+    """The number of steps after which less than ``share`` of the discounted mass is left."""
+    return max(1, math.ceil(math.log(share) / math.log(discount))) if discount > 0 else 1

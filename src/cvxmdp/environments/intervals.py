@@ -1,0 +1,289 @@
+"""Confidence intervals of utilities: per atom, and through sums, logarithms and minima.
+
+A utility is a tree of sums, logarithms and minima, all monotone in their parts, over atoms. Each atom gets an
+interval by the method that fits it, and the tree carries intervals upwards. All intervals hold at once:
+the probability of error is shared among the atoms (union bound).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from cvxmdp.environments.concentration import Radius, VectorBound, bernstein_radius
+from cvxmdp.environments.episodes import Sample
+from cvxmdp.environments.moduli import modulus_of
+from cvxmdp.errors import ExperienceError
+from cvxmdp.utilities import Utility
+from cvxmdp.utilities.curvature import Curvature
+from cvxmdp.utilities.linear import Linear, per_pair
+from cvxmdp.utilities.logarithm import Log
+from cvxmdp.utilities.minimum import Minimum
+
+BERNSTEIN = "empirical Bernstein"
+VECTORS = "bounded differences through the modulus of continuity"
+BOOTSTRAP = "bootstrap"
+RESAMPLES = 1_000
+
+
+@dataclass(frozen=True)
+class Interval:
+    """A value with its confidence bounds.
+
+    Attributes:
+        value: the estimate.
+        lower, upper: the bounds; infinite where nothing is known.
+        method: how they were found.
+        proven: true for inequalities that hold for every n; false for a bootstrap, which only
+            approximates.
+    """
+
+    value: float
+    lower: float
+    upper: float
+    method: str
+    proven: bool
+
+
+@dataclass(frozen=True)
+class Setting:
+    """What intervals are computed from.
+
+    Attributes:
+        sample: the episodes.
+        space: what utilities are bound to: a model, or what stands for it.
+        model: whether named signals are the model's own tables, rather than recorded per step.
+        bounds: smallest and largest value per step of the recorded signals, where known.
+        vectors: concentration of the occupancies, None where their size is not known.
+        one_hot: whether an occupancy is that of a table.
+        tail: a bound on the expected occupancy that truncation hid.
+        pairs: boolean (F, A), the entries of an occupancy that can differ from zero.
+        delta: the probability of error of each one-sided bound.
+        discount: gamma.
+        seed: of the bootstrap.
+    """
+
+    sample: Sample
+    space: Any
+    model: bool
+    bounds: Mapping[str, tuple[float, float]]
+    vectors: VectorBound | None
+    one_hot: bool
+    tail: Radius
+    pairs: np.ndarray
+    delta: float
+    discount: float
+    seed: int
+
+
+def leaves(utility: Utility) -> Iterator[Utility]:
+    """Parts of a utility that get an interval of their own; linear terms of a sum share one."""
+    linear = [term for _, term in utility.terms() if isinstance(term, Linear)]
+    if linear:
+        yield linear[0]
+    for _, term in utility.terms():
+        if isinstance(term, Log):
+            yield from leaves(term.inner)
+        elif isinstance(term, Minimum):
+            for part in term.utilities:
+                yield from leaves(part)
+        elif not isinstance(term, Linear):
+            yield term
+
+
+def signal_names(utility: Utility) -> set[str]:
+    """The signals a utility names."""
+    names: set[str] = set()
+    for _, term in utility.terms():
+        if isinstance(term, Linear) and isinstance(term.reward, str):
+            names.add(term.reward)
+        elif isinstance(term, Log):
+            names |= signal_names(term.inner)
+        elif isinstance(term, Minimum):
+            names |= {name for part in term.utilities for name in signal_names(part)}
+    return names
+
+
+def interval_of(utility: Utility, setting: Setting) -> Interval:
+    """The interval of a utility: a proven one where every atom has one, else a bootstrap."""
+    found = _combine(utility, setting)
+    return found if found.proven else _bootstrap(utility, setting)
+
+
+def _combine(utility: Utility, setting: Setting) -> Interval:
+    parts = _parts(utility, setting)
+    value = lower = upper = utility.offset
+    for weight, part in parts:
+        value += weight * part.value
+        ends = sorted((weight * part.lower, weight * part.upper))
+        lower, upper = lower + ends[0], upper + ends[1]
+    methods = dict.fromkeys(part.method for _, part in parts)
+    proven = all(part.proven for _, part in parts)
+    return Interval(value, lower, upper, " and ".join(methods) or "constant", proven)
+
+
+def _parts(utility: Utility, setting: Setting) -> list[tuple[float, Interval]]:
+    linear = [(w, term) for w, term in utility.terms() if isinstance(term, Linear)]
+    parts = [(1.0, _linear(linear, setting))] if linear else []
+    for weight, term in utility.terms():
+        if isinstance(term, Linear):
+            continue
+        if isinstance(term, Log):
+            parts.append((weight, _logarithm(_combine(term.inner, setting))))
+        elif isinstance(term, Minimum):
+            parts.append((weight, _minimum([_combine(u, setting) for u in term.utilities])))
+        else:
+            parts.append((weight, _atom(term, setting)))
+    return parts
+
+
+def _logarithm(inner: Interval) -> Interval:
+    def log(number: float) -> float:
+        return math.log(number) if number > 0 else -math.inf
+
+    return Interval(
+        log(inner.value), log(inner.lower), log(inner.upper), inner.method, inner.proven
+    )
+
+
+def _minimum(parts: list[Interval]) -> Interval:
+    return Interval(
+        min(part.value for part in parts),
+        min(part.lower for part in parts),
+        min(part.upper for part in parts),
+        " and ".join(dict.fromkeys(part.method for part in parts)),
+        all(part.proven for part in parts),
+    )
+
+
+def _linear(terms: list[tuple[float, Linear]], setting: Setting) -> Interval:
+    """Empirical Bernstein for the episodes' returns, with what truncation hid at its worst and best.
+
+    The return of a cut episode lies between what was seen plus tail * (smallest reward or 0) and what
+    was seen plus tail * (largest reward or 0); the truth lies between the means of the two.
+    """
+    returns, low, high, known = _returns(terms, setting)
+    mass = 1.0 / (1.0 - setting.discount)
+    low, high = min(low, 0.0), max(high, 0.0)
+    value = float(returns.mean())
+    if not known:
+        return Interval(value, -math.inf, math.inf, BOOTSTRAP, False)
+    worst = returns + setting.sample.tails * low
+    best = returns + setting.sample.tails * high
+    width = (high - low) * mass
+    return Interval(
+        value,
+        max(float(worst.mean()) - bernstein_radius(worst, width, setting.delta), low * mass),
+        min(float(best.mean()) + bernstein_radius(best, width, setting.delta), high * mass),
+        BERNSTEIN,
+        True,
+    )
+
+
+def _returns(
+    terms: list[tuple[float, Linear]], setting: Setting
+) -> tuple[np.ndarray, float, float, bool]:
+    """Returns per episode, bounds on the reward of a step, and whether these are known."""
+    sample = setting.sample
+    returns, low, high, known = np.zeros(sample.n), 0.0, 0.0, True
+    table = np.zeros(sample.shape)
+    for weight, term in terms:
+        scale = weight * (1.0 - setting.discount if term.per == "step" else 1.0)
+        if setting.model or not isinstance(term.reward, str):
+            table = table + scale * per_pair(term.reward, setting.space)
+            continue
+        returns = returns + scale * sample.returns[term.reward]
+        known = known and term.reward in setting.bounds
+        ends = [scale * end for end in setting.bounds.get(term.reward, sample.ranges[term.reward])]
+        low, high = low + min(ends), high + max(ends)
+    returns = returns + sample.inner(table)
+    if setting.one_hot:
+        low, high = low + float(table.min()), high + float(table.max())
+    elif table.any():
+        if setting.vectors is None:
+            return returns, low, high, False
+        # <r, psi(o) (x) e_a> is at most |r_a|_2 |psi(o)|_2
+        reach = float(np.linalg.norm(table, axis=0).max()) * setting.vectors.size.l2
+        reach *= 1.0 - setting.discount
+        low, high = low - reach, high + reach
+    return returns, low, high, known
+
+
+def _atom(atom: Utility, setting: Setting) -> Interval:
+    function = atom.bind(setting.space)
+    mean = setting.sample.mean()
+    value = float(function.value(mean))
+    modulus = modulus_of(function, one_hot=setting.one_hot, pairs=setting.pairs)
+    vectors = setting.vectors
+    if modulus is None or vectors is None or atom.curvature is Curvature.UNKNOWN:
+        return Interval(value, -math.inf, math.inf, BOOTSTRAP, False)
+    deviation = math.sqrt(vectors.n * math.log(1.0 / setting.delta) / 2.0)
+    near = modulus.omega(vectors.swap) * deviation + modulus.omega(setting.tail)
+    far = modulus.omega(vectors.radius(setting.delta) + setting.tail)
+    if modulus.squared:  # |F x| and distances are convex; the square of their interval
+        inner = math.sqrt(abs(value))
+        ends = (max(inner - far, 0.0) ** 2, (inner + min(near, far)) ** 2)
+        lower, upper = sorted(modulus.sign * end for end in ends)
+    elif atom.curvature is Curvature.CONCAVE:
+        lower, upper = value - min(near, far), value + far
+    else:
+        lower, upper = value - far, value + min(near, far)
+    return Interval(value, lower, upper, VECTORS, True)
+
+
+def plug_in(utility: Utility, setting: Setting) -> Callable[[np.ndarray], float]:
+    """The utility of weighted episodes, as a function of the weights."""
+    linear = [(w, term) for w, term in utility.terms() if isinstance(term, Linear)]
+    returns = _returns(linear, setting)[0] if linear else np.zeros(setting.sample.n)
+    parts: list[tuple[float, Callable[[np.ndarray], float]]] = []
+    for weight, term in utility.terms():
+        if isinstance(term, Log):
+            parts.append((weight, _log_of(plug_in(term.inner, setting))))
+        elif isinstance(term, Minimum):
+            parts.append((weight, _least([plug_in(part, setting) for part in term.utilities])))
+        elif not isinstance(term, Linear):
+            parts.append((weight, _of_mean(term.bind(setting.space), setting.sample)))
+
+    def value(weights: np.ndarray) -> float:
+        total = utility.offset + float(weights @ returns)
+        return total + sum(weight * part(weights) for weight, part in parts)
+
+    return value
+
+
+def _log_of(inner: Callable[[np.ndarray], float]) -> Callable[[np.ndarray], float]:
+    def value(weights: np.ndarray) -> float:
+        inside = inner(weights)
+        return math.log(inside) if inside > 0 else -math.inf
+
+    return value
+
+
+def _least(parts: list[Callable[[np.ndarray], float]]) -> Callable[[np.ndarray], float]:
+    return lambda weights: min(part(weights) for part in parts)
+
+
+def _of_mean(function: Any, sample: Sample) -> Callable[[np.ndarray], float]:
+    return lambda weights: float(function.value(sample.mean(weights)))
+
+
+def _bootstrap(utility: Utility, setting: Setting) -> Interval:
+    """The percentile bootstrap over episodes: an approximation for many episodes, not a proof.
+
+    It speaks of what was seen; what truncation hid is reported beside it.
+    """
+    n = setting.sample.n
+    random = np.random.default_rng(setting.seed)
+    value = plug_in(utility, setting)
+    draws = np.array(
+        [value(random.multinomial(n, np.full(n, 1.0 / n)) / n) for _ in range(RESAMPLES)]
+    )
+    if np.isnan(draws).any():
+        raise ExperienceError(f"{utility!r} is not a number on a resample of the episodes")
+    lower, upper = np.quantile(draws, [setting.delta, 1.0 - setting.delta], method="nearest")
+    label = f"{BOOTSTRAP} ({RESAMPLES:,} resamples, not a proof)"
+    return Interval(value(np.full(n, 1.0 / n)), float(lower), float(upper), label, False)

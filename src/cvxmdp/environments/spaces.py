@@ -1,0 +1,101 @@
+"""Gymnasium's spaces: states from discrete observations, arrays from boxes, and clear refusals."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from cvxmdp.errors import ExperienceError, require
+
+
+@dataclass(frozen=True)
+class ActionReader:
+    """Actions 0, ..., n - 1 as the environment counts them."""
+
+    n: int
+    start: int
+
+    @classmethod
+    def of(cls, space: Any, name: str) -> ActionReader:
+        """For a discrete action space; others are refused."""
+        spaces = require("gymnasium", "gym").spaces
+        if not isinstance(space, spaces.Discrete):
+            raise ExperienceError(
+                f"{name} has actions {space}; expected a Discrete space. Wrap the environment so that "
+                "it offers a finite list of actions (gymnasium.wrappers.TransformAction)."
+            )
+        return cls(int(space.n), int(space.start))
+
+
+@dataclass(frozen=True)
+class ObservationReader:
+    """Batches of observations as states, where they are discrete, or as arrays of numbers.
+
+    Attributes:
+        sizes: numbers of values per discrete part; empty for boxes.
+        starts: the smallest value of each part.
+        parts: whether an observation is a tuple.
+        name: of the environment, for messages.
+    """
+
+    sizes: tuple[int, ...]
+    starts: tuple[int, ...]
+    parts: bool
+    name: str
+
+    @property
+    def n_states(self) -> int | None:
+        """How many states; None where observations are not discrete."""
+        return math.prod(self.sizes) if self.sizes else None
+
+    @classmethod
+    def of(cls, space: Any, name: str) -> ObservationReader:
+        """For discrete spaces, tuples of them, MultiDiscrete and boxes; others are refused."""
+        spaces = require("gymnasium", "gym").spaces
+        if isinstance(space, spaces.Discrete):
+            return cls((int(space.n),), (int(space.start),), False, name)
+        if isinstance(space, spaces.MultiDiscrete | spaces.MultiBinary):
+            flat = np.atleast_1d(getattr(space, "nvec", np.full(space.shape, 2)))
+            starts = np.broadcast_to(getattr(space, "start", 0), flat.shape)
+            sizes = tuple(int(size) for size in flat.ravel())
+            return cls(sizes, tuple(int(start) for start in starts.ravel()), False, name)
+        if isinstance(space, spaces.Tuple) and all(
+            isinstance(part, spaces.Discrete) for part in space.spaces
+        ):
+            sizes = tuple(int(part.n) for part in space.spaces)
+            return cls(sizes, tuple(int(part.start) for part in space.spaces), True, name)
+        if isinstance(space, spaces.Box):
+            return cls((), (), False, name)
+        raise ExperienceError(
+            f"{name} has observations {space}; expected Discrete, MultiDiscrete, a Tuple of Discrete, or "
+            "Box. gymnasium.wrappers.FlattenObservation makes a Box of nested spaces."
+        )
+
+    def read(self, observations: Any, lanes: int, when: str) -> np.ndarray:
+        """States (lanes,), or finite numbers (lanes, ...)."""
+        if not self.sizes:
+            values = np.asarray(observations, dtype=np.float64).reshape(lanes, -1)
+            if not np.isfinite(values).all():
+                lane = int(np.argmax(~np.isfinite(values).all(axis=1)))
+                raise ExperienceError(
+                    f"{self.name} gave the observation {values[lane]} {when}; NaN and infinity cannot "
+                    "be learned from. Look at the environment, or at actions that drive it there."
+                )
+            return values
+        columns = list(observations) if self.parts else None
+        if columns is None:
+            table = np.asarray(observations).reshape(lanes, -1)
+        else:
+            table = np.stack([np.asarray(column).reshape(lanes) for column in columns], axis=1)
+        numbers = table.astype(np.float64)
+        codes = np.where(np.isfinite(numbers), numbers, -1).astype(np.int64) - np.array(self.starts)
+        wrong = (codes < 0) | (codes >= np.array(self.sizes)) | (codes + self.starts != numbers)
+        if wrong.any():
+            lane = int(np.argmax(wrong.any(axis=1)))
+            raise ExperienceError(
+                f"{self.name} gave the observation {table[lane]} {when}, outside its own space"
+            )
+        return np.ravel_multi_index(tuple(codes.T), self.sizes)
