@@ -1,0 +1,196 @@
+"""What a sweep costs: one run and many, against the plain NumPy one-file version, in one process.
+
+The instance is the paper's 8x8 tracking problem. Times are the best of several short repetitions, taken in turns, so
+that the ratios survive a busy machine. With an accelerator, lanes of one batched program are timed instead, with the
+share of the memory bandwidth that the states alone would need.
+
+    python benchmarks/sweeps.py [--lanes 16384] [--instance 8x8-traj2]
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib.util
+import sys
+import time
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import jax
+import numpy as np
+
+import cvxmdp as cm
+from cvxmdp.experiments.tracking import expert_occupancy, tracking_model, tracking_problem
+from cvxmdp.sampling.run import Run, prepare
+from cvxmdp.sweeps.axes import read_cases
+from cvxmdp.sweeps.groups import LaneGroup
+from hardware import hardware
+
+CHUNK = 500
+HORIZON = {"8": 14, "2": 38}
+BANDWIDTH = {"H200": 4.8e12}  # bytes per second, by the maker's data sheet
+
+
+def solver_for(instance: str, policy: Any = None, **settings: Any) -> cm.VRPDPG:
+    """The recommended settings."""
+    return cm.VRPDPG(
+        10**9,
+        0.1,
+        1.0,
+        0.3,
+        HORIZON[instance[0]],
+        dual_bound=100.0,
+        initial_multiplier=1.0,
+        policy=policy or cm.Table(),
+        evaluate_every=CHUNK,
+        **settings,
+    )
+
+
+def onefile(instance: str, iterations: int) -> Callable[[], None]:
+    """The one-file version on the same instance."""
+    path = Path(__file__).parent.parent / "examples" / "vr_pdpg_onefile.py"
+    spec = importlib.util.spec_from_file_location("vr_pdpg_onefile", path)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    sys.modules["vr_pdpg_onefile"] = module
+    spec.loader.exec_module(module)
+    mdp = tracking_model(instance)
+    model = module.tables(mdp.dense_transition(), mdp.initial, mdp.discount)
+    near = module.near(expert_occupancy(instance), budget=0.01)
+    settings = {"primal_step": 0.1, "dual_step": 1.0, "momentum": 0.3, "dual_bound": 100.0}
+
+    def work() -> None:
+        steps = module.vr_pdpg(
+            model,
+            module.linear(mdp.signal("reward")),
+            [near],
+            np.random.default_rng(0),
+            iterations=iterations,
+            horizon=HORIZON[instance[0]],
+            initial_multiplier=1.0,
+            **settings,
+        )
+        for _ in steps:
+            pass
+
+    return work
+
+
+def fresh_run(instance: str, solver: cm.VRPDPG) -> Run:
+    problem = tracking_problem(instance)
+    return Run(solver, problem, None, 0, prepare(solver, problem, np.zeros(1)))
+
+
+def best_of(works: dict[str, Callable[[], Any]], repetitions: int) -> dict[str, float]:
+    """Seconds of each work, the best of its turns."""
+    found = dict.fromkeys(works, float("inf"))
+    for _ in range(repetitions):
+        for name, work in works.items():
+            started = time.perf_counter()
+            work()
+            found[name] = min(found[name], time.perf_counter() - started)
+    return found
+
+
+def compile_seconds(instance: str, solver: cm.VRPDPG) -> float:
+    """Time to the end of the first chunk less that of the second."""
+    run = fresh_run(instance, solver)
+    started = time.perf_counter()
+    run.advance()
+    first = time.perf_counter() - started
+    started = time.perf_counter()
+    run.advance()
+    return first - (time.perf_counter() - started)
+
+
+def cpu(instance: str) -> None:
+    """One run and a sweep of 64, table and MLP(32), as ratios to the one-file version."""
+    count = 200
+    print(f"\n| {instance} | one run | ratio | sweep of 64, per run | ratio | compilation |")
+    print("|---|---|---|---|---|---|")
+    for name, policy in (("table", cm.Table()), ("MLP(32)", cm.MLP(32))):
+        seconds = compile_seconds(instance, solver_for(instance, policy))
+        run = fresh_run(instance, solver_for(instance, policy, record_every=10))
+        problem = tracking_problem(instance)
+        many = replace(solver_for(instance, policy), iterations=10 * CHUNK)
+        works = {
+            "onefile": onefile(instance, count),
+            "run": run.advance,
+            "sweep": lambda p=problem, s=many: cm.sweep(p, s, seeds=range(64), progress=False),
+        }
+        works["run"]()
+        works["sweep"]()
+        found = best_of({k: works[k] for k in ("onefile", "run")}, 60)
+        found |= best_of({"onefile again": works["onefile"], "sweep": works["sweep"]}, 5)
+        base = min(found["onefile"], found["onefile again"]) / count
+        one = found["run"] / CHUNK
+        each = found["sweep"] / (64 * many.iterations)
+        print(
+            f"| {name} | {1e6 * one:.1f} us | {base / one:.0f}x | {1e6 * each:.2f} us | "
+            f"{base / each:.0f}x | {seconds:.1f} s |",
+            flush=True,
+        )
+    print(f"\nThe one-file version: {1e6 * base:.0f} us an iteration.")
+    logging(instance)
+
+
+def logging(instance: str) -> None:
+    """What records cost: all, every tenth, none."""
+    runs = {
+        every: fresh_run(instance, solver_for(instance, record_every=every))
+        for every in (1, 10, CHUNK)
+    }
+    for run in runs.values():
+        run.advance()
+    found = best_of({str(every): run.advance for every, run in runs.items()}, 60)
+    none = found[str(CHUNK)]
+    for every in (1, 10):
+        extra = 100 * (found[str(every)] / none - 1)
+        print(f"Recording every {every}. iteration costs {extra:.0f}% of the time.")
+
+
+def accelerator(instance: str, lanes: int) -> None:
+    """Lanes of one batched program."""
+    problem, solver = tracking_problem(instance), solver_for(instance, record_every=CHUNK)
+    cases = read_cases(problem, solver, None, range(lanes))
+    learning = prepare(solver, problem, np.zeros(1))
+    group = LaneGroup(cases, None, [learning] * lanes)
+    started = time.perf_counter()
+    group.advance()
+    first = time.perf_counter() - started
+    times = []
+    for _ in range(5):
+        started = time.perf_counter()
+        group.advance()
+        times.append(time.perf_counter() - started)
+    each = min(times) / (CHUNK * lanes)
+    state = sum(leaf.nbytes for leaf in jax.tree.leaves(group.carry.state))
+    ideal = 2 * state / lanes  # every state is read and written once
+    device = jax.devices()[0].device_kind
+    known = next((rate for name, rate in BANDWIDTH.items() if name in device), None)
+    print(f"{lanes:,} lanes of {instance} on {device}: {1e9 * each:.2f} ns an iteration and run")
+    print(
+        f"compilation and first chunk {first:.1f} s; {state / lanes / 1024:.1f} KiB of state a run"
+    )
+    if known is not None:
+        print(f"{100 * ideal / known / each:.0f}% of the bandwidth of {known / 1e12:.1f} TB/s")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--instance", default="8x8-traj2")
+    parser.add_argument("--lanes", type=int, default=16_384)
+    arguments = parser.parse_args()
+    print(hardware())
+    if jax.default_backend() == "cpu":
+        cpu(arguments.instance)
+    else:
+        accelerator(arguments.instance, arguments.lanes)
+
+
+if __name__ == "__main__":
+    main()

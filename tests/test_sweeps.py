@@ -1,0 +1,404 @@
+"""Sweeps: what they vary, that neighbours and stops change nothing, and what happens when things go wrong."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import cvxmdp as cm
+from cvxmdp.errors import SolverError
+from cvxmdp.sampling import run as runs
+from cvxmdp.sweeps import checkpoint
+from cvxmdp.sweeps.groups import LaneGroup, ThreadGroup
+
+SOLVER = cm.VRPDPG(60, 0.1, 0.3, 0.3, 10, dual_bound=2.0, evaluate_every=20)
+OVER = {"primal_step": [0.05, 0.1], "budget/hazard": [0.1, 0.3]}
+
+
+def make_problem() -> cm.Problem:
+    mdp = cm.gridworld(
+        3, slip=0.1, discount=0.9, goal=8, goal_reward=10.0, step_reward=-0.1, hazards=[4]
+    )
+    limits = {"hazard": cm.linear("hazard") <= 0.1, "spread": cm.entropy() >= 0.1}
+    return cm.Problem(mdp, maximize=cm.linear("reward"), subject_to=limits)
+
+
+@pytest.fixture(scope="module")
+def problem() -> cm.Problem:
+    return make_problem()
+
+
+@pytest.fixture(scope="module")
+def swept(problem) -> cm.Sweep:
+    return cm.sweep(problem, SOLVER, over=OVER, seeds=range(3))
+
+
+def same_bits(first: cm.Solution, second: cm.Solution) -> None:
+    np.testing.assert_array_equal(first.stats["params"], second.stats["params"])
+    np.testing.assert_array_equal(first.history["gradient_norm"], second.history["gradient_norm"])
+    assert first.multipliers == second.multipliers
+
+
+# --- what is run --------------------------------------------------------------------------------
+
+
+def test_every_combination_with_every_seed(swept):
+    assert len(swept) == 12
+    assert swept.axes == {"primal_step": [0.05, 0.1], "budget/hazard": [0.1, 0.3]}
+    seen = {(*run.settings.values(), run.seed) for run in swept}
+    assert seen == {(p, b, s) for p in (0.05, 0.1) for b in (0.1, 0.3) for s in range(3)}
+    assert swept.programs == 1
+
+
+def test_a_run_of_a_sweep_is_the_run_that_solve_makes(problem, swept):
+    run = swept.select(primal_step=0.1, **{"budget/hazard": 0.3})[2]
+    alone = cm.solve(
+        problem.with_budget("hazard", 0.3), replace(SOLVER, primal_step=0.1), seed=run.seed
+    )
+    same_bits(run.solution, alone)
+    assert run.solution.objective == pytest.approx(alone.objective, rel=1e-12)
+    assert run.solution.problem.budgets["hazard"] == 0.3
+
+
+def test_numbers_do_not_compile_again(problem, swept):
+    before = runs.run_chunk._cache_size()
+    cm.sweep(problem, replace(SOLVER, momentum=0.7), over={"dual_step": [0.1, 0.9]}, seeds=[5])
+    assert runs.run_chunk._cache_size() == before
+
+
+def test_what_changes_the_shape_compiles_once_per_value(problem):
+    found = cm.sweep(
+        problem, SOLVER, over={"horizon": [5, 10], "momentum": [0.3, 1.0]}, seeds=[0, 1]
+    )
+    assert found.programs == 2
+    assert "2 compiled programs" in str(found)
+
+
+def test_policies_can_be_varied(problem):
+    found = cm.sweep(problem, SOLVER, over={"policy": [cm.Table(), cm.MLP(4)]}, seeds=[0])
+    assert [run.solution.stats["family"] for run in found] == ["Table", "MLP"]
+
+
+def test_pdpg_and_programs_are_swept_too(problem):
+    for solver in (cm.PDPG(100), cm.ConvexProgram()):
+        found = cm.sweep(problem, solver, over={"budget/hazard": [0.1, 0.3]})
+        objectives = [run.solution.objective for run in found]
+        assert objectives[0] < objectives[1]
+        alone = cm.solve(problem.with_budget("hazard", 0.3), solver, seed=0)
+        assert objectives[1] == pytest.approx(alone.objective, rel=1e-9)
+
+
+def test_histories_are_thinned(problem):
+    found = cm.sweep(problem, SOLVER, seeds=[0], rows=6)[0].solution
+    np.testing.assert_array_equal(found.history["recorded"], [10, 20, 30, 40, 50, 60])
+    whole = cm.solve(problem, SOLVER, seed=0)
+    np.testing.assert_allclose(
+        found.history["gradient_norm"], whole.history["gradient_norm"][9::10], rtol=1e-5
+    )
+
+
+# --- what they say together ---------------------------------------------------------------------
+
+
+def test_summary_is_the_mean_over_seeds_with_its_interval(swept):
+    row = next(r for r in swept.summary() if r["primal_step"] == 0.1 and r["budget/hazard"] == 0.3)
+    runs_of_it = swept.select(primal_step=0.1, **{"budget/hazard": 0.3})
+    values = np.array([run.solution.objective for run in runs_of_it])
+    assert row["runs"] == 3
+    assert row["objective"].mean == pytest.approx(values.mean())
+    half = 4.302652729 * values.std(ddof=1) / np.sqrt(3)  # Student's t with 2 degrees of freedom
+    assert row["objective"].high - row["objective"].mean == pytest.approx(half, rel=1e-6)
+
+
+def test_best_respects_the_tolerance(swept):
+    with pytest.raises(SolverError, match="no settings have a mean violation within tolerance=0"):
+        swept.best()
+    generous = swept.best(tolerance=100.0)
+    means = [row["objective"].mean for row in swept.summary()]
+    assert generous["objective"].mean == max(means)
+    least = swept.best(by="violation/hazard", tolerance=100.0)
+    assert least["violation/hazard"].mean == min(
+        r["violation/hazard"].mean for r in swept.summary()
+    )
+    with pytest.raises(SolverError, match=r"no column 'objectve'.*objective"):
+        swept.best(by="objectve")
+
+
+def test_curves_have_a_band(swept):
+    curve = swept.curve("slack/hazard")
+    assert curve["at"].tolist() == [0, 20, 40, 60]
+    assert (curve["low"] <= curve["mean"]).all()
+    assert swept.curve("episode_return", smooth=10)["mean"].shape == (51,)
+    with pytest.raises(SolverError, match=r"no history 'episode_retrun'.*episode_return"):
+        swept.curve("episode_retrun")
+
+
+def test_tables(swept):
+    frame = swept.to_pandas()
+    assert len(frame) == 12
+    assert {"primal_step", "budget/hazard", "seed", "objective", "violation/hazard"} <= set(frame)
+    assert "12 runs, 1 compiled program" in str(swept)
+
+
+# --- errors -------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("over", "message"),
+    [
+        ({"primal_stp": [1]}, r"unknown axis 'primal_stp'.*Did you mean 'primal_step'"),
+        ({"budget/hazrd": [1]}, r"unknown axis 'budget/hazrd'.*budget/hazard"),
+        ({"primal_step": 0.1}, r"'primal_step' takes a list of values; got 0\.1"),
+        ({"primal_step": []}, "'primal_step' has no values"),
+        ({"momentum": [2.0]}, r"momentum must be in \(0, 1\].*got 2\.0"),
+    ],
+)
+def test_wrong_axes_are_named_before_anything_runs(problem, over, message):
+    with pytest.raises(SolverError, match=message):
+        cm.sweep(problem, SOLVER, over=over)
+
+
+@pytest.mark.parametrize(
+    ("seeds", "message"),
+    [
+        ([], "at least one seed"),
+        ([0, 0], "occurs twice"),
+        ([0.5], "whole numbers"),
+        ([True], "whole"),
+    ],
+)
+def test_wrong_seeds_are_named(problem, seeds, message):
+    with pytest.raises(SolverError, match=message):
+        cm.sweep(problem, SOLVER, seeds=seeds)
+
+
+@cm.concave
+def breaks_when_negative(occupancy):
+    import jax.numpy as jnp
+
+    return jnp.where(occupancy.min() < -1e-3, jnp.nan, 0.0) + 0.0 * occupancy.sum()
+
+
+def test_a_run_that_breaks_does_not_take_the_others_with_it():
+    base = make_problem()
+    limits = {**base.constraints, "odd": breaks_when_negative >= -1.0}
+    problem = cm.Problem(base.mdp, maximize=cm.linear("reward"), subject_to=limits)
+    wild = replace(SOLVER, primal_step=1.0)
+    for lanes in (None, 2):
+        found = cm.sweep(problem, wild, over={"momentum": [0.05, 1.0]}, seeds=[0], lanes=lanes)
+        broken, fine = (run.solution for run in found)
+        assert broken.status is cm.Status.FAILED
+        assert "is not finite" in broken.message
+        assert fine.status is cm.Status.ITERATION_LIMIT
+
+
+# --- lanes --------------------------------------------------------------------------------------
+
+
+def test_lanes_do_not_depend_on_neighbours_or_position(problem):
+    first = cm.sweep(problem, SOLVER, over={"primal_step": [0.05, 0.1]}, seeds=range(3), lanes=4)
+    second = cm.sweep(problem, SOLVER, over={"primal_step": [0.1]}, seeds=[9, 1, 7, 2], lanes=4)
+    mine, theirs = first.select(primal_step=0.1)[1], second[1]
+    assert mine.seed == theirs.seed == 1
+    same_bits(mine.solution, theirs.solution)
+
+
+def test_lanes_agree_with_threads_to_rounding(problem):
+    short = replace(SOLVER, iterations=5)
+    threads, lanes = (cm.sweep(problem, short, seeds=range(3), lanes=n) for n in (None, 3))
+    for mine, theirs in zip(threads, lanes, strict=True):
+        np.testing.assert_allclose(
+            mine.solution.stats["params"], theirs.solution.stats["params"], atol=1e-4
+        )
+
+
+def test_lanes_are_split_over_devices(tmp_path):
+    code = (
+        "import sys; sys.path.insert(0, 'tests')\n"
+        "import jax, numpy as np\n"
+        "from test_sweeps import make_problem, SOLVER\n"
+        "import cvxmdp as cm\n"
+        "from cvxmdp.sweeps.groups import LaneGroup\n"
+        "kept = []\n"
+        "old = LaneGroup._on_devices\n"
+        "LaneGroup._on_devices = lambda self, tree: kept.append(old(self, tree)) or kept[-1]\n"
+        "found = cm.sweep(make_problem(), SOLVER, seeds=range(4), lanes=4)\n"
+        "leaf = jax.tree.leaves(kept[0])[0]\n"
+        "print(len(jax.devices()), len(leaf.sharding.device_set), found[3].solution.objective)\n"
+    )
+    split, whole = (
+        subprocess.run(
+            [sys.executable, "-c", code],
+            env={**os.environ, "XLA_FLAGS": f"--xla_force_host_platform_device_count={count}"},
+            cwd=Path(__file__).parent.parent,
+            capture_output=True,
+            text=True,
+            check=True,
+        ).stdout.split()
+        for count in (2, 1)
+    )
+    assert split[:2] == ["2", "2"]
+    assert whole[:2] == ["1", "1"]
+    assert float(split[2]) == pytest.approx(float(whole[2]), rel=1e-3)
+
+
+# --- stops and starts ---------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("lanes", [None, 4])
+def test_two_sweeps_of_the_same_call_have_the_same_bits(problem, lanes):
+    first, second = (cm.sweep(problem, SOLVER, seeds=range(4), lanes=lanes) for _ in range(2))
+    for mine, theirs in zip(first, second, strict=True):
+        same_bits(mine.solution, theirs.solution)
+
+
+@pytest.mark.parametrize("lanes", [None, 4])
+@pytest.mark.parametrize("after", [1, 2])
+def test_an_interrupted_sweep_goes_on_with_the_same_bits(
+    problem, tmp_path, monkeypatch, lanes, after
+):
+    whole = cm.sweep(problem, SOLVER, seeds=range(4), lanes=lanes)
+    groups = (ThreadGroup, LaneGroup)
+    plain = [group.advance for group in groups]
+    calls = []
+
+    def interrupted(self):
+        calls.append(None)
+        if len(calls) == after + 1:
+            raise KeyboardInterrupt
+        return plain[groups.index(type(self))](self)
+
+    for group in groups:
+        monkeypatch.setattr(group, "advance", interrupted)
+    partial = cm.sweep(problem, SOLVER, seeds=range(4), lanes=lanes, folder=tmp_path / "s")
+    assert partial.interrupted
+    assert partial[0].solution.status is cm.Status.INTERRUPTED
+    assert partial[0].solution.stats["iterations"] == 20 * after
+    monkeypatch.undo()
+    again = cm.sweep(problem, SOLVER, seeds=range(4), lanes=lanes, folder=tmp_path / "s")
+    assert not again.interrupted
+    for mine, theirs in zip(again, whole, strict=True):
+        same_bits(mine.solution, theirs.solution)
+
+
+def test_a_finished_sweep_is_read_not_run(problem, tmp_path, monkeypatch):
+    first = cm.sweep(problem, SOLVER, seeds=range(2), folder=tmp_path)
+
+    def never(*_, **__):
+        raise AssertionError("computed again")
+
+    monkeypatch.setattr(runs, "run_chunk", never)
+    second = cm.sweep(problem, SOLVER, seeds=range(2), folder=tmp_path)
+    for mine, theirs in zip(second, first, strict=True):
+        same_bits(mine.solution, theirs.solution)
+
+
+def test_pdpg_results_are_kept_as_well(problem, tmp_path, monkeypatch):
+    first = cm.sweep(problem, cm.PDPG(60), seeds=[0], folder=tmp_path)[0].solution
+    monkeypatch.setattr("cvxmdp.sweeps.jobs.solve", None)
+    second = cm.sweep(problem, cm.PDPG(60), seeds=[0], folder=tmp_path)[0].solution
+    assert second.objective == pytest.approx(first.objective, rel=1e-12)
+    assert second.status is first.status
+    np.testing.assert_array_equal(second.history["objective"], first.history["objective"])
+
+
+def test_another_sweep_does_not_touch_the_folder(problem, tmp_path):
+    cm.sweep(problem, SOLVER, seeds=[0], folder=tmp_path)
+    before = {path.name: path.read_bytes() for path in tmp_path.iterdir()}
+    with pytest.raises(SolverError, match="holds another sweep: seeds differ"):
+        cm.sweep(problem, SOLVER, seeds=[1], folder=tmp_path)
+    with pytest.raises(SolverError, match="holds another sweep: problem differ"):
+        cm.sweep(problem.with_budget("hazard", 0.2), SOLVER, seeds=[0], folder=tmp_path)
+    assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == before
+
+
+def test_a_damaged_checkpoint_is_noticed_and_the_previous_one_used(problem, tmp_path):
+    whole = cm.sweep(problem, SOLVER, seeds=[0], folder=tmp_path, checkpoint_seconds=0.0)
+    newest = tmp_path / "group-00000.safetensors"
+    data = bytearray(newest.read_bytes())
+    data[-5] ^= 1
+    newest.write_bytes(data)
+    folder = checkpoint.Folder(tmp_path, json.loads((tmp_path / "sweep.json").read_text()))
+    assert int(folder.load(0)["0/counts"][0]) == 40  # the one before the last
+    again = cm.sweep(problem, SOLVER, seeds=[0], folder=tmp_path)
+    same_bits(again[0].solution, whole[0].solution)
+
+
+@pytest.mark.parametrize("left", [0, 10, 200])
+def test_a_cut_checkpoint_is_noticed(problem, tmp_path, left):
+    whole = cm.sweep(problem, SOLVER, seeds=[0], folder=tmp_path)
+    for path in tmp_path.glob("group-*"):
+        path.write_bytes(path.read_bytes()[:left])
+    again = cm.sweep(problem, SOLVER, seeds=[0], folder=tmp_path)
+    same_bits(again[0].solution, whole[0].solution)
+
+
+def test_a_folder_that_cannot_be_written_is_an_error_before_anything_runs(problem, tmp_path):
+    (tmp_path / "file").write_text("in the way")
+    with pytest.raises(SolverError, match=r"cannot be used for the sweep.*another folder="):
+        cm.sweep(problem, SOLVER, folder=tmp_path / "file")
+
+
+def test_a_full_disk_keeps_what_was_computed(problem, tmp_path, monkeypatch):
+    write, calls = checkpoint.write_arrays, []
+
+    def full(*arguments):
+        calls.append(None)
+        if len(calls) == 2:
+            raise OSError(28, "No space left on device")
+        return write(*arguments)
+
+    monkeypatch.setattr(checkpoint, "write_arrays", full)
+    with pytest.raises(SolverError, match=r"No space left on device.*repeat the call"):
+        cm.sweep(problem, SOLVER, seeds=[0], folder=tmp_path, checkpoint_seconds=0.0)
+    monkeypatch.undo()
+    folder = checkpoint.Folder(tmp_path, json.loads((tmp_path / "sweep.json").read_text()))
+    assert int(folder.load(0)["0/counts"][0]) == 20
+
+
+KILLED = """
+import sys; sys.path.insert(0, "tests")
+import numpy as np
+from dataclasses import replace
+from test_sweeps import make_problem, SOLVER
+import cvxmdp as cm
+solver = replace(SOLVER, iterations=20_000, evaluate_every=200)
+print("ready", flush=True)
+found = cm.sweep(make_problem(), solver, seeds=range(3), folder=sys.argv[1], checkpoint_seconds=0.0)
+np.savez(sys.argv[2], *[run.solution.stats["params"] for run in found])
+"""
+
+
+def test_killed_at_random_points_a_sweep_ends_with_the_same_bits(tmp_path):
+    """A process that is killed outright, again and again, until one run through."""
+    root = Path(__file__).parent.parent
+
+    def start(folder: Path, out: Path) -> subprocess.Popen:
+        command = [sys.executable, "-c", KILLED, str(folder), str(out)]
+        return subprocess.Popen(command, cwd=root, stdout=subprocess.PIPE, text=True)
+
+    whole = start(tmp_path / "whole", tmp_path / "whole.npz")
+    assert whole.wait(timeout=300) == 0
+    random, kills = np.random.default_rng(0), 0
+    for patience in [*(0.5 + 3.0 * random.random(5)), None]:
+        process = start(tmp_path / "killed", tmp_path / "killed.npz")
+        process.stdout.readline()
+        try:
+            process.wait(timeout=patience)
+            break
+        except subprocess.TimeoutExpired:
+            process.send_signal(signal.SIGKILL)
+            process.wait()
+            kills += 1
+    assert kills >= 1
+    with np.load(tmp_path / "whole.npz") as mine, np.load(tmp_path / "killed.npz") as theirs:
+        for name in mine.files:
+            np.testing.assert_array_equal(mine[name], theirs[name])
