@@ -272,7 +272,9 @@ def _play_model(
     mdp: TabularMDP, policy: Any, episodes: int, horizon: int, seed: int, deterministic: bool
 ) -> Sample:
     acts, draws = _seeds(seed, 2)
-    act: Actor = actor_of(policy, mdp.n_actions, acts, deterministic=deterministic)
+    act: Actor = actor_of(
+        policy, mdp.n_actions, acts, n_states=mdp.n_states, deterministic=deterministic
+    )
     random = np.random.default_rng(draws)
     simulator = ModelSimulator(mdp)
     block = max(1, TOGETHER // horizon)
@@ -329,7 +331,18 @@ def _play(
     deterministic: bool,
 ) -> Sample:
     acts, resets = _seeds(seed, 2)
-    act = actor_of(policy, env.n_actions, acts, deterministic=deterministic)
+    shape = (env.n_states, env.n_actions)
+    if (
+        question.model is not None
+        and env.features is None
+        and question.model.actions.shape != shape
+    ):
+        states, actions = question.model.actions.shape
+        raise ExperienceError(
+            f"the problem's model has {states} states and {actions} actions, {env.name} has {shape[0]} and "
+            f"{shape[1]}"
+        )
+    act = actor_of(policy, env.n_actions, acts, n_states=env.n_states, deterministic=deterministic)
     names = sorted({name for utility in question.utilities for name in signal_names(utility)})
     parts: list[Sample] = []
     played = 0

@@ -19,21 +19,35 @@ from cvxmdp.policies import TabularPolicy
 Actor = Callable[[Any, np.ndarray, np.ndarray], np.ndarray]
 
 
-def actor_of(policy: Any, n_actions: int, seed: int, *, deterministic: bool = False) -> Actor:
+def actor_of(
+    policy: Any,
+    n_actions: int,
+    seed: int,
+    *,
+    n_states: int | None = None,
+    deterministic: bool = False,
+) -> Actor:
     """A policy at work, with its own random numbers; what was given is not changed where it is ours.
 
     Args:
         policy: one of ours, a solution, an (S, A) array, or anything with ``predict``.
         n_actions: A.
         seed: of its random numbers; one trained elsewhere is seeded through its ``set_random_seed``.
+        n_states: S, where observations are states.
         deterministic: passed to ``predict``.
     """
-    given = getattr(policy, "policy", None)
-    if hasattr(policy, "problem") and given is not None:
-        policy = given
+    if hasattr(policy, "problem") and hasattr(policy, "policy"):
+        if policy.policy is None:
+            raise PolicyError(f"the solution has no policy to evaluate: {policy!r}")
+        policy = policy.policy
     if not hasattr(policy, "predict"):
         policy = TabularPolicy(policy)
     if isinstance(policy, TabularPolicy):
+        if policy.n_actions != n_actions or n_states not in (None, policy.n_states):
+            raise PolicyError(
+                f"the policy is for {policy.n_states} states and {policy.n_actions} actions; there are "
+                f"{n_states} and {n_actions} here"
+            )
         ours = copy.copy(policy).seed(seed)
 
         def act(observations: Any, states: np.ndarray, begins: np.ndarray) -> np.ndarray:

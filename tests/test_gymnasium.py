@@ -1,0 +1,183 @@
+"""Episodes from Gymnasium environments: what counts, what does not, and what is refused."""
+
+from __future__ import annotations
+
+import gymnasium
+import numpy as np
+import pytest
+from gymnasium.vector import AutoresetMode, SyncVectorEnv
+
+import cvxmdp as cm
+from cvxmdp.environments.episodes import summarise
+from cvxmdp.errors import ExperienceError
+from environments import Counter, ModelEnv, SixTuple, Trouble
+
+
+def zeros(observations, states, begins):
+    return np.zeros(len(states), dtype=int)
+
+
+def play(env, horizon=20, signals=("reward", "cost"), **settings):
+    return env.episodes(zeros, horizon, signals=signals, **settings)
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda mode: Counter(),
+        lambda mode: SyncVectorEnv([Counter] * 5, autoreset_mode=mode),
+    ],
+    ids=["single", "vector"],
+)
+@pytest.mark.parametrize("mode", list(AutoresetMode), ids=lambda mode: mode.value)
+def test_steps_that_only_reset_are_never_counted(make, mode) -> None:
+    env = cm.GymnasiumEnv(make(mode), 0.5)
+    lengths = []
+    for turn in range(8):
+        batch = play(env, seed=3 if turn == 0 else None)
+        for lane, length in enumerate(batch.lengths):
+            lengths.append(int(length))
+            # every step of the episode once, none of another
+            np.testing.assert_array_equal(batch.inputs[lane, :length], np.arange(length))
+            np.testing.assert_array_equal(
+                batch.signals["cost"][lane, :length], np.arange(1, length + 1)
+            )
+            assert batch.terminated[lane] == (length % 2 == 0)
+    assert len(set(lengths)) > 3
+    assert env.steps == sum(lengths)
+
+
+def test_the_same_seed_gives_the_same_run() -> None:
+    def run(seed):
+        with cm.GymnasiumEnv("FrozenLake-v1", 0.9, n_envs=3) as env:
+            policy = cm.TabularPolicy(np.full((16, 4), 0.25)).seed(seed)
+            act = lambda observations, states, begins: policy.predict(states)[0]  # noqa: E731
+            batches = [env.episodes(act, 30, seed=seed), env.episodes(act, 30)]
+        return [batch.inputs.tolist() for batch in batches]
+
+    assert run(0) == run(0)
+    assert run(0) != run(1)
+
+
+def test_the_horizon_is_a_truncation() -> None:
+    env = cm.GymnasiumEnv(SyncVectorEnv([Counter] * 4), 0.5)
+    batch = play(env, horizon=1, seed=0)
+    np.testing.assert_array_equal(batch.lengths, 1)
+    assert not batch.terminated.any()
+    sample = summarise(batch, 0.5, 2, n_states=10)
+    np.testing.assert_array_equal(sample.tails, 0.5 / 0.5)
+    np.testing.assert_array_equal(sample.mean()[0], [1.0, 0.0])
+
+
+def test_six_values_and_other_numbers() -> None:
+    mdp = cm.gridworld(2, discount=0.9, goal=3).with_signals(cost=np.arange(4.0))
+    six = cm.GymnasiumEnv(SixTuple(mdp), 0.9)
+    batch = play(six, seed=0)
+    np.testing.assert_array_equal(batch.signals["cost"][0], batch.inputs[0].astype(float))
+    shifted = cm.GymnasiumEnv(ModelEnv(mdp, limit=5, start=7), 0.9)
+    assert (shifted.n_states, shifted.n_actions) == (4, 4)
+    assert set(np.unique(play(shifted, seed=0).inputs)) <= {0, 1, 2, 3}
+
+
+def test_tuples_of_discrete_spaces_are_states() -> None:
+    env = cm.GymnasiumEnv("Blackjack-v1", 0.9)
+    assert env.n_states == 32 * 11 * 2
+    batch = env.episodes(zeros, 5, seed=0)
+    total, dealer, ace = np.unravel_index(batch.inputs[0, 0], (32, 11, 2))
+    assert 2 <= total <= 21
+    assert 1 <= dealer <= 10
+    assert ace in (0, 1)
+    vector = cm.GymnasiumEnv("Blackjack-v1", 0.9, n_envs=3)
+    assert vector.episodes(zeros, 5, seed=0).inputs.shape[0] == 3
+    env.close()
+    vector.close()
+
+
+def test_boxes_go_through_features() -> None:
+    bins = cm.UniformBins([-2.4, -3, -0.2, -3], [2.4, 3, 0.2, 3], 4)
+    with cm.GymnasiumEnv("CartPole-v1", 0.9, features=bins, n_envs=4) as env:
+        seen = []
+
+        def act(observations, states, begins):
+            seen.append(states)
+            return zeros(observations, states, begins)
+
+        batch = env.episodes(act, 30, seed=0)
+    assert batch.inputs.shape[2] == 4
+    assert max(states.max() for states in seen) < bins.size
+    sample = summarise(batch, 0.9, 2, features=bins)
+    assert sample.mean().shape == (256, 2)
+    np.testing.assert_allclose(
+        sample.mean().sum(), ((1 - 0.9 ** batch.lengths.astype(float)) / 0.1).mean()
+    )
+    dense = cm.RandomFourier(4, 10, seed=0)
+    assert summarise(batch, 0.9, 2, features=dense).mean().shape == (10, 2)
+
+
+@pytest.mark.parametrize(
+    ("kind", "message"),
+    [
+        ("raises", r"raised OSError at step 3 of an episode: the simulator is gone"),
+        ("nan", r"gave the observation \[ ?0\. +nan\] at step 3 of an episode; NaN"),
+        ("outside", r"gave the observation \[77\] at step 3 of an episode, outside its own space"),
+        ("info", r"gave no info\['cost'\] at step 3.*absent=\{'cost': 0\.0\}"),
+        ("reward", r"gave the signal 'reward' as inf at step 3"),
+        ("tuple", r"gave 4 values for a step; expected"),
+    ],
+)
+@pytest.mark.parametrize("lanes", [1, 2])
+def test_trouble_in_an_episode(kind, message, lanes) -> None:
+    if kind == "tuple" and lanes == 2:
+        message = "raised ValueError at step 3"
+    inner = Trouble(kind) if lanes == 1 else SyncVectorEnv([lambda: Trouble(kind)] * lanes)
+    features = cm.UniformBins([-1, -1], [1, 1], 2) if kind == "nan" else None
+    env = cm.GymnasiumEnv(inner, 0.9, features=features)
+    with pytest.raises(ExperienceError, match=message):
+        play(env, seed=0)
+
+
+def test_what_was_made_here_is_closed(monkeypatch) -> None:
+    closed = []
+    mdp = cm.gridworld(2, discount=0.9, goal=3).with_signals(cost=1.0 + np.zeros(4))
+
+    class Watched(ModelEnv):
+        def close(self):
+            closed.append(self)
+
+    gymnasium.register("cvxmdp/Watched-v0", lambda: Watched(mdp), disable_env_checker=True)
+    try:
+        env = cm.GymnasiumEnv("cvxmdp/Watched-v0", 0.9)
+        with pytest.raises(ExperienceError, match=r"gave no info\['price'\]"):
+            env.episodes(zeros, 5, signals=("price",), seed=0)
+        assert len(closed) == 1
+        with pytest.raises(ZeroDivisionError):
+            cm.GymnasiumEnv("cvxmdp/Watched-v0", 0.9).episodes(lambda *_: 1 / 0, 5, seed=0)
+        assert len(closed) == 2
+    finally:
+        del gymnasium.registry["cvxmdp/Watched-v0"]
+    given = Watched(mdp)
+    with pytest.raises(ExperienceError, match="gave no info"):
+        cm.GymnasiumEnv(given, 0.9).episodes(zeros, 5, signals=("price",), seed=0)
+    assert given not in closed  # its owner's
+
+
+def test_missing_entries_can_have_a_value() -> None:
+    env = cm.GymnasiumEnv(Trouble("info"), 0.9, absent={"cost": -1.0})
+    assert play(env, seed=0).signals["cost"][0, 3] == -1.0
+
+
+def test_wrong_spaces_and_settings() -> None:
+    with pytest.raises(ExperienceError, match=r"Pendulum-v1 has actions Box.*Discrete space"):
+        cm.GymnasiumEnv("Pendulum-v1", 0.9)
+    with pytest.raises(ExperienceError, match=r"CartPole-v1 has observations Box.*Give features="):
+        cm.GymnasiumEnv("CartPole-v1", 0.9)
+    nested = Counter()
+    nested.observation_space = gymnasium.spaces.Dict(a=gymnasium.spaces.Discrete(2))
+    with pytest.raises(ExperienceError, match=r"has observations Dict.*FlattenObservation"):
+        cm.GymnasiumEnv(nested, 0.9)
+    with pytest.raises(
+        ExperienceError, match="expected a Gymnasium environment or its id; got int"
+    ):
+        cm.GymnasiumEnv(3, 0.9)
+    with pytest.raises(ExperienceError, match="n_envs=2 goes with an id"):
+        cm.GymnasiumEnv(Counter(), 0.9, n_envs=2)
