@@ -158,12 +158,30 @@ def test_the_radius_holds_and_shrinks() -> None:
     assert inside["l1"] >= 57
     assert inside["l2"] >= 57
     assert max(tightness) > 0.05  # it is a bound of the right order, not any large number
-    few = cm.demonstrations(simulated(mdp, policy, 100, 30, 0), mdp, horizon=30)
-    many = cm.demonstrations(simulated(mdp, policy, 10_000, 30, 0), mdp, horizon=30)
-    hidden = 0.8**30 / 0.2
-    ratio = (few.radius("l2") - hidden) / (many.radius("l2") - hidden)
-    assert ratio == pytest.approx(10.0)  # 1 / sqrt(n)
-    assert few.radius("l2") == pytest.approx(5 * (1 + np.sqrt(np.log(2 / 0.05))) / 10 + hidden)
+
+
+def test_the_radius_is_the_smaller_of_two_inequalities() -> None:
+    mdp = cm.gridworld(2, slip=0.2, discount=0.8, goal=3)
+    policy, mass, hidden = cm.uniform_policy(mdp), 5.0, 0.8**30 / 0.2
+
+    def closed_forms(n):
+        demos = cm.demonstrations(simulated(mdp, policy, n, 30, 0), mdp, horizon=30)
+        differences = mass * (1 + np.sqrt(np.log(4 / 0.05))) / np.sqrt(n)
+        squares, log = demos.squares, np.log(2 / (0.05 / 8))
+        bound = np.sqrt(2 * squares.var(ddof=1) * log / n) + 7 * mass**2 * log / (3 * (n - 1))
+        second = min(squares.mean() + bound, mass**2)
+        log = np.log(16 / 0.05)
+        moments = 2 * mass * log / n + np.sqrt(2 * second * log / n)
+        return demos, differences + hidden, moments + hidden
+
+    few, differences, moments = closed_forms(30)
+    assert differences < moments
+    assert few.radius("l2") == pytest.approx(differences)
+    wide = mass * (np.sqrt(16) + np.sqrt(2 * np.log(4 / 0.05))) / np.sqrt(30) + hidden
+    assert few.radius("l1") == pytest.approx(wide)
+    many, differences, moments = closed_forms(10_000)
+    assert moments < differences / 2
+    assert many.radius("l2") == pytest.approx(moments)
 
 
 def test_demonstrations_are_a_target() -> None:

@@ -10,9 +10,13 @@ from gymnasium.vector import SyncVectorEnv
 
 import cvxmdp as cm
 from cvxmdp.environments.concentration import Radius, VectorBound, bernstein_radius
+from cvxmdp.environments.episodes import summarise
+from cvxmdp.environments.paths import return_range
+from cvxmdp.environments.simulation import ModelSimulator, actor_of
 from cvxmdp.errors import ExperienceError, FileFormatError, PolicyError, ProblemError, UtilityError
 from cvxmdp.policies.mixture import MixturePolicy
 from environments import Counter, ModelEnv, SixTuple
+from strategies import generator, random_model
 
 
 @pytest.fixture(scope="module")
@@ -121,6 +125,19 @@ def test_truncation_is_inside_the_bounds(mdp, policy) -> None:
     assert other.objective.value < truth - 0.5
     assert other.objective.lower <= truth <= other.objective.upper
     assert other.truncation > 0.9 * 0.8**2 / 0.2
+
+
+def test_a_time_limit_is_a_promise(mdp, policy) -> None:
+    problem = cm.Problem(mdp, minimize=cm.distance(cm.uniform_policy(mdp)))
+    settings = {"problem": problem, "seed": 0}
+    loose = cm.evaluate(policy, ModelEnv(mdp, limit=8), 200, **settings)
+    tight = cm.evaluate(policy, ModelEnv(mdp, limit=8), 200, time_limit=8, **settings)
+    assert tight.truncation == pytest.approx(0.8**8 / 0.2)
+    assert tight.truncation < loose.truncation
+    assert tight.objective.lower <= problem.evaluate(policy).objective <= tight.objective.upper
+    assert tight.objective.upper < loose.objective.upper
+    with pytest.raises(ExperienceError, match="was cut after 8 steps, although time_limit="):
+        cm.evaluate(policy, ModelEnv(mdp, limit=8), 200, time_limit=9, **settings)
 
 
 @pytest.mark.parametrize("kind", ["single", "vector", "six"])
@@ -261,6 +278,50 @@ def test_features_without_a_model() -> None:
         found = cm.evaluate(Right(), env, 20, seed=0, minimize=cm.distance(target))
         assert found.objective.proven
         assert found.objective.lower <= found.objective.value <= found.objective.upper
+
+
+def test_bounds_on_whole_returns() -> None:
+    """A reward that is received once: the width of the interval is that of the return."""
+    lake = cm.from_gymnasium_table("FrozenLake-v1", 0.95)
+    problem = cm.Problem(lake, maximize=cm.linear("reward"))
+    solution = cm.solve(problem)
+    promises = {"bounds": {"reward": (0, 1)}, "return_bounds": {"reward": (0, 1)}}
+    found = cm.evaluate(solution, "FrozenLake-v1", 300, seed=0, **promises)
+    assert 0.0 < found.objective.lower <= solution.objective <= found.objective.upper < 0.4
+    # without the first promise, cut episodes count with the least and the most of a whole return
+    loose = cm.evaluate(
+        solution, "FrozenLake-v1", 300, seed=0, return_bounds={"reward": (0, 1)}, horizon=50
+    )
+    assert loose.objective.proven
+    assert loose.objective.lower <= solution.objective <= loose.objective.upper
+    with pytest.raises(ExperienceError, match="the return of 'reward' was seen between"):
+        cm.evaluate(solution, "FrozenLake-v1", 30, seed=0, return_bounds={"reward": (0, 1e-9)})
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_no_trajectory_leaves_the_range_of_returns(seed: int) -> None:
+    mdp = random_model(generator(seed))
+    mdp = mdp.with_signals(cost=generator(seed).standard_normal(mdp.actions.shape))
+    least, most = return_range(mdp, mdp.signal("cost"))
+    act = actor_of(cm.uniform_policy(mdp), mdp.n_actions, seed)
+    batch = ModelSimulator(mdp).episodes(act, 3_000, 40, np.random.default_rng(seed))
+    sample = summarise(batch, mdp.discount, mdp.n_actions, n_states=mdp.n_states)
+    returns = sample.inner(mdp.signal("cost"))[sample.terminated | (sample.tails < 1e-3)]
+    if returns.size:
+        room = 1e-2 * np.abs(mdp.signal("cost")).max() * mdp.max_mass
+        assert least - room <= returns.min()
+        assert returns.max() <= most + room
+    assert most <= max(mdp.signal("cost").max(), 0) * mdp.max_mass * (1 + 1e-6) + 1e-6
+
+
+def test_the_range_of_returns_is_reached() -> None:
+    """A corridor with one prize: whoever is lucky gets it at once, the unlucky never."""
+    mdp = cm.gridworld((1, 3), slip=0.3, goal=2, goal_reward=1.0, discount=0.5)
+    paid = np.zeros((3, 4))
+    paid[1, 2] = 1.0  # stepping to the right from the middle
+    assert return_range(mdp, paid)[0] == pytest.approx(0.0, abs=1e-6)
+    # right, right, and pushed back at each second try: 0.5 + 0.5^3 + ... at most, and staying pays more
+    assert return_range(mdp, paid)[1] == pytest.approx(0.5 / (1 - 0.5), rel=1e-2)
 
 
 def test_the_inequalities_themselves() -> None:

@@ -3,13 +3,14 @@ r"""Demonstrations: the occupancy of an expert, from what was recorded of him, a
 The estimate is the mean over episodes of sum_k discount^k psi(o_k) (x) e_{a_k}. With n episodes and M = 1 /
 (1 - discount), with probability at least 1 - delta its distance to the truth is at most
 
-    l2:  M (1 + sqrt(log(2/delta))) / sqrt(n)                     + tau
-    l1:  M (sqrt(S A) + sqrt(2 log(2/delta))) / sqrt(n)           + tau
+    l2:  M (1 + sqrt(log(4/delta))) / sqrt(n)             + tau      (bounded differences, McDiarmid 1989), or
+         2 M log(16/delta) / n + sqrt(2 V log(16/delta) / n) + tau     (Pinelis 1994, Smale and Zhou 2007),
+    l1:  M (sqrt(S A) + sqrt(2 log(4/delta))) / sqrt(n)   + tau      or sqrt(S A) times that of l2,
 
-by bounded differences (McDiarmid) around the expected norm; see ``cvxmdp.environments.concentration``. tau is
-what truncation hid: episodes that were cut after K steps miss a mass of at most discount^K / (1 - discount),
-and tau bounds its expectation (empirical Bernstein, at delta/2); it is discount^horizon / (1 - discount) where
-``horizon`` says that recordings were cut there and no sooner.
+whichever is smaller, V a bound on the mean square of the episodes' norms; ``cvxmdp.environments.concentration``
+has the details. tau is what truncation hid: episodes that were cut after K steps miss a mass of at most
+discount^K / (1 - discount), and tau bounds its expectation (empirical Bernstein, at delta/2); it is
+discount^horizon / (1 - discount) where ``horizon`` says that recordings were cut there and no sooner.
 """
 
 from __future__ import annotations
@@ -44,6 +45,7 @@ class Demonstrations:
         truncated: how many of them were cut before they ended.
         tails: the mass that each may have missed, (n,).
         size: bounds on the norms of one episode's occupancy.
+        squares: squares of the l2 norms of the episodes' occupancies, (n,).
         nonnegative: whether its entries are never negative.
         horizon: recordings were cut here and no sooner; None where nobody said so.
     """
@@ -54,6 +56,7 @@ class Demonstrations:
     truncated: int
     tails: np.ndarray = field(repr=False)
     size: Radius | None
+    squares: np.ndarray = field(repr=False)
     nonnegative: bool = True
     horizon: int | None = None
 
@@ -79,7 +82,9 @@ class Demonstrations:
                 "nonnegative))"
             )
         delta = (1.0 - confidence) / 2.0
-        vectors = VectorBound(self.episodes, self.size, self.nonnegative, self.occupancy.size)
+        vectors = VectorBound(
+            self.episodes, self.size, self.nonnegative, self.occupancy.size, self.squares
+        )
         found = vectors.radius(delta)
         unit = 1.0 - self.discount
         if norm == "l1":
@@ -167,8 +172,8 @@ def demonstrations(
     size = Radius(mass, mass) if features is None else None
     if norms is not None:
         size = Radius(norms.l1 * mass, norms.l2 * mass)
-    occupancy = sample.mean()
-    for array in (occupancy, sample.tails):
+    occupancy, squares = sample.mean(), sample.squares()
+    for array in (occupancy, squares, sample.tails):
         array.flags.writeable = False
     return Demonstrations(
         occupancy,
@@ -177,6 +182,7 @@ def demonstrations(
         sample.truncated,
         sample.tails,
         size,
+        squares,
         norms is None or norms.nonnegative,
         horizon,
     )
@@ -189,7 +195,7 @@ def _exact(source: Any, model: TabularMDP | None) -> Demonstrations:
         )
     occupancy = occupancy_of(model, source)
     occupancy.flags.writeable = False
-    return Demonstrations(occupancy, model.discount, 0, 0, np.zeros(0), None)
+    return Demonstrations(occupancy, model.discount, 0, 0, np.zeros(0), None, np.zeros(0))
 
 
 def _require_states(recording: Recording) -> None:

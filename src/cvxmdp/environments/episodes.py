@@ -74,6 +74,12 @@ class Sample:
         shares = np.full(self.n, 1.0 / self.n) if weights is None else weights
         return np.asarray(self.occupancies.T @ shares).reshape(self.shape)
 
+    def squares(self) -> np.ndarray:
+        """|X_i|^2 of each episode, (n,)."""
+        if sp.issparse(self.occupancies):
+            return np.asarray(self.occupancies.power(2).sum(axis=1)).ravel()
+        return np.asarray((self.occupancies**2).sum(axis=1))
+
     def inner(self, reward: np.ndarray) -> np.ndarray:
         """<reward, X_i> of each episode, (n,)."""
         return np.asarray(self.occupancies @ reward.ravel())

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -168,6 +168,8 @@ def evaluate(
     confidence: float = 0.95,
     horizon: int | None = None,
     bounds: Mapping[str, tuple[float, float]] | None = None,
+    return_bounds: Mapping[str, tuple[float, float]] | None = None,
+    time_limit: int | None = None,
     deterministic: bool = False,
 ) -> PolicyEvaluation:
     """Play episodes and bound every utility and constraint from them.
@@ -191,6 +193,10 @@ def evaluate(
         horizon: where episodes are cut; where discount^horizon falls below 1e-3 when not given.
         bounds: smallest and largest value per step of the environment's signals, {"reward": (0, 1)}. Without
             them nothing can be proven of a signal. A model knows its own.
+        return_bounds: the same for the discounted sum over a whole episode, where that is narrower: a reward of
+            one that is received once, at the end, has a return between 0 and 1. Promises, both of them.
+        time_limit: say that the environment cuts episodes at so many steps and never sooner, as Gymnasium's
+            ``max_episode_steps`` does; otherwise the bounds allow for cuts anywhere.
         deterministic: passed to ``predict``: evaluate the policy of the likeliest actions.
     """
     if seed is None:
@@ -204,7 +210,7 @@ def evaluate(
     question = _question(problem, maximize, minimize, subject_to)
     sides = 2 * sum(1 for utility in question.utilities for _ in leaves(utility))
     if isinstance(source, TabularMDP):
-        if discount is not None or features is not None or bounds is not None:
+        if discount is not None or features is not None or bounds or return_bounds or time_limit:
             raise ExperienceError("a model brings its own discount, states and bounds")
         delta = (1.0 - confidence) / max(sides, 1)
         horizon = default_horizon(source.discount) if horizon is None else horizon
@@ -219,7 +225,9 @@ def evaluate(
         try:
             horizon = env.default_horizon() if horizon is None else horizon
             sample = _play(env, policy, int(episodes), horizon, seed, question, deterministic)
-            setting = _env_setting(env, sample, question, delta, seed, bounds)
+            setting = _env_setting(env, sample, question, delta, seed, bounds, return_bounds)
+            if time_limit is not None:
+                setting = _with_limit(setting, min(int(time_limit), horizon))
             name = env.name
         finally:
             if mine:
@@ -294,9 +302,10 @@ def _model_setting(
     return Setting(
         sample=sample,
         space=mdp,
-        model=True,
+        model=mdp,
         bounds={},
-        vectors=VectorBound(sample.n, Radius(mass, mass), True, int(pairs.sum())),
+        return_bounds={},
+        vectors=VectorBound(sample.n, Radius(mass, mass), True, int(pairs.sum()), sample.squares()),
         one_hot=True,
         tail=Radius(tail, tail),
         pairs=pairs,
@@ -364,6 +373,7 @@ def _env_setting(
     delta: float,
     seed: int,
     bounds: Mapping[str, tuple[float, float]] | None,
+    return_bounds: Mapping[str, tuple[float, float]] | None,
 ) -> Setting:
     mass = 1.0 / (1.0 - env.discount)
     shape = (env.n_states, env.n_actions)
@@ -377,10 +387,17 @@ def _env_setting(
     return Setting(
         sample=sample,
         space=model if fits else FeatureSpace(shape[0], shape[1], env.discount),
-        model=False,
-        bounds=_read_bounds(bounds, sample),
+        model=None,
+        bounds=_read_bounds(bounds, sample.ranges, "the signal"),
+        return_bounds=_read_bounds(return_bounds, _seen(sample), "the return of"),
         vectors=(
-            VectorBound(sample.n, Radius(l1 * mass, l2 * mass), nonnegative, math.prod(shape))
+            VectorBound(
+                sample.n,
+                Radius(l1 * mass, l2 * mass),
+                nonnegative,
+                math.prod(shape),
+                sample.squares(),
+            )
             if known
             else None
         ),
@@ -393,8 +410,35 @@ def _env_setting(
     )
 
 
+def _with_limit(setting: Setting, limit: int) -> Setting:
+    """The same where no episode is cut before ``limit`` steps: what is hidden is known, not estimated."""
+    sample, discount = setting.sample, setting.discount
+    sooner = ~sample.terminated & (sample.lengths < limit)
+    if sooner.any():
+        raise ExperienceError(
+            f"an episode was cut after {int(sample.lengths[sooner][0])} steps, although time_limit= says that "
+            f"none is before {limit}"
+        )
+    hidden = discount**limit / (1.0 - discount)
+    unit = Radius(1.0, 1.0) if setting.vectors is None else setting.vectors.size
+    scale = 1.0 if setting.vectors is None else 1.0 - discount
+    return replace(setting, tail=Radius(hidden * unit.l1 * scale, hidden * unit.l2 * scale))
+
+
+def _seen(sample: Sample) -> dict[str, tuple[float, float]]:
+    """Smallest and largest return of the episodes that were not cut."""
+    whole = sample.terminated
+    return {
+        name: (float(returns[whole].min()), float(returns[whole].max()))
+        for name, returns in sample.returns.items()
+        if whole.any()
+    }
+
+
 def _read_bounds(
-    bounds: Mapping[str, tuple[float, float]] | None, sample: Sample
+    bounds: Mapping[str, tuple[float, float]] | None,
+    seen: Mapping[str, tuple[float, float]],
+    what: str,
 ) -> dict[str, tuple[float, float]]:
     read = {}
     for name, given in (bounds or {}).items():
@@ -408,11 +452,11 @@ def _read_bounds(
             raise ExperienceError(
                 f"the bounds of {name!r} are {given!r}; expected finite, in order"
             )
-        if name in sample.ranges:
-            least, most = sample.ranges[name]
+        if name in seen:
+            least, most = seen[name]
             if least < low or most > high:
                 raise ExperienceError(
-                    f"the signal {name!r} was seen between {least:g} and {most:g}, outside the bounds "
+                    f"{what} {name!r} was seen between {least:g} and {most:g}, outside the bounds "
                     f"{given!r} that were given for it; nothing would follow from them"
                 )
         read[name] = (low, high)

@@ -10,14 +10,17 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any
+from functools import reduce
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from cvxmdp.environments.concentration import Radius, VectorBound, bernstein_radius
 from cvxmdp.environments.episodes import Sample
 from cvxmdp.environments.moduli import modulus_of
+from cvxmdp.environments.paths import return_range
 from cvxmdp.errors import ExperienceError
+from cvxmdp.models.tabular import TabularMDP
 from cvxmdp.utilities import Utility
 from cvxmdp.utilities.curvature import Curvature
 from cvxmdp.utilities.linear import Linear, per_pair
@@ -56,8 +59,10 @@ class Setting:
     Attributes:
         sample: the episodes.
         space: what utilities are bound to: a model, or what stands for it.
-        model: whether named signals are the model's own tables, rather than recorded per step.
+        model: the model that was simulated, whose signals are tables; None for an environment, whose
+            signals were recorded.
         bounds: smallest and largest value per step of the recorded signals, where known.
+        return_bounds: smallest and largest return of a whole episode, where known.
         vectors: concentration of the occupancies, None where their size is not known.
         one_hot: whether an occupancy is that of a table.
         tail: a bound on the expected occupancy that truncation hid.
@@ -69,8 +74,9 @@ class Setting:
 
     sample: Sample
     space: Any
-    model: bool
+    model: TabularMDP | None
     bounds: Mapping[str, tuple[float, float]]
+    return_bounds: Mapping[str, tuple[float, float]]
     vectors: VectorBound | None
     one_hot: bool
     tail: Radius
@@ -160,57 +166,107 @@ def _minimum(parts: list[Interval]) -> Interval:
     )
 
 
-def _linear(terms: list[tuple[float, Linear]], setting: Setting) -> Interval:
-    """Empirical Bernstein for the episodes' returns, with what truncation hid at its worst and best.
+class Returns(NamedTuple):
+    """Returns of the episodes, (n,), and what they can be.
 
-    The return of a cut episode lies between what was seen plus tail * (smallest reward or 0) and what
-    was seen plus tail * (largest reward or 0); the truth lies between the means of the two.
+    Attributes:
+        seen: as seen.
+        worst, best: with what truncation hid at its worst and best.
+        least, most: no episode has a smaller or larger one; infinite where nobody knows.
     """
-    returns, low, high, known = _returns(terms, setting)
-    mass = 1.0 / (1.0 - setting.discount)
-    low, high = min(low, 0.0), max(high, 0.0)
-    value = float(returns.mean())
-    if not known:
+
+    seen: np.ndarray
+    worst: np.ndarray
+    best: np.ndarray
+    least: float
+    most: float
+
+    def times(self, weight: float) -> Returns:
+        """A multiple."""
+        ends = [(self.worst, self.least), (self.best, self.most)]
+        (worst, least), (best, most) = ends if weight >= 0 else ends[::-1]
+        return Returns(
+            weight * self.seen, weight * worst, weight * best, weight * least, weight * most
+        )
+
+    def plus(self, other: Returns) -> Returns:
+        """The sum of the two."""
+        return Returns(
+            self.seen + other.seen,
+            self.worst + other.worst,
+            self.best + other.best,
+            self.least + other.least,
+            self.most + other.most,
+        )
+
+
+def _linear(terms: list[tuple[float, Linear]], setting: Setting) -> Interval:
+    """Empirical Bernstein for the episodes' returns; the truth lies between the worst and the best."""
+    found = _returns(terms, setting)
+    value, width = float(found.seen.mean()), found.most - found.least
+    if not math.isfinite(width):
         return Interval(value, -math.inf, math.inf, BOOTSTRAP, False)
-    worst = returns + setting.sample.tails * low
-    best = returns + setting.sample.tails * high
-    width = (high - low) * mass
+    room = [bernstein_radius(part, width, setting.delta) for part in (found.worst, found.best)]
     return Interval(
         value,
-        max(float(worst.mean()) - bernstein_radius(worst, width, setting.delta), low * mass),
-        min(float(best.mean()) + bernstein_radius(best, width, setting.delta), high * mass),
+        max(float(found.worst.mean()) - room[0], found.least),
+        min(float(found.best.mean()) + room[1], found.most),
         BERNSTEIN,
         True,
     )
 
 
-def _returns(
-    terms: list[tuple[float, Linear]], setting: Setting
-) -> tuple[np.ndarray, float, float, bool]:
-    """Returns per episode, bounds on the reward of a step, and whether these are known."""
+def _returns(terms: list[tuple[float, Linear]], setting: Setting) -> Returns:
+    """The returns of a weighted sum of signals and arrays; arrays are added up first."""
     sample = setting.sample
-    returns, low, high, known = np.zeros(sample.n), 0.0, 0.0, True
     table = np.zeros(sample.shape)
+    recorded: list[Returns] = []
     for weight, term in terms:
         scale = weight * (1.0 - setting.discount if term.per == "step" else 1.0)
-        if setting.model or not isinstance(term.reward, str):
+        if setting.model is not None or not isinstance(term.reward, str):
             table = table + scale * per_pair(term.reward, setting.space)
-            continue
-        returns = returns + scale * sample.returns[term.reward]
-        known = known and term.reward in setting.bounds
-        ends = [scale * end for end in setting.bounds.get(term.reward, sample.ranges[term.reward])]
-        low, high = low + min(ends), high + max(ends)
-    returns = returns + sample.inner(table)
+        else:
+            recorded.append(_recorded(term.reward, setting).times(scale))
+    if table.any() or not recorded:
+        recorded.append(_of_table(table, setting))
+    return reduce(Returns.plus, recorded)
+
+
+def _within(seen: np.ndarray, step: tuple[float, float], whole: Any, setting: Setting) -> Returns:
+    """Returns with steps in the interval ``step``, whole ones in ``whole`` where that is known, too."""
+    mass = 1.0 / (1.0 - setting.discount)
+    low, high = min(step[0], 0.0), max(step[1], 0.0)
+    least, most = (low * mass, high * mass) if whole is None else whole
+    least, most = max(least, low * mass), min(most, high * mass)
+    tails = setting.sample.tails
+    cut = tails > 0
+    # where nothing was cut, nothing is added: 0 times an unknown bound is not a number
+    hidden = [np.where(cut, np.where(cut, tails, 1.0) * end, 0.0) for end in (low, high)]
+    worst = np.where(cut, np.maximum(seen + hidden[0], least), seen)
+    best = np.where(cut, np.minimum(seen + hidden[1], most), seen)
+    return Returns(seen, worst, best, least, most)
+
+
+def _recorded(name: str, setting: Setting) -> Returns:
+    unknown = (-math.inf, math.inf)
+    step, whole = setting.bounds.get(name, unknown), setting.return_bounds.get(name)
+    return _within(setting.sample.returns[name], step, whole, setting)
+
+
+def _of_table(table: np.ndarray, setting: Setting) -> Returns:
+    seen = setting.sample.inner(table)
+    if setting.model is not None:
+        used = table[setting.pairs]
+        step = (float(used.min()), float(used.max()))
+        return _within(seen, step, return_range(setting.model, table), setting)
     if setting.one_hot:
-        low, high = low + float(table.min()), high + float(table.max())
-    elif table.any():
-        if setting.vectors is None:
-            return returns, low, high, False
-        # <r, psi(o) (x) e_a> is at most |r_a|_2 |psi(o)|_2
+        return _within(seen, (float(table.min()), float(table.max())), None, setting)
+    if setting.vectors is None:
+        reach = math.inf
+    else:  # <r, psi(o) (x) e_a> is at most |r_a|_2 |psi(o)|_2
         reach = float(np.linalg.norm(table, axis=0).max()) * setting.vectors.size.l2
         reach *= 1.0 - setting.discount
-        low, high = low - reach, high + reach
-    return returns, low, high, known
+    return _within(seen, (-reach, reach), None, setting)
 
 
 def _atom(atom: Utility, setting: Setting) -> Interval:
@@ -232,13 +288,15 @@ def _atom(atom: Utility, setting: Setting) -> Interval:
         lower, upper = value - min(near, far), value + far
     else:
         lower, upper = value - far, value + min(near, far)
+    if not modulus.squared:
+        lower, upper = max(lower, modulus.floor), min(upper, modulus.ceiling)
     return Interval(value, lower, upper, VECTORS, True)
 
 
 def plug_in(utility: Utility, setting: Setting) -> Callable[[np.ndarray], float]:
     """The utility of weighted episodes, as a function of the weights."""
     linear = [(w, term) for w, term in utility.terms() if isinstance(term, Linear)]
-    returns = _returns(linear, setting)[0] if linear else np.zeros(setting.sample.n)
+    returns = _returns(linear, setting).seen if linear else np.zeros(setting.sample.n)
     parts: list[tuple[float, Callable[[np.ndarray], float]]] = []
     for weight, term in utility.terms():
         if isinstance(term, Log):

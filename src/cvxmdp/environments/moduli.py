@@ -26,11 +26,14 @@ class Modulus(NamedTuple):
         omega: |inner(x) - inner(y)| <= omega(|x - y|).
         squared: the outer function is the square of an inner one that is never negative.
         sign: and its sign.
+        floor, ceiling: no occupancy has a smaller or larger value.
     """
 
     omega: Callable[[Radius], float]
     squared: bool = False
     sign: float = 1.0
+    floor: float = 0.0
+    ceiling: float = math.inf
 
 
 def modulus_of(function: Any, *, one_hot: bool, pairs: np.ndarray) -> Modulus | None:
@@ -54,7 +57,9 @@ def modulus_of(function: Any, *, one_hot: bool, pairs: np.ndarray) -> Modulus | 
         return Modulus(lambda step: min(spectral * step.l2, column * step.l1), True, function.sign)
     if isinstance(function, EntropyFunction) and one_hot:
         cells = int(pairs.any(axis=1).sum()) if function.of == "state" else int(pairs.sum())
-        return Modulus(lambda step: _entropy(cells, function.scale * step.l1))
+        # of n numbers that sum to at most one: log n for n >= 3, less than log 3 for fewer
+        most = math.log(max(cells, 3))
+        return Modulus(lambda step: _entropy(cells, function.scale * step.l1), ceiling=most)
     if isinstance(function, KLFunction) and one_hot:
         inside = np.asarray(function.target) > 0
         steepest = float(np.abs(np.log(function.scale * function.target[inside])).max()) + 1.0
@@ -66,7 +71,7 @@ def modulus_of(function: Any, *, one_hot: bool, pairs: np.ndarray) -> Modulus | 
         )
     if isinstance(function, CustomFunction) and function.declared.lipschitz is not None:
         slope = float(function.declared.lipschitz)
-        return Modulus(lambda step: slope * step.l2)
+        return Modulus(lambda step: slope * step.l2, floor=-math.inf)
     return None
 
 
