@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gymnasium
+import jax.numpy as jnp
 import numpy as np
 import pytest
 from gymnasium.vector import AutoresetMode, SyncVectorEnv
@@ -112,6 +113,65 @@ def test_boxes_go_through_features() -> None:
     )
     dense = cm.RandomFourier(4, 10, seed=0)
     assert summarise(batch, 0.9, 2, features=dense).mean().shape == (10, 2)
+
+
+class Picture(Counter):
+    """Observations with a shape, of a kind that is told."""
+
+    def __init__(self, space) -> None:
+        self.observation_space = space
+
+    def reset(self, *, seed=None, options=None):
+        super().reset(seed=seed)
+        self.observation_space.seed(seed)
+        return self.observation_space.sample(), {}
+
+    def step(self, action):
+        _, *rest = super().step(action)
+        return self.observation_space.sample(), *rest
+
+
+@pytest.mark.parametrize(
+    ("space", "n_states", "shape"),
+    [
+        (gymnasium.spaces.Box(0, 255, (4, 3), np.uint8), None, (4, 3)),
+        (gymnasium.spaces.MultiDiscrete([3, 2], start=[1, 0]), 6, (2,)),
+        (gymnasium.spaces.MultiBinary(3), 8, (3,)),
+        (
+            gymnasium.spaces.Tuple([gymnasium.spaces.Discrete(3), gymnasium.spaces.Discrete(4)]),
+            12,
+            (2,),
+        ),
+    ],
+    ids=["box", "multi-discrete", "multi-binary", "tuple"],
+)
+def test_features_see_observations_in_their_shape(space, n_states, shape) -> None:
+    def total(observation):
+        assert observation.shape == shape
+        return jnp.array([1.0, observation.sum()])
+
+    for lanes in (1, 3):
+        make = lambda: Picture(space)  # noqa: E731
+        inner = make() if lanes == 1 else SyncVectorEnv([make] * lanes)
+        env = cm.GymnasiumEnv(inner, 0.9, features=cm.FeatureFunction(total, 2))
+        batch = play(env, signals=(), seed=0)
+        assert batch.inputs.shape[2:] == shape
+        assert summarise(batch, 0.9, 2, features=env.features).mean().shape == (2, 2)
+        if n_states is not None:
+            table = cm.GymnasiumEnv(inner, 0.9)
+            assert table.n_states == n_states
+            assert play(table, signals=(), seed=0).inputs.max() < n_states
+
+
+def test_a_vector_environment_of_its_own_make() -> None:
+    bins = cm.UniformBins([-2.4, -3, -0.2, -3], [2.4, 3, 0.2, 3], 2)
+    inner = gymnasium.make_vec("CartPole-v1", 3, vectorization_mode="vector_entry_point")
+    env = cm.GymnasiumEnv(inner, 0.9, features=bins)
+    for _ in range(2):
+        batch = play(env, horizon=60, signals=("reward",), seed=0)
+        assert (batch.lengths < 20).all()  # always pushed to the left
+        assert batch.terminated.all()
+    inner.close()
 
 
 @pytest.mark.parametrize(

@@ -16,11 +16,12 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from cvxmdp.environments.episodes import Episodes
-from cvxmdp.environments.features import Features
+from cvxmdp.environments.features import Features, OneHot
 from cvxmdp.environments.spaces import ActionReader, ObservationReader
 from cvxmdp.errors import ExperienceError, did_you_mean, require
 from cvxmdp.models.validation import read_discount
 
+MOST_STATES = 10_000_000
 Actor = Callable[[Any, np.ndarray, np.ndarray], np.ndarray]
 
 
@@ -101,6 +102,13 @@ class GymnasiumEnv:
         self.actions = ActionReader.of(acted, self.name)
         self.reader = ObservationReader.of(observed, self.name)
         self.features = features
+        # Features of several discrete parts are features of the parts, not of their common number.
+        self.numbered = features is None or isinstance(features, OneHot)
+        if self.numbered and (self.reader.n_states or 0) > MOST_STATES:
+            raise ExperienceError(
+                f"{self.name} has observations {observed}: {self.reader.n_states:,} states are too many "
+                "for a table. Give features=, for instance FeatureFunction(function, size)."
+            )
         if features is None and self.reader.n_states is None:
             raise ExperienceError(
                 f"{self.name} has observations {observed}, which are no states. Give features=, for "
@@ -281,7 +289,7 @@ class GymnasiumEnv:
         lengths = np.full(lanes, horizon)
         inputs, actions = [], []
         recorded: dict[str, list[np.ndarray]] = {name: [] for name in names}
-        previous = self.reader.read(observations, lanes, "when it was reset")
+        previous = self._read(observations, lanes, "when it was reset")
         for number in range(horizon):
             when = f"at step {number} of an episode"
             chosen = np.asarray(act(observations, self.states(previous), begins))
@@ -298,7 +306,7 @@ class GymnasiumEnv:
             if done.all():
                 break
             observations = self._revive(step, done)
-            current = self.reader.read(observations, lanes, when) if not done.any() else None
+            current = self._read(observations, lanes, when) if not done.any() else None
             if current is None:
                 current = self._read_some(observations, previous, done, when)
             previous = current
@@ -310,6 +318,9 @@ class GymnasiumEnv:
             lengths,
             terminated,
         )
+
+    def _read(self, observations: Any, lanes: int, when: str) -> np.ndarray:
+        return self.reader.read(observations, lanes, when, numbered=self.numbered)
 
     def _revive(self, step: Step, done: np.ndarray) -> Any:
         """A vector environment without autoreset must not be stepped on: its lanes are reset."""
@@ -337,7 +348,7 @@ class GymnasiumEnv:
             else np.asarray(observations)[playing]
         )
         current = previous.copy()
-        current[playing] = self.reader.read(part, playing.size, when)
+        current[playing] = self._read(part, playing.size, when)
         return current
 
     def states(self, inputs: np.ndarray) -> np.ndarray:

@@ -37,12 +37,14 @@ class ObservationReader:
     Attributes:
         sizes: numbers of values per discrete part; empty for boxes.
         starts: the smallest value of each part.
+        shape: of an observation that is not a single number.
         parts: whether an observation is a tuple.
         name: of the environment, for messages.
     """
 
     sizes: tuple[int, ...]
     starts: tuple[int, ...]
+    shape: tuple[int, ...]
     parts: bool
     name: str
 
@@ -56,30 +58,40 @@ class ObservationReader:
         """For discrete spaces, tuples of them, MultiDiscrete and boxes; others are refused."""
         spaces = require("gymnasium", "gym").spaces
         if isinstance(space, spaces.Discrete):
-            return cls((int(space.n),), (int(space.start),), False, name)
+            return cls((int(space.n),), (int(space.start),), (), False, name)
         if isinstance(space, spaces.MultiDiscrete | spaces.MultiBinary):
             flat = np.atleast_1d(getattr(space, "nvec", np.full(space.shape, 2)))
             starts = np.broadcast_to(getattr(space, "start", 0), flat.shape)
             sizes = tuple(int(size) for size in flat.ravel())
-            return cls(sizes, tuple(int(start) for start in starts.ravel()), False, name)
+            first = tuple(int(start) for start in starts.ravel())
+            return cls(sizes, first, flat.shape, False, name)
         if isinstance(space, spaces.Tuple) and all(
             isinstance(part, spaces.Discrete) for part in space.spaces
         ):
             sizes = tuple(int(part.n) for part in space.spaces)
-            return cls(sizes, tuple(int(part.start) for part in space.spaces), True, name)
+            first = tuple(int(part.start) for part in space.spaces)
+            return cls(sizes, first, (len(sizes),), True, name)
         if isinstance(space, spaces.Box):
-            return cls((), (), False, name)
+            return cls((), (), tuple(space.shape), False, name)
         raise ExperienceError(
             f"{name} has observations {space}; expected Discrete, MultiDiscrete, a Tuple of Discrete, or "
             "Box. gymnasium.wrappers.FlattenObservation makes a Box of nested spaces."
         )
 
-    def read(self, observations: Any, lanes: int, when: str) -> np.ndarray:
-        """States (lanes,), or finite numbers (lanes, ...)."""
+    def read(self, observations: Any, lanes: int, when: str, *, numbered: bool) -> np.ndarray:
+        """Observations, (lanes, ...), with finite numbers in them.
+
+        Args:
+            observations: a batch, as the environment gave it.
+            lanes: of how many.
+            when: the step in words, for messages.
+            numbered: give states (lanes,) instead, one number for all parts of a discrete observation.
+        """
         if not self.sizes:
-            values = np.asarray(observations, dtype=np.float64).reshape(lanes, -1)
-            if not np.isfinite(values).all():
-                lane = int(np.argmax(~np.isfinite(values).all(axis=1)))
+            values = np.asarray(observations, dtype=np.float64).reshape(lanes, *self.shape)
+            wrong = ~np.isfinite(values.reshape(lanes, -1)).all(axis=1)
+            if wrong.any():
+                lane = int(np.argmax(wrong))
                 raise ExperienceError(
                     f"{self.name} gave the observation {values[lane]} {when}; NaN and infinity cannot "
                     "be learned from. Look at the environment, or at actions that drive it there."
@@ -98,4 +110,6 @@ class ObservationReader:
             raise ExperienceError(
                 f"{self.name} gave the observation {table[lane]} {when}, outside its own space"
             )
-        return np.ravel_multi_index(tuple(codes.T), self.sizes)
+        if numbered:
+            return np.ravel_multi_index(tuple(codes.T), self.sizes)
+        return codes.reshape(lanes, *self.shape)
