@@ -140,6 +140,36 @@ def sweep(
     return run_sweep(file, out, prove, as_json)
 
 
+@commands.command("reproduce")
+@command
+def reproduce(
+    which: Annotated[str, typer.Argument(metavar="8x8|20x20|all", help="Which grid of the paper.")],
+    out: Annotated[
+        Path | None, typer.Option("--out", "-o", help="The folder; runs/reproduce.")
+    ] = None,
+    quick: Annotated[
+        bool, typer.Option("--quick", help="A short form: few runs of few iterations.")
+    ] = False,
+    workers: Annotated[
+        int | None, typer.Option("--workers", min=1, help="Runs at a time; one per core.")
+    ] = None,
+    as_json: JsonOption = False,
+) -> Exit:
+    """Run the paper's experiment again: its grids of settings, its baselines, and the settings we recommend.
+
+    Leaves figures in the paper's layout with the published curves beside ours, one table, the runs, and a
+    report. Interrupted or killed, the same command goes on where it was.
+
+        cvxmdp reproduce 8x8 --quick
+        cvxmdp reproduce all -o runs/reproduce
+
+    Exit codes: 0 done; 2 bad input; 130 interrupted.
+    """
+    from cvxmdp.cli.reproducing import reproduce_paper
+
+    return reproduce_paper(which, out, quick, workers, as_json)
+
+
 @commands.command("certify")
 @command
 def certify(

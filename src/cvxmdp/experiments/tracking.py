@@ -51,6 +51,11 @@ def tracking_model(instance: str) -> TabularMDP:
     )
 
 
+def expert_trajectory(instance: str) -> list[tuple[int, int]]:
+    """The reference trajectory: pairs of state and action; the step after the last enters the goal."""
+    return [(int(state), int(action)) for state, action in _instance(instance)["expert"]]
+
+
 def expert_occupancy(instance: str) -> np.ndarray:
     """The discounted occupancy of the reference trajectory, shape (S, A)."""
     described = _instance(instance)
