@@ -1,8 +1,8 @@
 """What a sweep costs: one run and many, against the plain NumPy one-file version, in one process.
 
-The instance is the paper's 8x8 tracking problem. Times are the best of several short repetitions, taken in turns, so
-that the ratios survive a busy machine. With an accelerator, lanes of one batched program are timed instead, with the
-share of the memory bandwidth that the states alone would need.
+The instance is the paper's 8x8 tracking problem. Times are the best of several short repetitions, taken in
+turns, so that the ratios survive a busy machine. With an accelerator, lanes of one batched program are timed
+instead, with the share of the memory bandwidth that the states alone would need.
 
     python benchmarks/sweeps.py [--lanes 16384] [--instance 8x8-traj2]
 """
@@ -23,7 +23,11 @@ import numpy as np
 
 import cvxmdp as cm
 from cvxmdp.experiments.tracking import expert_occupancy, tracking_model, tracking_problem
+from cvxmdp.sampling.random import uniforms
+from cvxmdp.sampling.recursion import iteration, uniforms_shape
 from cvxmdp.sampling.run import Run, prepare
+from cvxmdp.sampling.trajectories import sample_trajectory
+from cvxmdp.sampling.views import view
 from cvxmdp.sweeps.axes import read_cases
 from cvxmdp.sweeps.groups import LaneGroup
 from hardware import hardware
@@ -136,6 +140,8 @@ def cpu(instance: str) -> None:
         )
     print(f"\nThe one-file version: {1e6 * base:.0f} us an iteration.")
     logging(instance)
+    batching(instance)
+    parts(instance)
 
 
 def logging(instance: str) -> None:
@@ -151,6 +157,64 @@ def logging(instance: str) -> None:
     for every in (1, 10):
         extra = 100 * (found[str(every)] / none - 1)
         print(f"Recording every {every}. iteration costs {extra:.0f}% of the time.")
+
+
+def batching(instance: str) -> None:
+    """Lanes of one batched program on this processor, beside one run at a time on one core."""
+    problem, solver = tracking_problem(instance), solver_for(instance, record_every=CHUNK)
+    learning = prepare(solver, problem, np.zeros(1))
+    works: dict[str, Callable[[], Any]] = {"1": fresh_run(instance, solver).advance}
+    for lanes in (4, 16, 64):
+        group = LaneGroup(read_cases(problem, solver, None, range(lanes)), None, [learning] * lanes)
+        works[str(lanes)] = group.advance
+    for work in works.values():
+        work()
+    found = best_of(works, 4)
+    each = {lanes: 1e6 * seconds / (CHUNK * int(lanes)) for lanes, seconds in found.items()}
+    print("\nMicroseconds an iteration and run, by lanes of one batched program on this processor:")
+    print(", ".join(f"{lanes} lanes {value:.1f}" for lanes, value in each.items()))
+
+
+def parts(instance: str) -> None:
+    """Where the time of an iteration goes: loops that do more and more of it."""
+    run = fresh_run(instance, solver_for(instance))
+    learning, state, shape = run.learning, run.carry.state, uniforms_shape(run.learning)
+
+    def numbers(now: Any) -> Any:
+        return uniforms(run.words, now.step, shape)
+
+    def looked_at(now: Any) -> Any:
+        return view(learning.family, now.params, learning.horizon)
+
+    def draw(now: Any) -> Any:
+        rows, given = looked_at(now).rows(), numbers(now)
+        return jax.vmap(lambda one: sample_trajectory(learning.model, rows, one))(given)
+
+    def moved(now: Any, by: Any) -> Any:
+        return now._replace(params=now.params + 1e-9 * by, step=now.step + 1)
+
+    steps: dict[str, Callable[[Any], Any]] = {
+        "an empty loop": lambda now: now._replace(step=now.step + 1),
+        "random numbers": lambda now: moved(now, numbers(now).sum()),
+        "the policy on all states": lambda now: moved(
+            now, numbers(now).sum() + looked_at(now).logs
+        ),
+        "a trajectory": lambda now: moved(now, draw(now).states.sum()),
+        "estimates, gradients and both steps": lambda now: iteration(learning, now, numbers(now))[
+            0
+        ],
+    }
+    works = {}
+    for name, step in steps.items():
+        loop = jax.jit(lambda now, f=step: jax.lax.fori_loop(0, CHUNK, lambda _, x: f(x), now))
+        compiled = loop.lower(state).compile()
+        works[name] = lambda c=compiled: jax.block_until_ready(c(state))
+    found = best_of(works, 100)
+    print(
+        "\nWhere the time of an iteration goes (table policy, one core, microseconds, adding up):"
+    )
+    for name, seconds in found.items():
+        print(f"  {1e6 * seconds / CHUNK:5.2f}  with {name}")
 
 
 def accelerator(instance: str, lanes: int) -> None:

@@ -26,7 +26,7 @@ BOUND, START = 3.0, 0.7
 @jax.jit
 def step(learning, state, numbers):
     following, evidence = iteration(learning, state, numbers)
-    return following, trace_of(learning, evidence)
+    return following, trace_of(learning, following, evidence)
 
 
 def load_onefile() -> ModuleType:

@@ -129,7 +129,7 @@ def learning_of(problem: cm.Problem, batch_size: int = 1, **numbers: Any) -> Lea
 @jax.jit
 def following(learning: Learning, state: Any, numbers: Any) -> Any:
     after, evidence = iteration(learning, state, numbers)
-    return after, trace_of(learning, evidence)
+    return after, trace_of(learning, after, evidence)
 
 
 @pytest.fixture(scope="module")

@@ -113,7 +113,6 @@ class Evidence(NamedTuple):
     """What an iteration saw: all that its trace is computed from, if it is recorded."""
 
     trajectories: Trajectory
-    policy: View  # pi_{theta_t}
     seen: Array  # the mean of the episodes' occupancies, (S, A)
     weights: Array  # of the episodes, (B,)
     slack: Array  # g(lambda_t), (n,)
@@ -216,14 +215,15 @@ def iteration(
         optimiser,
         state.step + 1,
     )
-    evidence = Evidence(trajectories, policy, seen, capped[:, -1], slack, state.multipliers, size)
+    evidence = Evidence(trajectories, seen, capped[:, -1], slack, state.multipliers, size)
     return following, evidence
 
 
-def trace_of(learning: Learning, evidence: Evidence) -> LearningTrace:
-    """What goes into the history of an iteration."""
+def trace_of(learning: Learning, after: LearningState, evidence: Evidence) -> LearningTrace:
+    """What goes into the history of the iteration that left this state."""
+    policy = view(learning.family, after.previous, learning.horizon)  # pi_{theta_t}
     return LearningTrace(
-        **_episodes(learning, evidence),
+        **_episodes(learning, policy, evidence),
         **_weights(evidence.weights),
         recursive_slack=evidence.slack,
         multipliers=evidence.multipliers,
@@ -278,7 +278,7 @@ def _flush(leaf: Array) -> Array:
     return jnp.where(jnp.abs(leaf) < TINY, 0.0, leaf)
 
 
-def _episodes(learning: Learning, evidence: Evidence) -> dict[str, Array]:
+def _episodes(learning: Learning, policy: View, evidence: Evidence) -> dict[str, Array]:
     """What the episodes showed."""
     trajectories, watched = evidence.trajectories, learning.watched
     alive = trajectories.alive
@@ -298,7 +298,7 @@ def _episodes(learning: Learning, evidence: Evidence) -> dict[str, Array]:
         "episode_return": total.mean(axis=1),
         "tracking_error": distances.mean(axis=0),
         "episode_length": alive.sum(axis=1).mean(),
-        "policy_entropy": (alive * evidence.policy.entropy(trajectories)).sum() / alive.sum(),
+        "policy_entropy": (alive * policy.entropy(trajectories)).sum() / alive.sum(),
     }
 
 

@@ -72,36 +72,39 @@ def run_chunk(
     The random numbers of iteration t depend on the key and on t alone, so chunks of any length give the same.
     A shorter last chunk is another ``count``, not another compilation.
     """
-    shape, begin = uniforms_shape(learning), carry.state.step
+    shape = uniforms_shape(learning)
 
     def step(_: Any, loop: Any) -> Any:
-        carry, summary, traces = loop
+        carry, summary, _ = loop
         t = carry.state.step
         kept = _keep(carry.kept, kept_at, carry.state)
         state, evidence = iteration(learning, carry.state, uniforms(words, t, shape))
+        return Carry(state, kept), _summarise(summary, t, evidence), evidence
 
-        def record(rows: Any) -> Any:
-            # One row of numbers: storing them one by one would cost more than computing them.
-            row = ravel_pytree(trace_of(learning, evidence))[0]
-            return jax.lax.dynamic_update_index_in_dim(
-                rows, row, (t + 1) // every - 1 - begin // every, 0
-            )
+    def block(index: Any, loop: Any) -> Any:
+        inner, rows = loop
+        inner = jax.lax.fori_loop(0, jnp.minimum(every, count - index * every), step, inner)
+        carry, _, evidence = inner
+        # One row of numbers: storing them one by one would cost more than computing them.
+        row = ravel_pytree(trace_of(learning, carry.state, evidence))[0]
+        return inner, jax.lax.dynamic_update_index_in_dim(rows, row, index, 0)
 
-        if every == 1:
-            traces = record(traces)
-        else:
-            traces = jax.lax.cond((t + 1) % every == 0, record, lambda rows: rows, traces)
-        return Carry(state, kept), _summarise(summary, t, evidence), traces
-
-    def first_trace() -> LearningTrace:
-        return trace_of(learning, iteration(learning, carry.state, jnp.zeros(shape))[1])
-
-    form = jax.eval_shape(first_trace)
-    columns = sum(leaf.size for leaf in jax.tree.leaves(form))
-    rows = jnp.zeros((length // every + 1, columns))
     nothing = Summary(jnp.zeros((), jnp.int32), jnp.zeros(()), jnp.asarray(NEVER, jnp.int32))
-    carry, summary, rows = jax.lax.fori_loop(0, count, step, (carry, nothing, rows))
+    evidence, form = jax.eval_shape(lambda: _forms(learning, carry.state))
+    unseen = jax.tree.map(lambda leaf: jnp.zeros(leaf.shape, leaf.dtype), evidence)
+    columns = sum(leaf.size for leaf in form)
+    rows = jnp.zeros((-(-length // every), columns))
+    blocks = (count + every - 1) // every
+    (carry, summary, _), rows = jax.lax.fori_loop(
+        0, blocks, block, ((carry, nothing, unseen), rows)
+    )
     return carry, summary, _unpack(rows, form)
+
+
+def _forms(learning: Learning, state: LearningState) -> tuple[Evidence, LearningTrace]:
+    """For their shapes: what an iteration saw, and its trace."""
+    after, evidence = iteration(learning, state, jnp.zeros(uniforms_shape(learning)))
+    return evidence, trace_of(learning, after, evidence)
 
 
 def _summarise(summary: Summary, t: Any, evidence: Evidence) -> Summary:
@@ -135,8 +138,12 @@ def _keep(kept: Any, kept_at: Any, state: LearningState) -> Any:
 
 
 def chunk_size(solver: VRPDPG, done: int) -> tuple[int, int]:
-    """The length that chunks are compiled for, and how many iterations the next one has."""
-    length = min(solver.evaluate_every, solver.iterations)
+    """The length that chunks are compiled for, and how many iterations the next one has.
+
+    Chunks begin where a record does.
+    """
+    every = solver.record_every
+    length = -(-min(solver.evaluate_every, solver.iterations) // every) * every
     return length, min(length, solver.iterations - done)
 
 

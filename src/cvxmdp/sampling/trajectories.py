@@ -137,6 +137,4 @@ def sample_trajectory(model: SamplingModel, row_of: Any, uniforms: Array) -> Tra
 
     _, pairs = jax.lax.scan(step, first.astype(jnp.int32), uniforms[1:].reshape(-1, 2))
     taken, actions = jnp.maximum(pairs, 0), row_of(first).size
-    return Trajectory(
-        taken // actions, taken % actions, (pairs >= 0).astype(uniforms.dtype)
-    )
+    return Trajectory(taken // actions, taken % actions, (pairs >= 0).astype(uniforms.dtype))

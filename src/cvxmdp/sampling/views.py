@@ -26,7 +26,6 @@ from cvxmdp.sampling.trajectories import Trajectory, thresholds
 
 Array = Any
 Params = Any
-MOST_COMPARED = 64  # steps of a batch up to which an accelerator compares instead of scattering
 STATES_PER_STEP = 16  # evaluating this many states at once costs about as much as one more step
 
 
@@ -136,12 +135,7 @@ def spread(trajectories: Trajectory, numbers: Array, shape: tuple[int, int]) -> 
     count, size = numbers.shape[0], shape[0] * shape[1]
     pairs = (trajectories.states * shape[1] + trajectories.actions).ravel()
     flat = numbers.reshape(count, -1) / trajectories.alive.shape[0]
-    if jax.default_backend() != "cpu" and pairs.size <= MOST_COMPARED:
-        # Scattering needs atomic additions there; comparing every pair with every step does not.
-        here = pairs[:, None] == jnp.arange(size)
-        table = jnp.where(here, flat[:, :, None], 0.0).sum(axis=1)
-    else:
-        table = jnp.zeros((count, size), numbers.dtype).at[:, pairs].add(flat)
+    table = jnp.zeros((count, size), numbers.dtype).at[:, pairs].add(flat)
     return table.reshape(-1, *shape)
 
 
