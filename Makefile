@@ -6,13 +6,16 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
-.PHONY: demo test lint types browser bench rates learning screenshot lock clean help
+.PHONY: demo reproduce test lint types browser bench rates learning screenshot lock clean help
 
 help:            ## this list
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/' | expand -t 16
 
-demo: $(READY)   ## solve the paper's tracking problem and a safe-exploration problem, and print them
+demo: $(READY)   ## two problems solved and certified, and the paper's experiment in short, with a report
 	@$(BIN)/python examples/demo.py
+
+reproduce: $(READY) ## the paper's experiments in full: figures, table and report in out/reproduce (goes on where it was)
+	$(BIN)/cvxmdp reproduce all -o out/reproduce
 
 test: lint types browser ## lint, types and every test
 	$(BIN)/pytest -n 2 --dist loadfile

@@ -2,8 +2,14 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import cvxmdp as cm
 from cvxmdp.experiments import tracking_problem
+from cvxmdp.experiments.reproduce import reproduce
+from cvxmdp.reports.tables import text_table
+
+OUT = Path("out") / "demo"
 
 
 def heading(text: str) -> None:
@@ -37,6 +43,13 @@ def main() -> None:
     show(solution)
     print("\nThe grid (S start, ! hazard) and the policy's likeliest moves:\n")
     print(mdp.render(solution.policy))
+
+    heading("Learning it from samples: the paper's 8x8 experiment in short (about half a minute)")
+    found = reproduce("8x8", OUT, quick=True)
+    print("Return / tracking error of the last 250 episodes after so many iterations:\n")
+    print("\n".join(text_table(*found.table)))
+    print("\nAll of it, in full: make reproduce. What it says: docs/experiments.md")
+    print(f"The report, to open in a browser: {found.reports[0]}")
 
 
 if __name__ == "__main__":

@@ -43,9 +43,12 @@ def test_example_gives_the_known_optimum(run, reference, capsys, name, part, pro
     assert "Optimal" in capsys.readouterr().out
 
 
-def test_demo_prints_both_solutions(run, capsys):
+def test_demo_prints_both_solutions_and_learns(run, capsys, monkeypatch, tmp_path):
+    monkeypatch.chdir(tmp_path)
     run("demo")
     printed = capsys.readouterr().out
     assert printed.count("Optimal:") == 2
     assert "23.927" in printed  # 100 * 0.9**13 - 0.2 * (1 - 0.9**13) / 0.1
     assert "4.047617" in printed
+    assert "ours: VR-PDPG, table, step 0.1" in printed
+    assert (tmp_path / printed.rsplit(": ", 1)[1].strip()).is_file()  # the report is the last word

@@ -46,12 +46,17 @@ def draw_figure(
                 axis.plot(at, mean, color=colour, label=f"{curves.label} ({len(curves)} runs)")
                 axis.fill_between(at, mean - half, mean + half, color=colour, alpha=0.2, lw=0)
         row[1].axhline(best_return, color="black", lw=0.8, ls=":", label="best possible")
-        row[1].set(xlabel="iterations", ylabel="return of episodes", title=f"{instance}: returns")
+        row[1].set(
+            xlabel="iterations",
+            ylabel="return of episodes",
+            ylim=(-20, best_return + 15),
+            title=f"{instance}: returns",
+        )
         row[2].set(
             xlabel="iterations",
             ylabel="tracking error of episodes",
             yscale="log",
-            ylim=(1e-4, 30),
+            ylim=(1e-4, 60),
             title=f"{instance}: violations",
         )
         row[1].legend(fontsize=7)
