@@ -32,8 +32,8 @@ from cvxmdp.exact.oracle import Best, Oracle
 SMOOTHING = 0.4  # share of the best multipliers so far in those the oracle is asked at
 STEADY = 0.5  # least share of what was before in the moving means of natural steps
 MEMORY = 4.0  # the larger, the shorter these means
-STALLED = 4  # natural steps in a row without progress after which the oracle is asked, too
-PROGRESS = 0.01  # of the gap: what a bound has to move by to count as progress
+STALLED = 5  # natural steps in a row without progress after which the oracle is asked, too
+PROGRESS = 1e-3  # of the gap: what a bound has to move by to count as progress
 VALUES_SHARE = 0.02  # of the gap: accuracy of the values of a natural step
 ORACLE_SHARE = 0.05  # of the gap, that the oracle may leave open
 FIRST_ACCURACY = 1e-3  # of the oracle, relative to the size of the reward, before there is a gap
