@@ -120,7 +120,7 @@ def absorb(
         )
         log_q = neutral + excess / (factor * node.scale)
         if endless:
-            values, log_q = _shifted(values, log_q, node.cells, factor)
+            values, log_q = _shifted(values, log_q, np.asarray(node.cells), factor)
             following = following + claims.discount * (values[0] - first)
         log_q = np.where(node.cells, np.minimum(log_q, LARGEST_LOG), neutral)
         best = _with(tangents, leaf, log_q)
