@@ -6,7 +6,7 @@ import numpy as np
 
 from cvxmdp.models.tabular import TabularMDP
 
-MOST_WORK = 50_000_000  # entries of the table looked at
+MOST_WORK = 10_000_000  # entries of the table looked at
 CONVERGED = 1e-3  # of the first bound
 
 

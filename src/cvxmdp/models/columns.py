@@ -79,11 +79,12 @@ class Columns:
         given = self.column(name)
         if given.dtype == bool:
             return given
-        words = [WORDS.get(str(value).strip().lower()) for value in given]
-        for place, word in enumerate(words):
-            if word is None:
-                raise self.fail(place, f"{name} is {given[place]!r}; expected true or false")
-        return np.array(words, dtype=bool)
+        texts = [str(value).strip().lower() for value in given.tolist()]
+        read = {text: WORDS.get(text) for text in set(texts)}
+        if None in read.values():
+            place = first(i for i, text in enumerate(texts) if read[text] is None)
+            raise self.fail(place, f"{name} is {given[place]!r}; expected true or false")
+        return np.array([read[text] for text in texts], dtype=bool)
 
     def codes(self, name: str, *, missing: np.ndarray | None = None) -> np.ndarray | None:
         """A column as indices 0, 1, ...; -1 where it is missing; None where it holds other labels."""
@@ -106,7 +107,7 @@ class Columns:
 
     def labels(self, name: str, *, missing: np.ndarray | None = None) -> np.ndarray:
         """A column as text; empty ones are refused unless ``missing`` says that they may be."""
-        texts = np.array([str(value).strip() for value in self.column(name)], dtype=object)
+        texts = np.array([str(value).strip() for value in self.column(name).tolist()], dtype=object)
         for place, text in enumerate(texts):
             if text.lower() in EMPTY and not (missing is not None and missing[place]):
                 raise self.fail(place, f"{name} is empty")
@@ -122,8 +123,14 @@ def as_numbers(given: np.ndarray) -> np.ndarray | None:
     """float64, with NaN for empty cells; None where something is not a number."""
     if given.dtype.kind in "iufb":
         return given.astype(np.float64)
+    if given.dtype.kind in "US":
+        try:
+            return given.astype(np.float64)  # no cell is empty: fast
+        except ValueError:
+            pass
     cells = [
-        np.nan if value is None or str(value).strip().lower() in EMPTY else value for value in given
+        np.nan if value is None or str(value).strip().lower() in EMPTY else value
+        for value in given.tolist()
     ]
     try:
         return np.array(cells, dtype=object).astype(np.float64)

@@ -113,45 +113,52 @@ def _find(path: str | Path) -> tuple[Path, Path]:
     return tra, prefix
 
 
-def _lines(path: Path) -> Iterator[tuple[str, str]]:
+Place = tuple[str, int]  # a file and a line; put into words only when something is wrong
+
+
+def _at(place: Place) -> str:
+    return f"{place[0]}, line {place[1]}"
+
+
+def _lines(path: Path) -> Iterator[tuple[Place, str]]:
     """Lines with their place; blank ones and comments are passed over. One line in memory at a time."""
     with path.open(encoding="utf-8") as file:
         number = 0
         while True:
             number += 1
-            place = f"{path.name}, line {number}"
+            place = (path.name, number)
             try:
                 line = file.readline(LONGEST_LINE)
             except UnicodeDecodeError as error:
-                raise FileFormatError(f"{place}: not text ({error})") from error
+                raise FileFormatError(f"{_at(place)}: not text ({error})") from error
             if not line:
                 return
             if len(line) >= LONGEST_LINE:
-                raise FileFormatError(f"{place}: longer than {LONGEST_LINE:,} characters")
+                raise FileFormatError(f"{_at(place)}: longer than {LONGEST_LINE:,} characters")
             if line.strip() and not line.lstrip().startswith("#"):
                 yield place, line.strip()
 
 
-def _whole(text: str, below: int | None, what: str, place: str) -> int:
+def _whole(text: str, below: int | None, what: str, place: Place) -> int:
     if not text.isascii() or not text.isdigit() or len(text) > 15:
-        raise FileFormatError(f"{place}: {what} is {text!r}; expected a whole number")
+        raise FileFormatError(f"{_at(place)}: {what} is {text!r}; expected a whole number")
     value = int(text)
     if below is not None and value >= below:
-        raise FileFormatError(f"{place}: {what} is {value}; expected one below {below:,}")
+        raise FileFormatError(f"{_at(place)}: {what} is {value}; expected one below {below:,}")
     return value
 
 
-def _number(text: str, what: str, place: str) -> float:
+def _number(text: str, what: str, place: Place) -> float:
     try:
         value = float(text)
     except ValueError:
         value = math.nan
     if not math.isfinite(value):
-        raise FileFormatError(f"{place}: {what} is {text!r}; expected a number")
+        raise FileFormatError(f"{_at(place)}: {what} is {text!r}; expected a number")
     return value
 
 
-def _header(lines: Iterator[tuple[str, str]], path: Path, counts: tuple[int, ...]) -> list[int]:
+def _header(lines: Iterator[tuple[Place, str]], path: Path, counts: tuple[int, ...]) -> list[int]:
     try:
         place, line = next(lines)
     except StopIteration:
@@ -160,7 +167,7 @@ def _header(lines: Iterator[tuple[str, str]], path: Path, counts: tuple[int, ...
     if len(words) not in counts:
         expected = " or ".join(str(count) for count in counts)
         raise FileFormatError(
-            f"{place}: the first line is {line[:60]!r}; expected {expected} whole numbers"
+            f"{_at(place)}: the first line is {line[:60]!r}; expected {expected} whole numbers"
         )
     return [_whole(word, None, "a size", place) for word in words]
 
@@ -191,11 +198,11 @@ def _read_transitions(path: Path) -> _Table:
         if len(words) not in ((3, 4) if chain else (4, 5)):
             form = "state next probability" if chain else "state choice next probability"
             raise FileFormatError(
-                f"{place}: {line[:60]!r}; expected {form!r} and perhaps an action"
+                f"{_at(place)}: {line[:60]!r}; expected {form!r} and perhaps an action"
             )
         if len(states) >= promised:
             raise FileFormatError(
-                f"{place}: more transitions than the {promised:,} of the first line"
+                f"{_at(place)}: more transitions than the {promised:,} of the first line"
             )
         first, *rest = words
         states.append(_whole(first, n_states, "the state", place))
@@ -204,7 +211,9 @@ def _read_transitions(path: Path) -> _Table:
         following.append(_whole(rest.pop(0), n_states, "the next state", place))
         chance = _number(rest.pop(0), "the probability", place)
         if not 0.0 < chance <= 1.0 + 1e-9:
-            raise FileFormatError(f"{place}: the probability is {chance}; expected one in (0, 1]")
+            raise FileFormatError(
+                f"{_at(place)}: the probability is {chance}; expected one in (0, 1]"
+            )
         chances.append(chance)
         labels.append(names.setdefault(rest[0], len(names)) if rest and not chain else -1)
     if len(states) != promised:
@@ -289,10 +298,12 @@ def _read_labels(path: Path, n_states: int, most: int) -> dict[str, np.ndarray]:
     if not path.exists():
         return {}
     lines = _lines(path)
-    place, line = next(lines, (f"{path.name}, line 1", ""))
+    place, line = next(lines, ((path.name, 1), ""))
     found = LABEL.findall(line)
     if not found or LABEL.sub("", line).strip():
-        raise FileFormatError(f'{place}: {line[:60]!r}; expected labels such as 0="init" 1="goal"')
+        raise FileFormatError(
+            f'{_at(place)}: {line[:60]!r}; expected labels such as 0="init" 1="goal"'
+        )
     names = {int(number): name for number, name in found}
     if len(names) > most:
         raise FileFormatError(
@@ -303,12 +314,16 @@ def _read_labels(path: Path, n_states: int, most: int) -> dict[str, np.ndarray]:
     for place, line in lines:
         state, colon, rest = line.partition(":")
         if not colon:
-            raise FileFormatError(f"{place}: {line[:60]!r}; expected a state, a colon and labels")
+            raise FileFormatError(
+                f"{_at(place)}: {line[:60]!r}; expected a state, a colon and labels"
+            )
         here = _whole(state.strip(), n_states, "the state", place)
         for word in rest.split():
             number = _whole(word, None, "a label", place)
             if number not in names:
-                raise FileFormatError(f"{place}: label {number} is not named in the first line")
+                raise FileFormatError(
+                    f"{_at(place)}: label {number} is not named in the first line"
+                )
             held[number].append(here)
     labels = {}
     for number, name in names.items():
@@ -343,15 +358,15 @@ def _read_states(path: Path, n_states: int) -> list[str] | None:
     if not path.exists():
         return None
     lines = _lines(path)
-    place, header = next(lines, (f"{path.name}, line 1", ""))
+    place, header = next(lines, ((path.name, 1), ""))
     if not (header.startswith("(") and header.endswith(")")):
-        raise FileFormatError(f"{place}: {header[:60]!r}; expected the variables, as (x,y)")
+        raise FileFormatError(f"{_at(place)}: {header[:60]!r}; expected the variables, as (x,y)")
     names: list[str] = []
     for place, line in lines:
         number, colon, values = line.partition(":")
         if not colon or _whole(number.strip(), n_states, "the state", place) != len(names):
             raise FileFormatError(
-                f"{place}: {line[:60]!r}; expected state {len(names)} and its values"
+                f"{_at(place)}: {line[:60]!r}; expected state {len(names)} and its values"
             )
         names.append(values.strip())
     if len(names) != n_states:
@@ -414,7 +429,7 @@ def _state_rewards(path: Path, n_states: int) -> np.ndarray:
     for place, line in lines:
         words = line.split()
         if len(words) != 2:
-            raise FileFormatError(f"{place}: {line[:60]!r}; expected 'state reward'")
+            raise FileFormatError(f"{_at(place)}: {line[:60]!r}; expected 'state reward'")
         rewards[_whole(words[0], n_states, "the state", place)] = _number(
             words[1], "the reward", place
         )
@@ -433,26 +448,36 @@ def _transition_rewards(
             f"{path.name} is for {sizes[0]:,} states, the model has {table.n_states:,}"
         )
     width = int(table.choices.max()) + 1
-    keys = (table.states * width + table.choices) * table.n_states + table.following
-    order = np.argsort(keys)
-    ordered = keys[order]
-    expected = np.zeros(table.n_states * n_actions)
-    count = 0
+    keys, rewards, numbers = array("q"), array("d"), array("q")
     for place, line in lines:
         words = line.split()
         if len(words) != (3 if table.chain else 4):
-            raise FileFormatError(f"{place}: {line[:60]!r}; expected 'state choice next reward'")
+            raise FileFormatError(
+                f"{_at(place)}: {line[:60]!r}; expected 'state choice next reward'"
+            )
         state = _whole(words[0], table.n_states, "the state", place)
         choice = 0 if table.chain else _whole(words[1], width, "the choice", place)
         following = _whole(words[-2], table.n_states, "the next state", place)
-        key = (state * width + choice) * table.n_states + following
-        position = int(np.searchsorted(ordered, key))
-        if position == ordered.size or ordered[position] != key:
-            raise FileFormatError(f"{place}: the model has no transition {' '.join(words[:-1])}")
-        entry = order[position]
-        expected[pairs[entry]] += chances[entry] * _number(words[-1], "the reward", place)
-        count += 1
-    _check_count(path, count, sizes[-1])
+        keys.append((state * width + choice) * table.n_states + following)
+        rewards.append(_number(words[-1], "the reward", place))
+        numbers.append(place[1])
+    _check_count(path, len(keys), sizes[-1])
+    known = (table.states * width + table.choices) * table.n_states + table.following
+    order = np.argsort(known)
+    asked = np.array(keys, dtype=np.int64)
+    position = np.minimum(np.searchsorted(known[order], asked), known.size - 1)
+    entries = order[position]
+    unknown = known[entries] != asked
+    if unknown.any():
+        wrong = int(np.argmax(unknown))
+        rest, following = divmod(keys[wrong], table.n_states)
+        raise FileFormatError(
+            f"{_at((path.name, numbers[wrong]))}: the model has no transition {rest // width} "
+            + ("" if table.chain else f"{rest % width} ")
+            + str(following)
+        )
+    paid = chances[entries] * np.array(rewards)
+    expected = np.bincount(pairs[entries], paid, table.n_states * n_actions)
     return expected.reshape(table.n_states, n_actions)
 
 
