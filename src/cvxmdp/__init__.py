@@ -54,6 +54,7 @@ _WHERE = {
         "UniformBins",
         "demonstrations",
         "evaluate",
+        "record_episode",
     ),
     "problem": ("Problem",),
     "solution": ("Solution", "Status"),
@@ -101,6 +102,7 @@ if TYPE_CHECKING:
     from cvxmdp.environments.evaluation import PolicyEvaluation, evaluate
     from cvxmdp.environments.features import FeatureFunction, OneHot, RandomFourier, UniformBins
     from cvxmdp.environments.gymnasium import GymnasiumEnv
+    from cvxmdp.environments.rendering import record_episode
     from cvxmdp.exact import PDPG, ColumnGeneration, ConvexProgram, Normalised
     from cvxmdp.exact.frontier import Frontier, frontier
     from cvxmdp.models import (

@@ -4,6 +4,7 @@ from cvxmdp.environments.demonstrations import Demonstrations, demonstrations
 from cvxmdp.environments.evaluation import PolicyEvaluation, evaluate
 from cvxmdp.environments.features import FeatureFunction, OneHot, RandomFourier, UniformBins
 from cvxmdp.environments.gymnasium import GymnasiumEnv
+from cvxmdp.environments.rendering import record_episode
 
 __all__ = [
     "Demonstrations",
@@ -15,4 +16,5 @@ __all__ = [
     "UniformBins",
     "demonstrations",
     "evaluate",
+    "record_episode",
 ]
