@@ -4,6 +4,7 @@
     python benchmarks/scale.py linear 1e6      one table; sizes up to the one given
     python benchmarks/scale.py entropy 1e5
     python benchmarks/scale.py grid 300        grids up to 300 x 300
+    python benchmarks/scale.py plot table.txt  docs/figures/scale.png from a table that was printed before
 
 Every measurement runs in a process of its own, so that its peak memory is its own; building the model and
 importing are not counted. Linear: Garnets with five actions and five successors, discount 0.95, three budgets,
@@ -19,6 +20,7 @@ import resource
 import subprocess
 import sys
 import time
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -26,6 +28,7 @@ import numpy as np
 import cvxmdp as cm
 from hardware import hardware
 
+FIGURE = Path(__file__).parent.parent / "docs" / "figures" / "scale.png"
 LIMIT = 300  # seconds for one measurement
 GENERAL_LIMIT = 10_000  # states up to which general solvers are asked
 SIMPLEX_LIMIT = 1_000  # and HiGHS's simplex, which is the slowest of them beyond
@@ -192,8 +195,39 @@ def grid_table(largest: int) -> None:
             show("grid", side, "ConvexProgram", other, f"{ratio:.1f} times column generation")
 
 
+def plot(table: Path) -> None:
+    """Time and memory against states, from the rows of a printed table."""
+    import matplotlib.pyplot as plt
+
+    cells = [line.strip("| \n").split(" | ") for line in table.read_text().splitlines()]
+    rows = [row for row in cells if len(row) >= 5 and row[3].endswith(" s")]
+    figure, axes = plt.subplots(1, 2, figsize=(10, 4), layout="constrained")
+    lines = dict.fromkeys((row[0], row[2]) for row in rows)
+    for kind, name in lines:
+        points = []
+        for row in rows:
+            if (row[0], row[2]) == (kind, name):
+                size = int(row[1].replace(",", ""))
+                states = size * size if kind == "grid" else size
+                points.append((states, float(row[3].split()[0]), float(row[4].split()[0])))
+        states, seconds, memory = zip(*points, strict=True)
+        own = name == "ColumnGeneration"
+        style = {"marker": "o", "linewidth": 2.0 if own else 1.0, "linestyle": "-" if own else "--"}
+        axes[0].loglog(states, seconds, label=f"{kind}: {name}", **style)
+        axes[1].loglog(states, memory, label=f"{kind}: {name}", **style)
+    axes[0].set(xlabel="states", ylabel="seconds")
+    axes[1].set(xlabel="states", ylabel="peak memory, GB")
+    handles, labels = axes[0].get_legend_handles_labels()
+    figure.legend(handles, labels, loc="outside lower center", ncols=3, fontsize=7)
+    figure.savefig(FIGURE, dpi=130)
+    print(f"wrote {FIGURE}")
+
+
 def main() -> None:
     """Tables, or one measurement."""
+    if sys.argv[1:2] == ["plot"]:
+        plot(Path(sys.argv[2]))
+        return
     if sys.argv[1:2] == ["--measure"]:
         kind, size, name, tolerance = sys.argv[2:]
         print(json.dumps(measure(kind, int(size), name, float(tolerance))))
