@@ -1,13 +1,14 @@
-"""Groups of runs that are computed together, by threads or in batched lanes.
+"""Groups of runs that are computed together: in lanes of one batched program, by threads, or both.
 
-On a CPU a run is fastest alone: its arrays fit into the nearest cache, and batching only adds passes over
-memory (docs/sweeps.md has the measurement). There the runs of a group share one compiled program, and threads
-run it for one after the other on all cores; a run then has the bits that ``solve`` gives it. On an accelerator
-the runs of a group are lanes of one batched program, and bits are those of that width.
+On an accelerator all runs of a group are lanes. On a CPU a batched program gains while its tables are small
+and loses when they are not (docs/sweeps.md has the measurement): there a few runs are lanes, and threads take
+one set of lanes after the other on all cores. Bits depend on the number of lanes alone, which is recorded; with
+one lane they are those of ``solve``.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import Any, Protocol
@@ -31,10 +32,9 @@ from cvxmdp.sampling.run import (
     read_first,
     run_chunk,
 )
-from cvxmdp.sampling.setting import single_precision
 from cvxmdp.solution import Solution, Status
 from cvxmdp.sweeps.axes import Case
-from cvxmdp.sweeps.jobs import Arrays, Job
+from cvxmdp.sweeps.jobs import Arrays
 
 
 class Group(Protocol):
@@ -70,50 +70,52 @@ class Group(Protocol):
 
 
 class ThreadGroup:
-    """Jobs advanced by threads, one core each."""
+    """Groups advanced by threads, one core each."""
 
-    def __init__(self, jobs: list[Job], threads: int) -> None:
-        self.jobs, self.threads = jobs, threads
-        self.cases = [job.case for job in jobs]
+    def __init__(self, members: Sequence[Group], threads: int) -> None:
+        self.members, self.threads = list(members), threads
+        self.cases = [case for member in members for case in member.cases]
+        self._places = [(m, place) for m in self.members for place in range(len(m.cases))]
 
     @property
     def finished(self) -> bool:
-        """Whether all jobs are."""
-        return all(job.finished for job in self.jobs)
+        """Whether all members are."""
+        return all(member.finished for member in self.members)
 
     @property
     def progress(self) -> float:
-        """Added up over the jobs."""
-        return sum(job.progress for job in self.jobs)
+        """Added up over the members."""
+        return sum(member.progress for member in self.members)
 
     def advance(self) -> None:
-        """Each unfinished job by a piece; the first alone, so that it compiles for all."""
-        first, *others = [job for job in self.jobs if not job.finished]
+        """Each unfinished member by a piece; the first alone, so that it compiles for all."""
+        first, *others = [member for member in self.members if not member.finished]
         first.advance()
         pool = ThreadPoolExecutor(self.threads)
         try:
-            for done in [pool.submit(job.advance) for job in others]:
+            for done in [pool.submit(member.advance) for member in others]:
                 done.result()
         finally:  # also when interrupted: what has begun ends, what has not is left
             pool.shutdown(cancel_futures=True)
 
     def dump(self) -> Arrays:
-        """Every job's own arrays under its number."""
+        """Every member's own arrays under its number."""
         return {
             f"{place}/{name}": array
-            for place, job in enumerate(self.jobs)
-            for name, array in job.dump().items()
+            for place, member in enumerate(self.members)
+            for name, array in member.dump().items()
         }
 
     def restore(self, arrays: Arrays) -> None:
-        """Every job from its own arrays."""
-        for place, job in enumerate(self.jobs):
+        """Every member from its own arrays."""
+        for place, member in enumerate(self.members):
             mine = f"{place}/"
-            job.restore({k[len(mine) :]: v for k, v in arrays.items() if k.startswith(mine)})
+            member.restore({k[len(mine) :]: v for k, v in arrays.items() if k.startswith(mine)})
 
     def solution(self, place: int) -> Solution:
-        """The job's own."""
-        return self.jobs[place].solution()
+        """The member's own."""
+        member, inside = self._places[place]
+        return member.solution(inside)
 
 
 @partial(jax.jit, static_argnames=("length", "every", "axes"))
@@ -138,6 +140,25 @@ def run_lanes(
     return jax.vmap(lane, in_axes=(lanes, 0, 0, 0))(learning, carry, words, kept_at)
 
 
+@jax.jit
+def begin_lanes(
+    learning: Learning, seeds: Any, given: Any, multipliers: Any, kept_at: Any
+) -> tuple[Any, Any, Carry]:
+    """Words of the keys, first parameters and first carry of all lanes."""
+
+    def lane(seed: Any, given: Any, multipliers: Any, kept_at: Any) -> Any:
+        first, key = jax.random.split(jax.random.key(seed))
+        params = given
+        if params is None:
+            params = jax.tree.map(
+                lambda leaf: leaf.astype(jnp.float32), learning.family.init(first)
+            )
+        return key_words(key), params, first_carry(learning, params, multipliers, kept_at)
+
+    found: tuple[Any, Any, Carry] = jax.vmap(lane)(seeds, given, multipliers, kept_at)
+    return found
+
+
 class LaneGroup:
     """Runs of VR-PDPG as lanes of one batched program, split over the devices there are."""
 
@@ -150,28 +171,23 @@ class LaneGroup:
         cases, learnings = [*cases, *cases[-1:] * idle], [*learnings, *learnings[-1:] * idle]
         self.width = len(cases)
         self.learning, self.axes = _stack(learnings)
-        seeds = jnp.asarray([case.seed for case in cases], jnp.uint32)
-        pairs = jax.vmap(lambda seed: jax.random.split(jax.random.key(seed)))(seeds)
-        self.words = jax.vmap(key_words)(pairs[:, 1])
         firsts = [
             read_first(case.solver, case.problem, learning, start, case.seed)
             for case, learning in zip(cases, learnings, strict=True)
         ]
-        family = learnings[0].family
-        if firsts[0][0] is None:
-            params = single_precision(jax.vmap(family.init)(pairs[:, 0]))
-        else:
-            params = jax.tree.map(
-                lambda *leaves: jnp.stack(leaves), *(first for first, _ in firsts)
-            )
-        multipliers = jnp.stack([mu for _, mu in firsts])
+        given = None
+        if firsts[0][0] is not None:
+            given = jax.tree.map(lambda *leaves: jnp.stack(leaves), *(first for first, _ in firsts))
         chosen = [choose_iterates(case.solver, case.seed) for case in cases]
         self.kept_at = None if chosen[0] is None else jnp.stack([jnp.asarray(at) for at in chosen])
-        self.carry = self._on_devices(
-            jax.vmap(lambda p, m, k: first_carry(learnings[0], p, m, k))(
-                params, multipliers, self.kept_at
-            )
+        self.words, params, carry = begin_lanes(
+            learnings[0],
+            np.array([case.seed for case in cases], np.uint32),
+            given,
+            np.stack([np.asarray(multipliers) for _, multipliers in firsts]),
+            self.kept_at,
         )
+        self.carry = self._on_devices(carry)
         self.done = 0
         self.steps = np.zeros(len(cases), np.int64)
         self.largest_weight = np.zeros(len(cases))

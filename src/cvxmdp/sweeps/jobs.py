@@ -1,11 +1,11 @@
-"""What a sweep does with one case: a run that can be stopped and continued, or a whole call of a solver."""
+"""Groups of a single run: one that can be stopped and continued, or a whole call of a solver."""
 
 from __future__ import annotations
 
 import time
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 
@@ -20,43 +20,11 @@ from cvxmdp.sweeps.axes import Case
 Arrays = dict[str, np.ndarray]
 
 
-class Job(Protocol):
-    """One case of a sweep, from its start to its solution."""
-
-    case: Case
-
-    @property
-    def finished(self) -> bool:
-        """Whether there is nothing left to do."""
-        ...
-
-    @property
-    def progress(self) -> float:
-        """The share that is done."""
-        ...
-
-    def advance(self) -> None:
-        """Do the next piece."""
-        ...
-
-    def dump(self) -> Arrays:
-        """Everything that is needed to continue, or to give the solution again."""
-        ...
-
-    def restore(self, arrays: Arrays) -> None:
-        """Continue from what ``dump`` gave."""
-        ...
-
-    def solution(self) -> Solution:
-        """The answer so far."""
-        ...
-
-
 class LearningJob:
     """A run of VR-PDPG, chunk by chunk."""
 
     def __init__(self, case: Case, start: Any, learning: Learning) -> None:
-        self.case, self.seconds = case, 0.0
+        self.case, self.cases, self.seconds = case, [case], 0.0
         self.error: str | None = None
         self.run = Run(case.solver, case.problem, start, case.seed, learning)
 
@@ -90,7 +58,7 @@ class LearningJob:
         self.error = _text(arrays["error"]) if "error" in arrays else None
         self.run.restore(arrays)
 
-    def solution(self) -> Solution:
+    def solution(self, place: int = 0) -> Solution:
         """The answer so far."""
         if self.error is not None:
             return Solution.without_policy(self.case.problem, Status.FAILED, message=self.error)
@@ -102,7 +70,7 @@ class WholeJob:
     """One call of ``solve``, all or nothing."""
 
     def __init__(self, case: Case, start: Any) -> None:
-        self.case, self.start = case, start
+        self.case, self.cases, self.start = case, [case], start
         self.found: Solution | None = None
 
     @property
@@ -166,7 +134,7 @@ class WholeJob:
         policy = TabularPolicy(arrays["probabilities"])
         self.found = Solution.of_policy(problem, policy, status, multipliers, **details)
 
-    def solution(self) -> Solution:
+    def solution(self, place: int = 0) -> Solution:
         """The answer."""
         if self.found is None:
             return Solution.without_policy(

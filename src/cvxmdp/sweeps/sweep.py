@@ -28,6 +28,10 @@ from cvxmdp.sweeps.jobs import LearningJob, WholeJob
 from cvxmdp.sweeps.results import Sweep
 
 GROUP = 64  # runs that threads compute between two checkpoints
+MOST_ON_A_CPU = (
+    6  # lanes, and the largest table of all lanes that a CPU still gains from (docs/sweeps.md)
+)
+LARGEST_TABLE = 1_800
 WIDEST = 16_384  # lanes of one batched program
 CHUNKS = 20  # of a run, at most; between them come progress, checkpoints and interruption
 
@@ -58,8 +62,9 @@ def sweep(
         folder: where to keep checkpoints. The same call finds them again and goes on, with the same bits as if
             it had never stopped. Without a folder, everything is kept in memory.
         rows: records kept of each history, at most; longer ones are thinned.
-        lanes: run this many as lanes of one batched program. By default a CPU runs them one by one on all
-            cores, which is faster there, and an accelerator in lanes.
+        lanes: how many runs are lanes of one batched program; by default what is fastest: all of them on an
+            accelerator, on a CPU a few while the model is small. Bits depend on it; with 1 they are those of
+            ``solve``.
         checkpoint_seconds: time between checkpoints, at least.
         progress: show a progress line; by default on a terminal.
 
@@ -71,9 +76,11 @@ def sweep(
     if isinstance(rows, bool) or not isinstance(rows, int) or rows < 1:
         raise SolverError(f"rows must be a whole number of at least 1; got {rows!r}")
     cases = [_thinned(case, rows) for case in read_cases(problem, solver, over, seeds)]
-    width = _width(lanes)
+    if lanes is not None and (isinstance(lanes, bool) or not isinstance(lanes, int) or lanes < 1):
+        raise SolverError(f"lanes must be a whole number of at least 1; got {lanes!r}")
+    width = min(lanes or _lanes_for(problem), len(cases))
     place = None if folder is None else Folder(folder, _spec(problem, solver, cases, width, rows))
-    groups, compiled = _groups(cases, start, width)
+    groups, compiled = _groups(cases, start, lanes)
     line = Progress(f"sweep of {len(cases):,} runs", len(cases), progress)
     interrupted, before = False, 0
     try:
@@ -112,15 +119,6 @@ def _finish(
     line.update(before + len(group.cases))
 
 
-def _width(lanes: int | None) -> int | None:
-    """Lanes of a batched program, or None for threads."""
-    if lanes is None:
-        return None if jax.default_backend() == "cpu" else WIDEST
-    if isinstance(lanes, bool) or not isinstance(lanes, int) or lanes < 1:
-        raise SolverError(f"lanes must be a whole number of at least 1; got {lanes!r}")
-    return lanes
-
-
 def _thinned(case: Case, rows: int) -> Case:
     """With a history of at most ``rows`` records and at most CHUNKS chunks."""
     solver = case.solver
@@ -131,7 +129,7 @@ def _thinned(case: Case, rows: int) -> Case:
     return replace(case, solver=replace(solver, record_every=every, evaluate_every=length))
 
 
-def _groups(cases: list[Case], start: Any, width: int | None) -> tuple[list[Group], int]:
+def _groups(cases: list[Case], start: Any, lanes: int | None) -> tuple[list[Group], int]:
     """Cases that share a compiled program, in groups; and how many programs there are."""
     threads = os.cpu_count() or 1
     chunked = [case for case in cases if _is_chunked(case.solver)]
@@ -141,22 +139,36 @@ def _groups(cases: list[Case], start: Any, width: int | None) -> tuple[list[Grou
         alike.setdefault(_signature(case.solver, learnings[case.index]), []).append(case)
     groups: list[Group] = []
     for members in alike.values():
-        size = GROUP if width is None else min(width, len(members))
-        for begin in range(0, len(members), size):
-            part = members[begin : begin + size]
-            mine = [learnings[case.index] for case in part]
-            if width is None:
-                jobs = [LearningJob(c, start, one) for c, one in zip(part, mine, strict=True)]
-                groups.append(ThreadGroup(list(jobs), threads))
-            else:
-                # The last lanes are filled up, so that every group has the width that bits depend on.
-                missing = size - len(part)
-                groups.append(LaneGroup(part, start, mine, missing))
+        width = min(lanes or _lanes_for(members[0].problem), len(members))
+        sets = [
+            _lane_set(members[begin : begin + width], start, learnings, width)
+            for begin in range(0, len(members), width)
+        ]
+        together = max(1, GROUP // width)
+        for begin in range(0, len(sets), together):
+            part = sets[begin : begin + together]
+            groups.append(part[0] if len(part) == 1 else ThreadGroup(part, threads))
     whole = [case for case in cases if not _is_chunked(case.solver)]
     for begin in range(0, len(whole), GROUP):
-        part = whole[begin : begin + GROUP]
-        groups.append(ThreadGroup([WholeJob(case, start) for case in part], threads))
+        jobs = [WholeJob(case, start) for case in whole[begin : begin + GROUP]]
+        groups.append(ThreadGroup(jobs, threads))
     return groups, len(alike)
+
+
+def _lane_set(cases: list[Case], start: Any, learnings: dict[int, Learning], width: int) -> Group:
+    """Runs that are computed at once."""
+    mine = [learnings[case.index] for case in cases]
+    if width == 1:
+        return LearningJob(cases[0], start, mine[0])
+    # The last lanes are filled up: bits depend on the width.
+    return LaneGroup(cases, start, mine, idle=width - len(cases))
+
+
+def _lanes_for(problem: Problem) -> int:
+    """How many runs to batch, by what is fastest."""
+    if jax.default_backend() != "cpu":
+        return WIDEST
+    return max(1, min(MOST_ON_A_CPU, LARGEST_TABLE // problem.mdp.actions.size))
 
 
 def _is_chunked(solver: Any) -> bool:
@@ -185,7 +197,7 @@ def _signature(solver: VRPDPG, learning: Learning) -> Any:
 
 
 def _spec(
-    problem: Problem, solver: Any, cases: list[Case], width: int | None, rows: int
+    problem: Problem, solver: Any, cases: list[Case], width: int, rows: int
 ) -> dict[str, Any]:
     """What must be the same for a folder to be continued."""
     axes = {
@@ -202,7 +214,7 @@ def _spec(
         "axes": axes,
         "seeds": sorted({case.seed for case in cases}),
         "rows": rows,
-        "lanes": width or 1,
+        "lanes": width,
         "device": f"{jax.default_backend()} {platform.machine()}",
         "jax": jax.__version__,
         "numpy": np.__version__,
