@@ -289,7 +289,7 @@ def test_an_interrupted_sweep_goes_on_with_the_same_bits(
     partial = cm.sweep(problem, SOLVER, seeds=range(4), lanes=lanes, folder=tmp_path / "s")
     assert partial.interrupted
     assert partial[0].solution.status is cm.Status.INTERRUPTED
-    assert partial[0].solution.stats["iterations"] in (20, 40)
+    assert partial[0].solution.stats["iterations"] < 60
     monkeypatch.undo()
     again = cm.sweep(problem, SOLVER, seeds=range(4), lanes=lanes, folder=tmp_path / "s")
     assert not again.interrupted
