@@ -22,6 +22,7 @@ from cvxmdp.errors import ExperienceError, FileFormatError, ProblemError
 from cvxmdp.files import whole_file
 from cvxmdp.models.tabular import TabularMDP
 from cvxmdp.utilities import Constraint, Curvature, Utility
+from cvxmdp.utilities.custom import Custom, CustomFunction
 from cvxmdp.utilities.utility import require_curvature
 
 TOGETHER = 4_000_000  # steps of a model simulated at a time
@@ -43,6 +44,7 @@ class PolicyEvaluation:
         truncation: a bound on the discounted mass that this hid, on average; it is inside the bounds.
         written: the objective and the constraints as they were written.
         source: the environment.
+        assumes: promises of the user's that the bounds rest on.
         occupancy: the estimate, (S, A) or (F, A); not kept in files.
     """
 
@@ -56,6 +58,7 @@ class PolicyEvaluation:
     truncation: float
     written: Mapping[str, str]
     source: str
+    assumes: tuple[str, ...] = ()
     occupancy: np.ndarray | None = None
 
     @property
@@ -112,6 +115,11 @@ class PolicyEvaluation:
                 "",
                 cut,
                 self.statement,
+                *(
+                    [f"This rests on these promises: {'; '.join(self.assumes)}."]
+                    if self.assumes
+                    else []
+                ),
             ]
         )
 
@@ -134,6 +142,7 @@ class PolicyEvaluation:
                 raise ValueError("another format")
             fields["objective"] = Interval(**fields["objective"])
             fields["slack"] = {name: Interval(**i) for name, i in fields["slack"].items()}
+            fields["assumes"] = tuple(str(promise) for promise in fields["assumes"])
             return cls(**fields)
         except (KeyError, TypeError, ValueError, AttributeError) as error:
             raise FileFormatError(f"{path} does not hold an evaluation: {error}") from error
@@ -243,8 +252,34 @@ def evaluate(
         setting.tail.l1,
         question.written,
         name,
+        _promises(question, setting, bounds, return_bounds, time_limit),
         sample.mean(),
     )
+
+
+def _promises(
+    question: _Question,
+    setting: Setting,
+    bounds: Mapping[str, tuple[float, float]] | None,
+    return_bounds: Mapping[str, tuple[float, float]] | None,
+    time_limit: int | None,
+) -> tuple[str, ...]:
+    """What the user said and nobody can check from episodes."""
+    used = {name for utility in question.utilities for name in signal_names(utility)}
+    said = [
+        f"{name!r} lies between {low:g} and {high:g} {where}"
+        for given, where in ((bounds, "at every step"), (return_bounds, "over a whole episode"))
+        for name, (low, high) in (given or {}).items()
+        if name in used
+    ]
+    if time_limit is not None:
+        said.append(f"the environment cuts no episode before {time_limit} steps")
+    for utility in question.utilities:
+        for atom in leaves(utility):
+            function = atom.bind(setting.space) if isinstance(atom, Custom) else None
+            if isinstance(function, CustomFunction) and function.declared.lipschitz is not None:
+                said.append(f"{function.name} has the curvature and Lipschitz constant declared")
+    return tuple(dict.fromkeys(said))
 
 
 def _question(problem: Any, maximize: Any, minimize: Any, subject_to: Any) -> _Question:
