@@ -164,7 +164,7 @@ def batching(instance: str) -> None:
     problem, solver = tracking_problem(instance), solver_for(instance, record_every=CHUNK)
     learning = prepare(solver, problem, np.zeros(1))
     works: dict[str, Callable[[], Any]] = {"1": fresh_run(instance, solver).advance}
-    for lanes in (4, 16, 64):
+    for lanes in (2, 4, 6, 8, 16):
         group = LaneGroup(read_cases(problem, solver, None, range(lanes)), None, [learning] * lanes)
         works[str(lanes)] = group.advance
     for work in works.values():

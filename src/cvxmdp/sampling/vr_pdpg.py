@@ -56,7 +56,7 @@ class VRPDPG:
             "average": the policy of the average exact occupancy over the last half.
         evaluate_every: iterations between exact evaluations, progress and interruption.
         record_every: iterations between records of episodes, weights and multipliers in the history; 1 records
-            all of them, which takes about a fifth of the time.
+            all of them, which takes about a third of the time.
         progress: show a progress line; by default on a terminal.
 
     Departures from the paper, all off by default (docs/vr-pdpg.md says what each does, measured):
