@@ -99,10 +99,11 @@ if TYPE_CHECKING:
     from cvxmdp.certificates.slater import Slater, slater
     from cvxmdp.driver import solve
     from cvxmdp.environments.demonstrations import Demonstrations, demonstrations
-    from cvxmdp.environments.evaluation import PolicyEvaluation, evaluate
+    from cvxmdp.environments.evaluation import evaluate
     from cvxmdp.environments.features import FeatureFunction, OneHot, RandomFourier, UniformBins
     from cvxmdp.environments.gymnasium import GymnasiumEnv
     from cvxmdp.environments.rendering import record_episode
+    from cvxmdp.environments.result import PolicyEvaluation
     from cvxmdp.exact import PDPG, ColumnGeneration, ConvexProgram, Normalised
     from cvxmdp.exact.frontier import Frontier, frontier
     from cvxmdp.models import (

@@ -16,10 +16,9 @@ one more state, absorbing, with the label "end".
 
 from __future__ import annotations
 
-import math
 import re
 from array import array
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -28,10 +27,10 @@ import numpy as np
 import scipy.sparse as sp
 
 from cvxmdp.errors import FileFormatError, ModelError, did_you_mean
+from cvxmdp.models.prism_lines import at, header, lines_of, number, whole
 from cvxmdp.models.tabular import TabularMDP
 from cvxmdp.models.validation import ROUNDING
 
-LONGEST_LINE = 1_000_000
 LABEL = re.compile(r'(\d+)="([^"]*)"')
 NAMED = re.compile(r'#\s*Reward structure:?\s*"([^"]*)"')
 NUMBERED_ACTION = re.compile(r"a(\d+)")
@@ -113,65 +112,6 @@ def _find(path: str | Path) -> tuple[Path, Path]:
     return tra, prefix
 
 
-Place = tuple[str, int]  # a file and a line; put into words only when something is wrong
-
-
-def _at(place: Place) -> str:
-    return f"{place[0]}, line {place[1]}"
-
-
-def _lines(path: Path) -> Iterator[tuple[Place, str]]:
-    """Lines with their place; blank ones and comments are passed over. One line in memory at a time."""
-    with path.open(encoding="utf-8") as file:
-        number = 0
-        while True:
-            number += 1
-            place = (path.name, number)
-            try:
-                line = file.readline(LONGEST_LINE)
-            except UnicodeDecodeError as error:
-                raise FileFormatError(f"{_at(place)}: not text ({error})") from error
-            if not line:
-                return
-            if len(line) >= LONGEST_LINE:
-                raise FileFormatError(f"{_at(place)}: longer than {LONGEST_LINE:,} characters")
-            if line.strip() and not line.lstrip().startswith("#"):
-                yield place, line.strip()
-
-
-def _whole(text: str, below: int | None, what: str, place: Place) -> int:
-    if not text.isascii() or not text.isdigit() or len(text) > 15:
-        raise FileFormatError(f"{_at(place)}: {what} is {text!r}; expected a whole number")
-    value = int(text)
-    if below is not None and value >= below:
-        raise FileFormatError(f"{_at(place)}: {what} is {value}; expected one below {below:,}")
-    return value
-
-
-def _number(text: str, what: str, place: Place) -> float:
-    try:
-        value = float(text)
-    except ValueError:
-        value = math.nan
-    if not math.isfinite(value):
-        raise FileFormatError(f"{_at(place)}: {what} is {text!r}; expected a number")
-    return value
-
-
-def _header(lines: Iterator[tuple[Place, str]], path: Path, counts: tuple[int, ...]) -> list[int]:
-    try:
-        place, line = next(lines)
-    except StopIteration:
-        raise FileFormatError(f"{path.name} is empty") from None
-    words = line.split()
-    if len(words) not in counts:
-        expected = " or ".join(str(count) for count in counts)
-        raise FileFormatError(
-            f"{_at(place)}: the first line is {line[:60]!r}; expected {expected} whole numbers"
-        )
-    return [_whole(word, None, "a size", place) for word in words]
-
-
 @dataclass(frozen=True)
 class _Table:
     """The lines of a .tra file, in their order."""
@@ -187,8 +127,8 @@ class _Table:
 
 
 def _read_transitions(path: Path) -> _Table:
-    lines = _lines(path)
-    sizes = _header(lines, path, (2, 3))
+    lines = lines_of(path)
+    sizes = header(lines, path, (2, 3))
     chain, n_states, promised = len(sizes) == 2, sizes[0], sizes[-1]
     states, choices, following, labels = array("q"), array("q"), array("q"), array("q")
     chances = array("d")
@@ -198,21 +138,21 @@ def _read_transitions(path: Path) -> _Table:
         if len(words) not in ((3, 4) if chain else (4, 5)):
             form = "state next probability" if chain else "state choice next probability"
             raise FileFormatError(
-                f"{_at(place)}: {line[:60]!r}; expected {form!r} and perhaps an action"
+                f"{at(place)}: {line[:60]!r}; expected {form!r} and perhaps an action"
             )
         if len(states) >= promised:
             raise FileFormatError(
-                f"{_at(place)}: more transitions than the {promised:,} of the first line"
+                f"{at(place)}: more transitions than the {promised:,} of the first line"
             )
         first, *rest = words
-        states.append(_whole(first, n_states, "the state", place))
+        states.append(whole(first, n_states, "the state", place))
         # PRISM numbers the choices of a state from 0; there are never more than lines.
-        choices.append(0 if chain else _whole(rest.pop(0), promised, "the choice", place))
-        following.append(_whole(rest.pop(0), n_states, "the next state", place))
-        chance = _number(rest.pop(0), "the probability", place)
+        choices.append(0 if chain else whole(rest.pop(0), promised, "the choice", place))
+        following.append(whole(rest.pop(0), n_states, "the next state", place))
+        chance = number(rest.pop(0), "the probability", place)
         if not 0.0 < chance <= 1.0 + 1e-9:
             raise FileFormatError(
-                f"{_at(place)}: the probability is {chance}; expected one in (0, 1]"
+                f"{at(place)}: the probability is {chance}; expected one in (0, 1]"
             )
         chances.append(chance)
         labels.append(names.setdefault(rest[0], len(names)) if rest and not chain else -1)
@@ -297,12 +237,12 @@ def _probabilities(table: _Table, pairs: np.ndarray, rescale: bool, path: Path) 
 def _read_labels(path: Path, n_states: int, most: int) -> dict[str, np.ndarray]:
     if not path.exists():
         return {}
-    lines = _lines(path)
+    lines = lines_of(path)
     place, line = next(lines, ((path.name, 1), ""))
     found = LABEL.findall(line)
     if not found or LABEL.sub("", line).strip():
         raise FileFormatError(
-            f'{_at(place)}: {line[:60]!r}; expected labels such as 0="init" 1="goal"'
+            f'{at(place)}: {line[:60]!r}; expected labels such as 0="init" 1="goal"'
         )
     names = {int(number): name for number, name in found}
     if len(names) > most:
@@ -315,15 +255,13 @@ def _read_labels(path: Path, n_states: int, most: int) -> dict[str, np.ndarray]:
         state, colon, rest = line.partition(":")
         if not colon:
             raise FileFormatError(
-                f"{_at(place)}: {line[:60]!r}; expected a state, a colon and labels"
+                f"{at(place)}: {line[:60]!r}; expected a state, a colon and labels"
             )
-        here = _whole(state.strip(), n_states, "the state", place)
+        here = whole(state.strip(), n_states, "the state", place)
         for word in rest.split():
-            number = _whole(word, None, "a label", place)
+            number = whole(word, None, "a label", place)
             if number not in names:
-                raise FileFormatError(
-                    f"{_at(place)}: label {number} is not named in the first line"
-                )
+                raise FileFormatError(f"{at(place)}: label {number} is not named in the first line")
             held[number].append(here)
     labels = {}
     for number, name in names.items():
@@ -357,16 +295,16 @@ def _read_states(path: Path, n_states: int) -> list[str] | None:
     """Names of the states; None where the file only repeats their numbers."""
     if not path.exists():
         return None
-    lines = _lines(path)
+    lines = lines_of(path)
     place, header = next(lines, ((path.name, 1), ""))
     if not (header.startswith("(") and header.endswith(")")):
-        raise FileFormatError(f"{_at(place)}: {header[:60]!r}; expected the variables, as (x,y)")
+        raise FileFormatError(f"{at(place)}: {header[:60]!r}; expected the variables, as (x,y)")
     names: list[str] = []
     for place, line in lines:
         number, colon, values = line.partition(":")
-        if not colon or _whole(number.strip(), n_states, "the state", place) != len(names):
+        if not colon or whole(number.strip(), n_states, "the state", place) != len(names):
             raise FileFormatError(
-                f"{_at(place)}: {line[:60]!r}; expected state {len(names)} and its values"
+                f"{at(place)}: {line[:60]!r}; expected state {len(names)} and its values"
             )
         names.append(values.strip())
     if len(names) != n_states:
@@ -420,8 +358,8 @@ def _reward_name(path: Path) -> str:
 
 
 def _state_rewards(path: Path, n_states: int) -> np.ndarray:
-    lines = _lines(path)
-    sizes = _header(lines, path, (2,))
+    lines = lines_of(path)
+    sizes = header(lines, path, (2,))
     if sizes[0] != n_states:
         raise FileFormatError(f"{path.name} is for {sizes[0]:,} states, the model has {n_states:,}")
     rewards = np.zeros(n_states)
@@ -429,8 +367,8 @@ def _state_rewards(path: Path, n_states: int) -> np.ndarray:
     for place, line in lines:
         words = line.split()
         if len(words) != 2:
-            raise FileFormatError(f"{_at(place)}: {line[:60]!r}; expected 'state reward'")
-        rewards[_whole(words[0], n_states, "the state", place)] = _number(
+            raise FileFormatError(f"{at(place)}: {line[:60]!r}; expected 'state reward'")
+        rewards[whole(words[0], n_states, "the state", place)] = number(
             words[1], "the reward", place
         )
         count += 1
@@ -441,8 +379,8 @@ def _state_rewards(path: Path, n_states: int) -> np.ndarray:
 def _transition_rewards(
     path: Path, table: _Table, pairs: np.ndarray, chances: np.ndarray, n_actions: int
 ) -> np.ndarray:
-    lines = _lines(path)
-    sizes = _header(lines, path, (2,) if table.chain else (3,))
+    lines = lines_of(path)
+    sizes = header(lines, path, (2,) if table.chain else (3,))
     if sizes[0] != table.n_states:
         raise FileFormatError(
             f"{path.name} is for {sizes[0]:,} states, the model has {table.n_states:,}"
@@ -453,13 +391,13 @@ def _transition_rewards(
         words = line.split()
         if len(words) != (3 if table.chain else 4):
             raise FileFormatError(
-                f"{_at(place)}: {line[:60]!r}; expected 'state choice next reward'"
+                f"{at(place)}: {line[:60]!r}; expected 'state choice next reward'"
             )
-        state = _whole(words[0], table.n_states, "the state", place)
-        choice = 0 if table.chain else _whole(words[1], width, "the choice", place)
-        following = _whole(words[-2], table.n_states, "the next state", place)
+        state = whole(words[0], table.n_states, "the state", place)
+        choice = 0 if table.chain else whole(words[1], width, "the choice", place)
+        following = whole(words[-2], table.n_states, "the next state", place)
         keys.append((state * width + choice) * table.n_states + following)
-        rewards.append(_number(words[-1], "the reward", place))
+        rewards.append(number(words[-1], "the reward", place))
         numbers.append(place[1])
     _check_count(path, len(keys), sizes[-1])
     known = (table.states * width + table.choices) * table.n_states + table.following
@@ -472,7 +410,7 @@ def _transition_rewards(
         wrong = int(np.argmax(unknown))
         rest, following = divmod(keys[wrong], table.n_states)
         raise FileFormatError(
-            f"{_at((path.name, numbers[wrong]))}: the model has no transition {rest // width} "
+            f"{at((path.name, numbers[wrong]))}: the model has no transition {rest // width} "
             + ("" if table.chain else f"{rest % width} ")
             + str(following)
         )
