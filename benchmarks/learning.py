@@ -3,6 +3,7 @@
     python benchmarks/learning.py                    # everything, about ten minutes on two cores
     python benchmarks/learning.py momentum rate      # parts of it
     python benchmarks/learning.py --seeds 4          # quicker, wider intervals
+    python benchmarks/learning.py corners --page docs/vr-pdpg.md    # put what is measured into the page
 
 Parts: tracking (the paper's four instances), momentum (each at its own best step), corners (what departures
 from the paper do), multipliers (problems whose constraints bind, against exact answers), rate (the gap
@@ -12,10 +13,16 @@ against T).
 from __future__ import annotations
 
 import argparse
+import contextlib
+import io
 import os
+import sys
 import time
 import warnings
 from pathlib import Path
+
+# Before NumPy is loaded: threads inside small solves would only fight with the runs'.
+os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
 import learning_optima as optima
 import learning_tracking as tracking
@@ -25,33 +32,53 @@ from hardware import hardware
 FEW = 5  # seeds of the problems that are compared one by one
 
 
+PARTS = ("tracking", "momentum", "corners", "multipliers", "rate")
+
+
+def run(part: str, seeds: int, figure: Path) -> None:
+    """Measure one part and print it."""
+    if part == "tracking":
+        tracking.reached(seeds, figure=figure)
+    elif part == "momentum":
+        tracking.momenta(seeds)
+    elif part == "corners":
+        tracking.corners(seeds)
+    elif part == "multipliers":
+        optima.multipliers(min(FEW, seeds))
+    else:
+        optima.rate(seeds)
+
+
+def put(page: Path, part: str, text: str) -> None:
+    """Replace what stands between the marks of a part in a page."""
+    begin, end = f"<!-- {part}: measured -->\n", f"<!-- {part}: end -->"
+    before, rest = page.read_text("utf-8").split(begin)
+    page.write_text(
+        before + begin + "\n" + text.strip() + "\n\n" + end + rest.split(end)[1], "utf-8"
+    )
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parts = ("tracking", "momentum", "corners", "multipliers", "rate")
-    parser.add_argument("parts", nargs="*", metavar="part", help=f"of {', '.join(parts)}")
+    parser.add_argument("parts", nargs="*", metavar="part", help=f"of {', '.join(PARTS)}")
     parser.add_argument("--seeds", type=int, default=16)
     parser.add_argument("--figure", type=Path, default=tracking.FIGURE)
+    parser.add_argument("--page", type=Path, help="put the tables between the marks of this page")
     options = parser.parse_args()
-    unknown = set(options.parts) - set(parts)
+    unknown = set(options.parts) - set(PARTS)
     if unknown:
-        parser.error(f"unknown part {sorted(unknown)[0]!r}; there are {', '.join(parts)}")
-    seeds = options.seeds
+        parser.error(f"unknown part {sorted(unknown)[0]!r}; there are {', '.join(PARTS)}")
     # Large steps are part of what is shown; each run would say so.
     warnings.simplefilter("ignore", CvxmdpWarning)
     print(f"{hardware()}; load {os.getloadavg()[0]:.1f} at the start")
-    for part in options.parts or parts:
-        started = time.perf_counter()
-        print(f"\n## {part}\n")
-        if part == "tracking":
-            tracking.reached(seeds, figure=options.figure)
-        elif part == "momentum":
-            tracking.momenta(seeds)
-        elif part == "corners":
-            tracking.corners(seeds)
-        elif part == "multipliers":
-            optima.multipliers(min(FEW, seeds))
-        else:
-            optima.rate(seeds)
+    for part in options.parts or PARTS:
+        started, printed = time.perf_counter(), io.StringIO()
+        print(f"\n## {part}\n", flush=True)
+        with contextlib.redirect_stdout(printed if options.page else sys.stdout):
+            run(part, options.seeds, options.figure)
+        if options.page:
+            put(options.page, part, printed.getvalue())
+            print(printed.getvalue())
         print(f"\n({part}: {time.perf_counter() - started:.0f} s)", flush=True)
 
 
