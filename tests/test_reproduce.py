@@ -56,7 +56,7 @@ def test_the_command_leaves_figures_a_table_and_a_report(tiny, tmp_path):
     assert samples["grid: VR-PDPG"] == "1 k"
     assert samples["grid: Avg (100 trajectories)"] == "28 k"
     page = (tmp_path / "out" / "8x8" / "table.md").read_text()
-    assert "| 8x8-traj1 | half squared | grid: VR-PDPG | 2 |" in page
+    assert "| 8x8-traj1 | grid: VR-PDPG | half squared | 2 |" in page
 
 
 def test_text_and_a_second_call_that_finds_everything(tiny, tmp_path, monkeypatch):

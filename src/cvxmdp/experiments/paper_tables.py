@@ -21,7 +21,7 @@ Table = tuple[list[str], list[list[str]]]
 def main_table(found: Found) -> Table:
     """One row per study: return / tracking error at each checkpoint, samples and time of a run."""
     shown = [at for at in AT if any(c.reaches(at) for many in found.values() for c in many)]
-    header = ["instance", "constraint", "method", "runs", *(f"{at:,}" for at in shown)]
+    header = ["instance", "method", "constraint", "runs", *(f"{at:,}" for at in shown)]
     rows: list[list[str]] = []
     said: set[str] = set()
     for study, many in found.items():
@@ -36,8 +36,8 @@ def main_table(found: Found) -> Table:
             rows.append(
                 [
                     study.instance,
-                    WORDS[study.norm],
                     prefix + curves.label,
+                    WORDS[study.norm],
                     str(len(curves)),
                     *cells,
                     _thousands(float(curves.samples.mean())),
@@ -53,7 +53,7 @@ def _published_rows(instance: str, shown: Sequence[int]) -> list[list[str]]:
         name = "VR-PDPG" if algorithm == VARIANCE_REDUCED else "momentum 1"
         cells = ["{:.1f} / {:.3f}".format(*curve.at(at)) for at in shown]
         rows.append(
-            [instance, "half squared", f"published: {name}", str(curve.runs), *cells, "", ""]
+            [instance, f"published: {name}", "half squared", str(curve.runs), *cells, "", ""]
         )
     return rows
 
@@ -96,7 +96,7 @@ def steps_table(found: Found) -> Table:
 
 def samples_table(found: Found) -> Table:
     """Avg beside the others after the same number of iterations, and of episodes."""
-    header = ["instance", "constraint", "method", "runs", "100 iterations", "10,000 iterations"]
+    header = ["instance", "method", "constraint", "runs", "100 iterations", "at the end"]
     rows = []
     for study, many in found.items():
         if study.part != PAPER:
@@ -108,7 +108,7 @@ def samples_table(found: Found) -> Table:
         early = curves.after(AVERAGED, 25)
         cells = [f"{early[0].mean():.1f} / {early[1].mean():.3f}" if averaging else ""]
         cells.append(_cell(curves, end))
-        rows.append([study.instance, WORDS[study.norm], curves.label, str(len(curves)), *cells])
+        rows.append([study.instance, curves.label, WORDS[study.norm], str(len(curves)), *cells])
     return header, rows
 
 
