@@ -334,3 +334,12 @@ def exact_inner(reward: np.ndarray, x: list[list[Fraction]]) -> Fraction:
         ),
         Fraction(0),
     )
+
+
+def small_problem() -> cm.Problem:
+    """A 3x3 grid with a goal and a hazard, a linear and a concave constraint."""
+    mdp = cm.gridworld(
+        3, slip=0.1, discount=0.9, goal=8, goal_reward=10.0, step_reward=-0.1, hazards=[4]
+    )
+    limits = {"hazard": cm.linear("hazard") <= 0.1, "spread": cm.entropy() >= 0.1}
+    return cm.Problem(mdp, maximize=cm.linear("reward"), subject_to=limits)

@@ -18,22 +18,15 @@ from cvxmdp.errors import SolverError
 from cvxmdp.sampling import run as runs
 from cvxmdp.sweeps import checkpoint
 from cvxmdp.sweeps.groups import LaneGroup, ThreadGroup, run_lanes
+from strategies import small_problem
 
 SOLVER = cm.VRPDPG(60, 0.1, 0.3, 0.3, 10, dual_bound=2.0, evaluate_every=20)
 OVER = {"primal_step": [0.05, 0.1], "budget/hazard": [0.1, 0.3]}
 
 
-def make_problem() -> cm.Problem:
-    mdp = cm.gridworld(
-        3, slip=0.1, discount=0.9, goal=8, goal_reward=10.0, step_reward=-0.1, hazards=[4]
-    )
-    limits = {"hazard": cm.linear("hazard") <= 0.1, "spread": cm.entropy() >= 0.1}
-    return cm.Problem(mdp, maximize=cm.linear("reward"), subject_to=limits)
-
-
 @pytest.fixture(scope="module")
 def problem() -> cm.Problem:
-    return make_problem()
+    return small_problem()
 
 
 @pytest.fixture(scope="module")
@@ -196,7 +189,7 @@ def breaks_when_negative(occupancy):
 
 
 def test_a_run_that_breaks_does_not_take_the_others_with_it():
-    base = make_problem()
+    base = small_problem()
     limits = {**base.constraints, "odd": breaks_when_negative >= -1.0}
     problem = cm.Problem(base.mdp, maximize=cm.linear("reward"), subject_to=limits)
     wild = replace(SOLVER, primal_step=1.0)
@@ -232,13 +225,13 @@ def test_lanes_are_split_over_devices(tmp_path):
     code = (
         "import sys; sys.path.insert(0, 'tests')\n"
         "import jax, numpy as np\n"
-        "from test_sweeps import make_problem, SOLVER\n"
+        "from strategies import small_problem\nfrom test_sweeps import SOLVER\n"
         "import cvxmdp as cm\n"
         "from cvxmdp.sweeps.groups import LaneGroup\n"
         "kept = []\n"
         "old = LaneGroup._on_devices\n"
         "LaneGroup._on_devices = lambda self, tree: kept.append(old(self, tree)) or kept[-1]\n"
-        "found = cm.sweep(make_problem(), SOLVER, seeds=range(4), lanes=4)\n"
+        "found = cm.sweep(small_problem(), SOLVER, seeds=range(4), lanes=4)\n"
         "leaf = jax.tree.leaves(kept[0])[0]\n"
         "print(len(jax.devices()), len(leaf.sharding.device_set), found[3].solution.objective)\n"
     )
@@ -376,11 +369,12 @@ KILLED = """
 import sys; sys.path.insert(0, "tests")
 import numpy as np
 from dataclasses import replace
-from test_sweeps import make_problem, SOLVER
+from strategies import small_problem
+from test_sweeps import SOLVER
 import cvxmdp as cm
 solver = replace(SOLVER, iterations=20_000, evaluate_every=200)
 print("ready", flush=True)
-found = cm.sweep(make_problem(), solver, seeds=range(3), folder=sys.argv[1], checkpoint_seconds=0.0)
+found = cm.sweep(small_problem(), solver, seeds=range(3), folder=sys.argv[1], checkpoint_seconds=0.0)
 np.savez(sys.argv[2], *[run.solution.stats["params"] for run in found])
 """
 

@@ -16,7 +16,7 @@ import cvxmdp as cm
 from cvxmdp.errors import CvxmdpWarning, PolicyError, SolverError
 from cvxmdp.experiments.tracking import tracking_problem
 from cvxmdp.sampling import run as runs
-from strategies import generator, random_policy, seeds
+from strategies import generator, random_policy, seeds, small_problem
 
 OPTIMUM = 23.927031448955  # 100 * 0.9**13 - 0.2 * (1 - 0.9**13) / 0.1
 HORIZON = 10
@@ -40,14 +40,6 @@ PER_ITERATION = (
     "episode_return",
     "policy_entropy",
 )
-
-
-def small_problem() -> cm.Problem:
-    mdp = cm.gridworld(
-        3, slip=0.1, discount=0.9, goal=8, goal_reward=10.0, step_reward=-0.1, hazards=[4]
-    )
-    limits = {"hazard": cm.linear("hazard") <= 0.1, "spread": cm.entropy() >= 0.1}
-    return cm.Problem(mdp, maximize=cm.linear("reward"), subject_to=limits)
 
 
 @pytest.fixture(scope="module")
