@@ -85,6 +85,7 @@ def test_interrupted_it_goes_on_with_the_same_numbers(tiny, tmp_path, monkeypatc
         patch.setattr(paper_runs, "sweep", interrupted)
         done = Done("reproduce", "8x8", "--quick", "-o", tmp_path / "cut", "--workers", "1")
     assert done.code == 130
+    assert "the same command goes on from there" in done.err
     kept = find_runs([tmp_path / "cut"])
     assert len(kept) == 5
     # A run that is damaged, and one of other settings, are made anew; the others are not touched.

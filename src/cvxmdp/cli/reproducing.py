@@ -25,7 +25,13 @@ def reproduce_paper(
     folder = out or Path("runs") / ("reproduce-quick" if quick else "reproduce")
     documents = []
     for size in GRIDS if which == ALL else (which,):
-        found = reproduce(size, folder / size, quick=quick, workers=workers)
+        try:
+            found = reproduce(size, folder / size, quick=quick, workers=workers)
+        except KeyboardInterrupt:
+            note(
+                f"Runs that were made are kept in {folder / size}; the same command goes on from there."
+            )
+            raise
         documents.append(_document(size, found))
         if not as_json:
             _show(size, found)
