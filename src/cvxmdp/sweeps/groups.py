@@ -73,7 +73,7 @@ class ThreadGroup:
     """Groups advanced by threads, one core each."""
 
     def __init__(self, members: Sequence[Group], threads: int) -> None:
-        self.members, self.threads = list(members), threads
+        self.members, self.threads, self.compiled = list(members), threads, False
         self.cases = [case for member in members for case in member.cases]
         self._places = [(m, place) for m in self.members for place in range(len(m.cases))]
 
@@ -88,12 +88,14 @@ class ThreadGroup:
         return sum(member.progress for member in self.members)
 
     def advance(self) -> None:
-        """Each unfinished member by a piece; the first alone, so that it compiles for all."""
-        first, *others = [member for member in self.members if not member.finished]
-        first.advance()
+        """Each unfinished member by a piece; at first one alone, so that it compiles for all."""
+        waiting = [member for member in self.members if not member.finished]
+        if not self.compiled:
+            waiting.pop(0).advance()
+            self.compiled = True
         pool = ThreadPoolExecutor(self.threads)
         try:
-            for done in [pool.submit(member.advance) for member in others]:
+            for done in [pool.submit(member.advance) for member in waiting]:
                 done.result()
         finally:  # also when interrupted: what has begun ends, what has not is left
             pool.shutdown(cancel_futures=True)
