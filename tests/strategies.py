@@ -343,3 +343,17 @@ def small_problem() -> cm.Problem:
     )
     limits = {"hazard": cm.linear("hazard") <= 0.1, "spread": cm.entropy() >= 0.1}
     return cm.Problem(mdp, maximize=cm.linear("reward"), subject_to=limits)
+
+
+def walled_problem() -> cm.Problem:
+    """A 3x3 grid with a wall and a hazard, a budget and an expert to stay near."""
+    mdp = cm.gridworld(3, slip=0.1, discount=0.8, hazards=[4], walls=[1], rewards={8: 1.0})
+    expert = cm.TabularPolicy(np.tile([0.1, 0.4, 0.4, 0.1], (9, 1)))
+    return cm.Problem(
+        mdp,
+        maximize=cm.linear("reward"),
+        subject_to={
+            "hazard": cm.linear("hazard", per="step") <= 0.05,
+            "near expert": cm.distance(expert, norm="l2") <= 1.0,
+        },
+    )

@@ -16,20 +16,12 @@ from cvxmdp.experiments.record import RunRecord, Series, record_of
 from cvxmdp.reports.html_curves import averaged, groups_of, panel_of, panels
 from cvxmdp.reports.html_data import headline, report_data
 from cvxmdp.reports.html_page import report_page
+from strategies import walled_problem
 
 
 @pytest.fixture(scope="module")
 def problem() -> cm.Problem:
-    mdp = cm.gridworld(3, slip=0.1, discount=0.8, hazards=[4], walls=[1], rewards={8: 1.0})
-    expert = cm.TabularPolicy(np.tile([0.1, 0.4, 0.4, 0.1], (9, 1)))
-    return cm.Problem(
-        mdp,
-        maximize=cm.linear("reward"),
-        subject_to={
-            "hazard": cm.linear("hazard", per="step") <= 0.05,
-            "near expert": cm.distance(expert, norm="l2") <= 1.0,
-        },
-    )
+    return walled_problem()
 
 
 @pytest.fixture(scope="module")

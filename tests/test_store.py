@@ -30,20 +30,12 @@ from cvxmdp.experiments.store import (
     write_run,
     writing,
 )
+from strategies import walled_problem
 
 
 @pytest.fixture(scope="module")
 def problem() -> cm.Problem:
-    mdp = cm.gridworld(3, slip=0.1, discount=0.8, hazards=[4], walls=[1], rewards={8: 1.0})
-    expert = cm.TabularPolicy(np.tile([0.1, 0.4, 0.4, 0.1], (9, 1)))
-    return cm.Problem(
-        mdp,
-        maximize=cm.linear("reward"),
-        subject_to={
-            "hazard": cm.linear("hazard", per="step") <= 0.05,
-            "near expert": cm.distance(expert, norm="l2") <= 1.0,
-        },
-    )
+    return walled_problem()
 
 
 @pytest.fixture(scope="module")

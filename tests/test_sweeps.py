@@ -404,3 +404,9 @@ def test_killed_at_random_points_a_sweep_ends_with_the_same_bits(tmp_path):
     with np.load(tmp_path / "whole.npz") as mine, np.load(tmp_path / "killed.npz") as theirs:
         for name in mine.files:
             np.testing.assert_array_equal(mine[name], theirs[name])
+
+
+@pytest.mark.parametrize("lanes", [1, 2])
+def test_every_run_has_its_share_of_the_time(problem, lanes):
+    for run in cm.sweep(problem, SOLVER, seeds=range(3), lanes=lanes):
+        assert run.solution.stats["seconds"] > 0

@@ -20,6 +20,7 @@ from cvxmdp.exact.frontier import frontier
 from cvxmdp.experiments.places import SpecError
 from cvxmdp.experiments.record import frontier_facts, record_of
 from cvxmdp.experiments.store import RunState, StoreError, state_of, write_run, writing
+from cvxmdp.reports.certificates import certificate_facts
 
 
 def certify_policy(
@@ -36,16 +37,9 @@ def certify_policy(
     if as_json:
         say_json(
             {
-                "upper": certificate.upper,
-                "lower": certificate.lower,
-                "gap": certificate.gap,
-                "relative_gap": certificate.relative_gap,
-                "infeasible": certificate.infeasible,
-                "conflict": list(certificate.conflict),
-                "slack": dict(certificate.slack),
+                **certificate_facts(certificate),
                 "given_slack": dict(certificate.given_slack),
                 "repaired": certificate.repaired,
-                "assumes": list(certificate.assumes),
                 "certificate": None if out is None else str(out),
                 "exit_code": int(code),
             }

@@ -154,11 +154,10 @@ class LinearCurve(Curve):
         return Local(self.value(blend, 0.0), self.numbers, np.zeros((count, count)), {})
 
 
-class SumCurve(Curve):
-    """sum_k weight_k phi_k + offset."""
+class CombinedCurve(Curve):
+    """A function of other ones, its ``parts``, which keep the columns."""
 
-    def __init__(self, node: atoms.SumNode, parts: list[Curve]) -> None:
-        self.weights, self.offset, self.parts = node.weights, node.offset, parts
+    parts: list[Curve]
 
     def add(self, column: Column) -> None:
         """Each part."""
@@ -169,6 +168,13 @@ class SumCurve(Curve):
         """Each part."""
         for part in self.parts:
             part.keep(stay)
+
+
+class SumCurve(CombinedCurve):
+    """sum_k weight_k phi_k + offset."""
+
+    def __init__(self, node: atoms.SumNode, parts: list[Curve]) -> None:
+        self.weights, self.offset, self.parts = node.weights, node.offset, parts
 
     def value(self, blend: Blend, rounding: float) -> float:
         """The weighted sum."""
@@ -355,21 +361,11 @@ class LogCurve(Curve):
         )
 
 
-class MinimumCurve(Curve):
+class MinimumCurve(CombinedCurve):
     """The smallest of several concave functions, rounded: -e log sum exp(-u/e)."""
 
     def __init__(self, parts: list[Curve]) -> None:
         self.parts = parts
-
-    def add(self, column: Column) -> None:
-        """Each part."""
-        for part in self.parts:
-            part.add(column)
-
-    def keep(self, stay: np.ndarray) -> None:
-        """Each part."""
-        for part in self.parts:
-            part.keep(stay)
 
     def _soft(self, values: np.ndarray, rounding: float) -> tuple[float, np.ndarray]:
         edge = max(rounding, TINY) / max(math.log(len(values)), 1.0)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from cvxmdp.reports.tables import number, text_table
 
@@ -18,6 +18,20 @@ def certificate_text(certificate: Certificate) -> str:
     else:
         lines = [*_bounds(certificate), *_constraints(certificate), *_errors(certificate)]
     return "\n".join([*lines, _promises(certificate)])
+
+
+def certificate_facts(certificate: Certificate) -> dict[str, Any]:
+    """What is proven, for machines."""
+    return {
+        "upper": certificate.upper,
+        "lower": certificate.lower,
+        "gap": certificate.gap,
+        "relative_gap": certificate.relative_gap,
+        "infeasible": certificate.infeasible,
+        "conflict": list(certificate.conflict),
+        "slack": dict(certificate.slack),
+        "assumes": list(certificate.assumes),
+    }
 
 
 def _infeasible(certificate: Certificate) -> list[str]:

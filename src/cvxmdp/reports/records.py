@@ -7,6 +7,7 @@ from typing import Any
 
 from cvxmdp.experiments.certificate_files import certificate_from
 from cvxmdp.experiments.record import RunRecord
+from cvxmdp.reports.certificates import certificate_facts
 from cvxmdp.reports.tables import HEADER, number, text_table
 
 
@@ -68,15 +69,5 @@ def record_json(record: RunRecord) -> dict[str, Any]:
         "certificate": None,
     }
     if record.certificate is not None:
-        certificate = certificate_from(record.certificate)
-        document["certificate"] = {
-            "upper": certificate.upper,
-            "lower": certificate.lower,
-            "gap": certificate.gap,
-            "relative_gap": certificate.relative_gap,
-            "infeasible": certificate.infeasible,
-            "conflict": list(certificate.conflict),
-            "slack": dict(certificate.slack),
-            "assumes": list(certificate.assumes),
-        }
+        document["certificate"] = certificate_facts(certificate_from(record.certificate))
     return document

@@ -17,7 +17,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax.flatten_util import ravel_pytree
 
-from cvxmdp.errors import CvxmdpWarning, FileFormatError, SolverError
+from cvxmdp.errors import CvxmdpWarning, SolverError
 from cvxmdp.exact.settings import per_constraint, read_start
 from cvxmdp.occupancy import occupancies_of, policy_of
 from cvxmdp.policies.mixture import MixturePolicy
@@ -34,6 +34,7 @@ from cvxmdp.sampling.recursion import (
     trace_of,
     uniforms_shape,
 )
+from cvxmdp.sampling.saved import Arrays, pack, unpack
 from cvxmdp.sampling.setting import read_learning, single_precision, targets_of
 from cvxmdp.snapshots import snapshots_of
 from cvxmdp.solution import Solution, Status
@@ -266,35 +267,16 @@ class Run:
         self.traces.append(jax.tree.map(lambda rows: rows[:recorded], traces))
         self.snapshots.append(snapshot)
 
-    def dump(self) -> dict[str, np.ndarray]:
+    def dump(self) -> Arrays:
         """Everything that is needed to continue with the same bits."""
-        arrays = {f"carry/{k}": leaf for k, leaf in enumerate(jax.tree.leaves(_host(self.carry)))}
-        arrays |= {f"trace/{name}": part for name, part in self._joined()._asdict().items()}
-        arrays["snapshots/at"] = np.array([at for at, _ in self.snapshots])
-        columns = zip(*(jax.tree.leaves(params) for _, params in self.snapshots), strict=True)
-        arrays |= {f"snapshots/{k}": np.stack(column) for k, column in enumerate(columns)}
-        arrays["counts"] = np.array([self.done, self.steps])
-        arrays["largest_weight"] = np.array(self.largest_weight)
-        return arrays
+        return pack(self.carry, self._joined(), self.snapshots) | {
+            "counts": np.array([self.done, self.steps]),
+            "largest_weight": np.array(self.largest_weight),
+        }
 
     def restore(self, arrays: Mapping[str, np.ndarray]) -> None:
         """Continue from what ``dump`` gave; an error, and nothing changed, where it does not fit."""
-        leaves, form = jax.tree.flatten(self.carry)
-        saved = [arrays[f"carry/{k}"] for k in range(len(leaves))]
-        for mine, theirs in zip(leaves, saved, strict=True):
-            if (mine.shape, mine.dtype) != (theirs.shape, theirs.dtype):
-                raise FileFormatError(
-                    f"a saved run has an array of {theirs.dtype}{theirs.shape} where this one has "
-                    f"{mine.dtype}{mine.shape}"
-                )
-        params, shape = jax.tree.flatten(self.snapshots[0][1])
-        columns = [arrays[f"snapshots/{k}"] for k in range(len(params))]
-        self.snapshots = [
-            (int(at), jax.tree.unflatten(shape, [column[row] for column in columns]))
-            for row, at in enumerate(arrays["snapshots/at"])
-        ]
-        self.traces = [LearningTrace(**{n: arrays[f"trace/{n}"] for n in LearningTrace._fields})]
-        self.carry = jax.tree.unflatten(form, [jnp.asarray(leaf) for leaf in saved])
+        self.carry, self.traces, self.snapshots = unpack(arrays, self.carry, self.snapshots)
         self.done, self.steps = (int(count) for count in arrays["counts"])
         self.largest_weight = float(arrays["largest_weight"])
 

@@ -11,9 +11,9 @@ import numpy as np
 
 from cvxmdp.errors import FileFormatError, SolverError
 from cvxmdp.files import read_arrays, whole_file, write_arrays
+from cvxmdp.sampling.saved import Arrays
 
 KIND = "sweep checkpoint"
-Arrays = dict[str, np.ndarray]
 
 
 class Folder:

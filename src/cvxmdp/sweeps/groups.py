@@ -8,6 +8,7 @@ one lane they are those of ``solve``.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
@@ -17,7 +18,6 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from cvxmdp.errors import FileFormatError
 from cvxmdp.sampling.random import key_words
 from cvxmdp.sampling.recursion import Learning, LearningTrace
 from cvxmdp.sampling.run import (
@@ -32,9 +32,9 @@ from cvxmdp.sampling.run import (
     read_first,
     run_chunk,
 )
+from cvxmdp.sampling.saved import Arrays, pack, unpack
 from cvxmdp.solution import Solution, Status
 from cvxmdp.sweeps.axes import Case
-from cvxmdp.sweeps.jobs import Arrays
 
 
 class Group(Protocol):
@@ -190,7 +190,7 @@ class LaneGroup:
             self.kept_at,
         )
         self.carry = self._on_devices(carry)
-        self.done = 0
+        self.done, self.seconds = 0, 0.0
         self.steps = np.zeros(len(cases), np.int64)
         self.largest_weight = np.zeros(len(cases))
         self.broken_at = np.full(len(cases), NEVER)
@@ -221,6 +221,7 @@ class LaneGroup:
 
     def advance(self) -> None:
         """One chunk of all lanes."""
+        started = time.perf_counter()
         length, count = chunk_size(self.solver, self.done)
         every = self.solver.record_every
         carry, summary, traces = run_lanes(
@@ -240,6 +241,7 @@ class LaneGroup:
         self.snapshots.append((self.done, jax.tree.map(np.asarray, carry.state.params)))
         self.steps += np.asarray(summary.steps)
         self.largest_weight = np.maximum(self.largest_weight, np.asarray(summary.largest_weight))
+        self.seconds += time.perf_counter() - started
 
     def _joined(self) -> LearningTrace:
         parts = zip(*self.traces, strict=True)
@@ -248,14 +250,9 @@ class LaneGroup:
 
     def dump(self) -> Arrays:
         """The stacked state and histories."""
-        arrays = {f"carry/{k}": np.asarray(x) for k, x in enumerate(jax.tree.leaves(self.carry))}
-        if self.traces:
-            arrays |= {f"trace/{name}": part for name, part in self._joined()._asdict().items()}
-        arrays["snapshots/at"] = np.array([at for at, _ in self.snapshots])
-        columns = zip(*(jax.tree.leaves(params) for _, params in self.snapshots), strict=True)
-        arrays |= {f"snapshots/{k}": np.stack(column) for k, column in enumerate(columns)}
-        return arrays | {
+        return pack(self.carry, self._joined() if self.traces else None, self.snapshots) | {
             "done": np.array(self.done),
+            "seconds": np.array(self.seconds),
             "steps": self.steps,
             "largest_weight": self.largest_weight,
             "broken_at": self.broken_at,
@@ -263,23 +260,11 @@ class LaneGroup:
 
     def restore(self, arrays: Arrays) -> None:
         """Go on from what ``dump`` gave."""
-        leaves, form = jax.tree.flatten(self.carry)
-        saved = [arrays[f"carry/{k}"] for k in range(len(leaves))]
-        if any(a.shape != b.shape for a, b in zip(leaves, saved, strict=True)):
-            raise FileFormatError("a saved group of runs has other shapes than this one")
-        self.carry = self._on_devices(jax.tree.unflatten(form, [jnp.asarray(x) for x in saved]))
-        if "trace/weight_max" in arrays:
-            self.traces = [
-                LearningTrace(**{n: arrays[f"trace/{n}"] for n in LearningTrace._fields})
-            ]
-        params, shape = jax.tree.flatten(self.snapshots[0][1])
-        columns = [arrays[f"snapshots/{k}"] for k in range(len(params))]
-        self.snapshots = [
-            (int(at), jax.tree.unflatten(shape, [column[row] for column in columns]))
-            for row, at in enumerate(arrays["snapshots/at"])
-        ]
-        self.done, self.steps = int(arrays["done"]), arrays["steps"]
-        self.largest_weight, self.broken_at = arrays["largest_weight"], arrays["broken_at"]
+        carry, self.traces, self.snapshots = unpack(arrays, self.carry, self.snapshots)
+        self.carry = self._on_devices(carry)
+        self.done, self.seconds = int(arrays["done"]), float(arrays["seconds"])
+        self.steps, self.largest_weight = arrays["steps"], arrays["largest_weight"]
+        self.broken_at = arrays["broken_at"]
 
     def solution(self, place: int) -> Solution:
         """The answer of one lane, evaluated as a run of its own."""
@@ -298,7 +283,8 @@ class LaneGroup:
         run.snapshots = [(at, lane(params)) for at, params in self.snapshots]
         run.done, run.steps = self.done, int(self.steps[place])
         run.largest_weight = float(self.largest_weight[place])
-        return run.solution(Status.ITERATION_LIMIT if self.finished else Status.INTERRUPTED, 0.0)
+        status = Status.ITERATION_LIMIT if self.finished else Status.INTERRUPTED
+        return run.solution(status, self.seconds / self.width)  # its share of the lanes' time
 
 
 def _stack(learnings: list[Learning]) -> tuple[Learning, tuple[bool, ...]]:

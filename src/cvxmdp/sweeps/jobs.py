@@ -14,10 +14,9 @@ from cvxmdp.errors import CvxmdpError, FileFormatError
 from cvxmdp.policies import TabularPolicy
 from cvxmdp.sampling.recursion import Learning
 from cvxmdp.sampling.run import Run
+from cvxmdp.sampling.saved import Arrays
 from cvxmdp.solution import Solution, Status
 from cvxmdp.sweeps.axes import Case
-
-Arrays = dict[str, np.ndarray]
 
 
 class LearningJob:
