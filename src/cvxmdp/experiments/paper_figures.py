@@ -57,7 +57,7 @@ def draw_figure(
             ylabel="tracking error of episodes",
             yscale="log",
             ylim=(1e-4, 60),
-            title=f"{instance}: violations",
+            title=f"{instance}: tracking error",
         )
         row[1].legend(fontsize=7)
         for axis in row[1:]:
