@@ -152,7 +152,6 @@ class Chromium:
         self.send("Page.navigate", url=page.resolve().as_uri())
         while not self._loaded:
             self._receive()
-        self.evaluate("new Promise(done => requestAnimationFrame(() => setTimeout(done, 50)))")
 
     def evaluate(self, expression: str) -> Any:
         """The value of JavaScript in the page."""

@@ -297,10 +297,12 @@
     if (piece.length) found.push(piece);
     return found;
   }
+  // What is drawn to the width of its place waits for the whole page: a card is as wide as its neighbours let it.
+  const watched = [];
   function watch(holder, redraw) {
     let width = -1;
     const again = () => { if (holder.clientWidth !== width) { width = holder.clientWidth; redraw(); } };
-    again();
+    watched.push(again);
     if ("ResizeObserver" in window) new ResizeObserver(() => requestAnimationFrame(again)).observe(holder);
   }
 
@@ -572,6 +574,8 @@
     make(again, "p", { class: "hint" }, machine.map(([name, value]) => `${name} ${value}`).join(" · "));
   }
   make(root, "footer", {}, `Written by cvxmdp ${data.version}. This page is one file and needs no network.`);
+  for (const again of watched) again();
+  for (const again of watched) again(); // the page has grown: there may be a scroll bar now
   window.addEventListener("scroll", hideTip, { passive: true });
   document.documentElement.dataset.drawn = "yes";
 })();
