@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import pickle
+import re
 import struct
 from pathlib import Path
 
@@ -114,9 +115,43 @@ def test_a_saved_file_has_the_usual_permissions(tmp_path: Path) -> None:
     assert (tmp_path / "model").stat().st_mode == (tmp_path / "plain").stat().st_mode
 
 
-def test_a_folder_that_does_not_exist(tmp_path: Path) -> None:
-    with pytest.raises(FileNotFoundError):
-        cm.gridworld(2).save(tmp_path / "no" / "model")
+WRITERS = {
+    "model": lambda path: cm.gridworld(2).save(path),
+    "policy": lambda path: POLICIES["tabular"]().save(path),
+    "certificate": lambda path: certificate().save(path),
+}
+
+
+def certificate() -> cm.Certificate:
+    problem = cm.Problem(cm.gridworld(2, goal=3), maximize=cm.linear("reward"))
+    return cm.certify(problem, np.full((4, 4), 0.25))
+
+
+def assert_names_no_temporary_file(error: BaseException) -> None:
+    assert "/." not in str(error)
+
+
+@pytest.mark.parametrize("what", WRITERS)
+def test_a_folder_that_does_not_exist(what: str, tmp_path: Path) -> None:
+    folder = tmp_path / "no"
+    message = f"cannot write {folder / 'it'}: there is no folder {folder}; make it first"
+    with pytest.raises(FileNotFoundError, match=re.escape(message)) as caught:
+        WRITERS[what](folder / "it")
+    assert_names_no_temporary_file(caught.value)
+
+
+def test_a_file_in_place_of_the_folder(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    with pytest.raises(NotADirectoryError, match="file is a file, not a folder") as caught:
+        cm.gridworld(2).save(tmp_path / "file" / "model")
+    assert_names_no_temporary_file(caught.value)
+
+
+def test_another_failure_names_the_file_that_was_asked_for(tmp_path: Path) -> None:
+    path = tmp_path / ("x" * 300)  # longer than file systems allow
+    with pytest.raises(OSError, match="name too long") as caught:
+        cm.gridworld(2).save(path)
+    assert caught.value.filename == str(path)
 
 
 # Reading what is not ours

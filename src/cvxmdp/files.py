@@ -42,9 +42,7 @@ def write_arrays(
 def whole_file(path: str | Path) -> Iterator[Path]:
     """A temporary file beside ``path`` that takes its place when the block ends without an error."""
     target = Path(path)
-    handle, name = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}.")
-    os.close(handle)
-    temporary = Path(name)
+    temporary = _temporary_beside(target)
     try:
         yield temporary
         umask = os.umask(0)
@@ -54,6 +52,21 @@ def whole_file(path: str | Path) -> Iterator[Path]:
     except BaseException:
         temporary.unlink(missing_ok=True)
         raise
+
+
+def _temporary_beside(target: Path) -> Path:
+    """An empty file in the same folder; an error speaks of the folder, never of this file."""
+    try:
+        handle, name = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}.")
+    except OSError as error:
+        folder = target.parent
+        if folder.is_dir():
+            raise OSError(error.errno, error.strerror, str(target)) from None
+        missing = f"there is no folder {folder}; make it first"
+        reason = f"{folder} is a file, not a folder" if folder.exists() else missing
+        raise OSError(error.errno, f"cannot write {target}: {reason}") from None
+    os.close(handle)
+    return Path(name)
 
 
 def read_arrays(path: str | Path, kind: str) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
