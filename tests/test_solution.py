@@ -42,6 +42,30 @@ def test_every_status_can_be_shown(status: cm.Status) -> None:
     assert text.startswith(status.name.capitalize().replace("_", " "))
 
 
+@pytest.mark.parametrize(
+    "solver", [cm.ConvexProgram(), cm.PDPG(), cm.ColumnGeneration()], ids=lambda s: type(s).__name__
+)
+@pytest.mark.parametrize(
+    "objective", [cm.linear("hazard"), -cm.entropy()], ids=["linear", "convex"]
+)
+def test_an_infeasible_solution_says_what_to_ask_next(
+    solver: object, objective: cm.Utility
+) -> None:
+    mdp = cm.gridworld(3, slip=0.2, hazards=[4])
+    never = {"hazard": cm.linear("hazard") <= -0.1}
+    solution = cm.solve(cm.Problem(mdp, minimize=objective, subject_to=never), solver)
+    assert solution.status is cm.Status.INFEASIBLE
+    text = str(solution)
+    assert text.count("Infeasible") == 1
+    assert "no policy satisfies" in text.lower()
+    # Either the conflict itself, or where to find it.
+    assert "slack of 'hazard' is at most" in text or "cm.slater(problem)" in text
+    assert "cm.certify(problem, solution)" in text
+    assert "cm.certify(problem, solution)" in solution._repr_html_()
+    assert f"{objective!r} = -\n" in text
+    assert "inf" not in text.replace("Infeasible", "")
+
+
 def test_the_table_reads_as_it_should() -> None:
     # discount 0.8; quit at least 0.4: see test_a_problem_with_termination. One episode: the policy
     # works with probability 1 / 1.4 and then goes on with 1/2: 1 / (1 - 0.5 / 1.4) = 14/9 steps, and

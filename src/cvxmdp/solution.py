@@ -12,6 +12,10 @@ import numpy as np
 
 from cvxmdp.problem import Problem
 
+# What to ask when nothing satisfies the constraints; a status alone helps nobody to go on.
+ASK_WHY = "cm.slater(problem) says which constraints conflict and by how much they miss."
+ASK_PROOF = "cm.certify(problem, solution) gives the proof."
+
 if TYPE_CHECKING:
     from cvxmdp.policies import Policy
 
@@ -30,6 +34,19 @@ class Status(Enum):
     def has_policy(self) -> bool:
         """True when there is a policy to look at."""
         return self not in (Status.INFEASIBLE, Status.FAILED)
+
+
+def infeasible_message(note: str = "", reason: str = "") -> str:
+    """The message of an infeasible solution: what is known, and what to ask next.
+
+    Args:
+        note: what the solver says about its own verdict, if anything.
+        reason: which constraints conflict, where the solver knows it (``str(slater)``).
+    """
+    if reason:
+        # The status is printed before the message, so the reason need not repeat it.
+        return f"{reason.removeprefix('Infeasible: ')}\n{ASK_PROOF}"
+    return f"{Status.INFEASIBLE.value[:-1]}{note}. {ASK_WHY} {ASK_PROOF}"
 
 
 @dataclass(frozen=True)
@@ -93,7 +110,8 @@ class Solution:
     def without_policy(cls, problem: Problem, status: Status, **details: Any) -> Solution:
         """A solution that only says why there is none."""
         nothing = dict.fromkeys(problem.constraints, math.nan)
-        details.setdefault("message", status.value)
+        infeasible = status is Status.INFEASIBLE
+        details.setdefault("message", infeasible_message() if infeasible else status.value)
         return cls(problem, status, math.nan, nothing, nothing, None, None, **details)
 
     def plot(self, path: str | None = None) -> Any:

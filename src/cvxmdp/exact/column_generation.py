@@ -33,7 +33,7 @@ from cvxmdp.occupancy import as_policy
 from cvxmdp.policies import TabularPolicy
 from cvxmdp.problem import Problem
 from cvxmdp.progress import Progress
-from cvxmdp.solution import Solution, Status
+from cvxmdp.solution import Solution, Status, infeasible_message
 
 ROUNDING_FACTOR = 64.0  # between the rounding of a bound and the tolerance that is sure to be met
 USELESS = 1e-2  # relative gap beyond which rounding makes a certificate useless
@@ -151,7 +151,7 @@ class _Run:
             return Solution.without_policy(
                 self.problem,
                 Status.INFEASIBLE,
-                message=str(self.certifier.slater()),
+                message=infeasible_message(reason=str(self.certifier.slater())),
                 stats=self._stats(certificate),
                 history=self._history(),
             )

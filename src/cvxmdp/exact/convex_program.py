@@ -29,7 +29,7 @@ from cvxmdp.errors import SolverError, require
 from cvxmdp.models.tabular import TabularMDP
 from cvxmdp.occupancy import flow_residual, occupancy_of, policy_of, uniform_policy
 from cvxmdp.problem import Problem
-from cvxmdp.solution import Solution, Status
+from cvxmdp.solution import Solution, Status, infeasible_message
 from cvxmdp.utilities.cvxpy_form import OccupancyVariable
 from cvxmdp.utilities.function import Affine, OccupancyFunction
 
@@ -170,20 +170,20 @@ class ConvexProgram:
             if outcome in (cp.OPTIMAL, cp.OPTIMAL_INACCURATE):
                 return Status.OPTIMAL, _optimal("Clarabel", self.tolerance)
             if outcome == cp.INFEASIBLE:
-                return Status.INFEASIBLE, Status.INFEASIBLE.value
+                return Status.INFEASIBLE, infeasible_message()
         outcome = _call_clarabel(program, self.verbose, self.tolerance, settled)
         if outcome == cp.OPTIMAL:
             return Status.OPTIMAL, _optimal("Clarabel", self.tolerance)
         if outcome == cp.OPTIMAL_INACCURATE:
             return Status.OPTIMAL, _optimal("Clarabel", settled)
         if outcome == cp.INFEASIBLE:
-            return Status.INFEASIBLE, Status.INFEASIBLE.value
+            return Status.INFEASIBLE, infeasible_message()
         outcome = _call_clarabel(program, self.verbose, settled, 1e-4, accept_unknown=True)
         if outcome == cp.OPTIMAL:
             return Status.OPTIMAL, _optimal("Clarabel", settled)
         if outcome in (cp.INFEASIBLE, cp.INFEASIBLE_INACCURATE):
             note = "" if outcome == cp.INFEASIBLE else " (Clarabel calls this inaccurate)"
-            return Status.INFEASIBLE, Status.INFEASIBLE.value[:-1] + note + "."
+            return Status.INFEASIBLE, infeasible_message(note)
         if program.variables()[0].value is None:
             raise SolverError(
                 f"Clarabel found no answer ({outcome}). Likely causes: a constraint set with an "

@@ -22,7 +22,7 @@ from cvxmdp.policies import SoftmaxTable
 from cvxmdp.policies.families import BoundDirect, BoundFamily
 from cvxmdp.precision import double_precision
 from cvxmdp.problem import Problem
-from cvxmdp.solution import Solution, Status
+from cvxmdp.solution import Solution, Status, infeasible_message
 
 if TYPE_CHECKING:
     from cvxmdp.exact.pdpg import PDPG
@@ -86,7 +86,7 @@ class Run:
         return bound, PROPORTIONAL * (bound - 1.0 + 1e-12) / scale
 
     def _infeasible(self) -> Solution:
-        message, stats = str(self.certifier.slater()), {"solver": "PDPG"}
+        message, stats = infeasible_message(reason=str(self.certifier.slater())), {"solver": "PDPG"}
         return Solution.without_policy(
             self.problem, Status.INFEASIBLE, message=message, stats=stats
         )
