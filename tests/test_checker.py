@@ -377,6 +377,28 @@ def test_a_proof_of_infeasibility_is_accepted(infeasible, impossible, verify):
     assert not verify(infeasible, impossible)
 
 
+@pytest.mark.parametrize("sense", ["maximize", "minimize"])
+def test_an_infeasible_problem_has_no_bounds(sense, impossible, verify):
+    problem = cm.Problem(
+        impossible.mdp, **{sense: cm.linear("cost")}, subject_to=impossible.constraints
+    )
+    found = cm.certify(problem, cm.uniform_policy(problem.mdp))
+    assert found.infeasible
+    assert math.isnan(found.upper)
+    assert math.isnan(found.lower)
+    assert "inf" not in str(found)
+    document = json.loads(found.to_json())
+    outcome = verify(document, problem)
+    assert outcome
+    assert math.isnan(outcome.upper)
+    assert math.isnan(outcome.lower)
+    for name in ("upper", "lower"):
+        for wrong in (0.0, -1.0, "many", None):
+            changed = copy.deepcopy(document)
+            changed["claims"][name] = wrong
+            assert not verify(changed, problem)
+
+
 def test_infeasibility_is_not_believed(honest, infeasible, problem, verify):
     infeasible["problem"] = honest["problem"]
     infeasible["claims"]["statement"] = honest["claims"]["statement"]

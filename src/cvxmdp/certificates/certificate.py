@@ -29,7 +29,8 @@ class Certificate:
     ``policy`` is surely not above ``upper``.
 
     Attributes:
-        upper, lower: the bounds; infinite where nothing is proven.
+        upper, lower: the bounds; infinite where nothing is proven, NaN where it is proven that there is
+            no feasible policy to bound.
         policy: the policy that achieves its bound and surely satisfies every constraint, or None.
         slack: its slack per constraint is at least this.
         given_slack: the slack of the policy that was given, as computed.

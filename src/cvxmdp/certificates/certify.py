@@ -184,8 +184,8 @@ class Certifier:
     def infeasible(self, given: Achieved | None, room: Slater) -> Certificate:
         """The certificate that no policy satisfies all constraints."""
         return Certificate(
-            upper=-math.inf,
-            lower=-math.inf,
+            upper=math.nan,
+            lower=math.nan,
             policy=None,
             slack={},
             multipliers={},

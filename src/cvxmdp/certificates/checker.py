@@ -30,7 +30,7 @@ class Check:
         accepted: every claim was verified.
         reasons: what was wrong, in words; empty when accepted.
         upper, lower: the bounds as computed by the checker, in the user's sign; NaN where it did not
-            get that far.
+            get that far, or where no policy is feasible.
         assumes: promises that the proof rests on, which no checker can verify.
     """
 
@@ -142,6 +142,15 @@ def _number(table: Any, name: str) -> float:
     return value
 
 
+def _claims_bound(stated: dict[str, Any], name: str) -> bool:
+    """Whether a bound is claimed at all: NaN and infinities claim nothing."""
+    claimed = stated.get(name)
+    try:
+        return math.isfinite(float(claimed))  # type: ignore[arg-type]
+    except (TypeError, ValueError, OverflowError) as error:
+        raise CertificateError(f"the certificate has no usable {name!r}") from error
+
+
 def _named(stated: dict[str, Any], name: str) -> dict[str, float]:
     table = stated.get(name)
     if not isinstance(table, dict):
@@ -157,8 +166,8 @@ def _check_infeasible(document: dict[str, Any], stated: dict[str, Any], claims: 
     _check_conflict(stated.get("conflict"), proof["objective"]["weights"], claims)
     stated_bound = _number(stated, "slack_bound")
     reasons = []
-    if _number(stated, "upper") != -math.inf or _number(stated, "lower") != -math.inf:
-        reasons.append("an infeasible problem has no bounds but minus infinity.")
+    if _claims_bound(stated, "upper") or _claims_bound(stated, "lower"):
+        reasons.append("an infeasible problem has no bounds, yet one is claimed.")
     if not bound < 0:
         reasons.append(
             f"infeasibility is not proven: the smallest slack is only shown to be at most {bound:.6g}."
@@ -168,7 +177,7 @@ def _check_infeasible(document: dict[str, Any], stated: dict[str, Any], claims: 
             f"the smallest slack is claimed to be at most {stated_bound:.17g}; the evidence shows "
             f"{bound:.17g}."
         )
-    return Check(not reasons, tuple(reasons), -math.inf, -math.inf, claims.promises)
+    return Check(not reasons, tuple(reasons), assumes=claims.promises)
 
 
 def _check_conflict(conflict: Any, weights: Any, claims: Claims) -> None:
