@@ -349,6 +349,8 @@ def test_environments_that_have_no_faithful_table() -> None:
         cm.from_gymnasium_table("Blackjack-v1", 0.9)
     with pytest.raises(ModelError, match="fickle_passenger=False"):
         cm.from_gymnasium_table("Taxi-v4", 0.9, fickle_passenger=True)
+    with pytest.raises(ModelError, match=r"signals must be a dictionary.*got a function"):
+        cm.from_gymnasium_table("FrozenLake-v1", 0.9, signals=lambda s, a, t, r, end: 1.0)
     with pytest.raises(ModelError, match="only go with an id"):
         cm.from_gymnasium_table(gymnasium.make("FrozenLake-v1"), 0.9, is_slippery=False)
 
@@ -500,6 +502,7 @@ BAD_FUNCTIONS = {
         {"successors": lambda s, a: [(1.0, None, {"r": 1.0})], "signals": {"r": lambda s, a: 1.0}},
         "signal 'r' is given both",
     ),
+    "list": ({"signals": [lambda s, a: 1.0]}, "signals must be a dictionary.*a list of length 1"),
     "stuck": (
         {
             "successors": lambda s, a: [(1.0, s + 1)],

@@ -273,6 +273,22 @@ def test_signals_have_names(name) -> None:
         cm.TabularMDP(DENSE, INITIAL, 0.9, signals={name: np.ones(2)})
 
 
+@pytest.mark.parametrize(
+    ("given", "shown"),
+    [
+        ([np.ones(2), np.ones(2)], "a list of length 2"),
+        (np.ones((2, 2)), r"an array of shape \(2, 2\)"),
+        ("reward", "a str of length 6"),
+        (1.0, "a float$"),
+        ([], "a list of length 0"),
+    ],
+)
+def test_signals_are_given_by_name(given, shown: str) -> None:
+    message = f'signals must be a dictionary, such as signals={{"reward": array}}; got {shown}'
+    with pytest.raises(ModelError, match=message):
+        cm.TabularMDP(DENSE, INITIAL, 0.9, signals=given)
+
+
 def test_unknown_signals() -> None:
     mdp = cm.TabularMDP(DENSE, INITIAL, 0.9, signals={"reward": np.ones(2), "cost": np.ones(2)})
     with pytest.raises(ModelError, match=r"no signal 'rewrad'. Did you mean 'reward'\?"):

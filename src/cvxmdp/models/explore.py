@@ -12,6 +12,7 @@ import scipy.sparse as sp
 
 from cvxmdp.errors import ModelError
 from cvxmdp.models.tabular import TabularMDP
+from cvxmdp.models.validation import read_table
 
 State = Hashable
 Outcomes = Iterable[tuple[float, State | None] | tuple[float, State | None, Mapping[str, float]]]
@@ -42,7 +43,8 @@ def from_function(
         A model whose states are numbered in the order they were found (breadth first) and named by
         ``str(state)``; actions not available in a state are masked.
     """
-    explorer = _Explorer(successors, _availability(actions), dict(signals or {}), max_states)
+    functions = read_table(signals, "signals", '{"reward": function}')
+    explorer = _Explorer(successors, _availability(actions), dict(functions), max_states)
     if not isinstance(initial, Mapping):
         explorer.number(initial)
     starts = dict(initial) if isinstance(initial, Mapping) else {initial: 1.0}

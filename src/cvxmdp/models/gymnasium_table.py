@@ -11,6 +11,7 @@ import scipy.sparse as sp
 from cvxmdp.errors import ModelError, require
 from cvxmdp.models.layout import GridLayout
 from cvxmdp.models.tabular import TabularMDP
+from cvxmdp.models.validation import read_table
 
 Outcome = Callable[[int, int, int, float, bool], float]
 
@@ -35,13 +36,14 @@ def from_gymnasium_table(
             ``signals={"fall": lambda s, a, t, r, end: float(end and r == 0)}``.
         **make_arguments: passed to ``gymnasium.make`` with an id, such as ``is_slippery=False``.
     """
+    functions = read_table(signals, "signals", '{"fall": function}')
     gymnasium = require("gymnasium", "gym")
     made_here = isinstance(env_or_id, str)
     env = gymnasium.make(env_or_id, **make_arguments) if made_here else env_or_id
     if not made_here and make_arguments:
         raise ModelError(f"{sorted(make_arguments)} only go with an id, not with an environment")
     try:
-        return _read_table(env.unwrapped, discount, dict(signals or {}))
+        return _read_table(env.unwrapped, discount, dict(functions))
     finally:
         if made_here:
             env.close()

@@ -40,9 +40,9 @@ class TabularMDP:
             Rows may sum to less than one: the rest is the probability that the episode ends.
         initial: the distribution rho of the first state, shape (S,), or the index of a fixed one.
         discount: gamma, at least 0 and less than 1.
-        signals: rewards and costs by name. Each is (S,), (S, A), or per successor in the form
-            of ``transition``; per successor, a model that ends episodes needs one more column (dense
-            and sparse: S + 1; lists: b + 1), the value received with the ending step.
+        signals: rewards and costs by name, ``{"reward": array}``. Each is (S,), (S, A), or per successor in
+            the form of ``transition``; per successor, a model that ends episodes needs one more column
+            (dense and sparse: S + 1; lists: b + 1), the value received with the ending step.
         actions: boolean (S, A), which actions are available; all of them when not given.
         state_names, action_names: names for messages and pictures.
         layout: where the states lie on a grid, for pictures (``gridworld`` sets it).
@@ -82,6 +82,7 @@ class TabularMDP:
         mask = validation.read_actions(actions, n_states, n_actions, label)
         matrix = validation.drop_masked_rows(rows.matrix, mask)
         ending = validation.check_rows(matrix, mask, label)
+        named = validation.read_table(signals, "signals", '{"reward": array}')
         fields = {
             "transition": matrix,
             "initial": validation.read_initial(initial, n_states, label),
@@ -89,7 +90,7 @@ class TabularMDP:
             "signals": MappingProxyType(
                 {
                     name: validation.read_signal(name, given, rows, ending, mask, label)
-                    for name, given in (signals or {}).items()
+                    for name, given in named.items()
                 }
             ),
             "actions": mask,

@@ -6,7 +6,7 @@ Nothing is renormalised or clipped. Sparse input stays sparse; every check is on
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence, Sized
 from dataclasses import dataclass
 from typing import Any
 
@@ -285,6 +285,20 @@ def read_names(given: Sequence[str] | None, count: int, what: str) -> tuple[str,
         twice = next(name for name, times in Counter(names).items() if times > 1)
         raise ModelError(f"{what} must be different from each other; {twice!r} occurs twice")
     return names
+
+
+def read_table(given: Any, what: str, example: str) -> Mapping[Any, Any]:
+    """Something given by name or by cell: a dictionary. A list would not say what is what."""
+    if given is None:
+        return {}
+    if not isinstance(given, Mapping):
+        shown = f"a {type(given).__name__}"
+        if isinstance(given, np.ndarray):
+            shown = f"an array of shape {given.shape}"
+        elif isinstance(given, Sized):
+            shown += f" of length {len(given)}"
+        raise ModelError(f"{what} must be a dictionary, such as {what}={example}; got {shown}")
+    return given
 
 
 def read_signal(
