@@ -81,6 +81,24 @@ def test_cells_are_numbers_or_pairs() -> None:
     assert (by_number.transition != by_pair.transition).nnz == 0
 
 
+@pytest.mark.parametrize("what", ["start", "goal", "hazards", "walls"])
+def test_a_tuple_of_two_numbers_is_one_cell(what: str) -> None:
+    first = cm.gridworld(8, **{"start": 0, what: (1, 2)}).layout
+    assert first == cm.gridworld(8, **{"start": 0, what: [(1, 2)]}).layout
+    assert first == cm.gridworld(8, **{"start": 0, what: [10]}).layout
+    both = cm.gridworld(8, **{"start": 0, what: [10, 11]}).layout
+    assert both == cm.gridworld(8, **{"start": 0, what: [(1, 2), (1, 3)]}).layout
+    assert both != first
+
+
+def test_rewards_by_pair() -> None:
+    by_pair = cm.gridworld(8, rewards={(1, 2): 0.5, 3: 1.0}).signal("reward")
+    assert {(state, by_pair[state, LEFT]) for state in by_pair[:, LEFT].nonzero()[0]} == {
+        (3, 1.0),
+        (10, 0.5),
+    }
+
+
 def test_a_grid_of_one_cell() -> None:
     mdp = cm.gridworld(1)
     np.testing.assert_array_equal(mdp.transition.toarray(), np.ones((4, 1)))
@@ -160,6 +178,7 @@ def test_two_rows_of_the_paper_s_grid_end_episodes(paper: cm.TabularMDP) -> None
         ({"start": 64}, "start: 64 lies outside the 8 x 8 grid"),
         ({"start": -1}, "start: -1 lies outside"),
         ({"start": (0, 8)}, r"start: \(0, 8\) lies outside"),
+        ({"walls": (10, 11)}, r"outside the 8 x 8 grid. .* one cell .*; two cells are \[10, 11\]"),
         ({"start": []}, "start names no cell"),
         ({"start": 1.5}, "a cell is a number or a pair.*got 1.5"),
         ({"start": 5, "walls": [5]}, r"cell \(0, 5\) is both in start and in walls"),
@@ -168,6 +187,8 @@ def test_two_rows_of_the_paper_s_grid_end_episodes(paper: cm.TabularMDP) -> None
         ({"goal": 0}, "both in start and in goal"),
         ({"hazards": ["a"]}, "hazards: a cell is a number or a pair"),
         ({"hazards": [(1, 2, 3)]}, "hazards: a cell is"),
+        ({"hazards": [[1, 2]]}, r"written as a tuple such as \(1, 2\); got \[1, 2\]"),
+        ({"rewards": [(1, 2)]}, r"rewards must be a dictionary, such as rewards={\(1, 2\): 0.5}"),
         ({"rewards": {99: 1.0}}, "rewards: 99 lies outside"),
         ({"rewards": {3: np.nan}}, "signal 'reward' is nan at state 3"),
         ({"discount": 1.0}, "less than 1"),

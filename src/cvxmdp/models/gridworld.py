@@ -10,11 +10,13 @@ import numpy as np
 from cvxmdp.errors import ModelError
 from cvxmdp.models.layout import GridLayout
 from cvxmdp.models.tabular import TabularMDP
+from cvxmdp.models.validation import read_table
 
 ACTIONS = ("left", "down", "right", "up")
 MOVES = np.array([(0, -1), (1, 0), (0, 1), (-1, 0)])  # (row, column) per action
 
 Cell = int | tuple[int, int]
+CELL = "a cell is a number or a pair (row, column), written as a tuple such as (1, 2)"
 
 
 def gridworld(
@@ -33,7 +35,9 @@ def gridworld(
     """A grid where one moves left, down, right or up; moving into a wall or the border means staying.
 
     States are numbered row by row from the upper left, state = row * columns + column. Wherever a
-    cell is asked for, give that number or the pair (row, column).
+    cell is asked for, give that number or the tuple (row, column), both counted from 0. Several cells come in
+    a list or a set: ``hazards=[10, 11]`` and ``hazards=[(1, 2), (1, 3)]`` are the same cells of an 8 x 8 grid.
+    A bare tuple of two numbers is always one cell: ``hazards=(1, 2)`` is row 1, column 2.
 
     Args:
         size: n for an n x n grid, or (rows, columns).
@@ -44,7 +48,7 @@ def gridworld(
             of anything else; nobody ever acts in a goal.
         goal_reward: reward of the step that enters a goal.
         step_reward: reward of every other step.
-        rewards: further reward for every action taken in a cell, by cell.
+        rewards: further reward for every action taken in a cell, by cell: ``{(1, 2): 0.5}``.
         hazards: cells where the signal "hazard" is 1 for every action taken there.
         walls: cells that cannot be entered.
 
@@ -58,6 +62,7 @@ def gridworld(
     hazard_states = to_states(hazards, "hazards")
     start_states = to_states(start, "start")
     goal_states = to_states(goal, "goal")
+    extra_rewards = read_table(rewards, "rewards", "{(1, 2): 0.5}")
     if not start_states:
         raise ModelError("start names no cell; give at least one")
     for what, states in (
@@ -69,7 +74,7 @@ def gridworld(
     for what, states in (
         ("start", start_states),
         ("hazards", hazard_states),
-        ("rewards", to_states(list(rewards or ()), "rewards")),
+        ("rewards", to_states(list(extra_rewards), "rewards")),
     ):
         # Nobody ever acts in a goal, so a hazard or a reward there would silently do nothing.
         _check_disjoint(what, states, "goal", goal_states, columns)
@@ -91,7 +96,7 @@ def gridworld(
     probabilities[is_goal] = 0.0
 
     extra = np.zeros(n_states)
-    for cell, value in (rewards or {}).items():
+    for cell, value in extra_rewards.items():
         (state,) = to_states([cell], "rewards")
         extra[state] += value
     reward = np.where(
@@ -136,7 +141,7 @@ class _CellReader:
         if isinstance(cells, int | np.integer) or self._is_pair(cells):
             cells = [cells]
         if not isinstance(cells, Iterable):
-            raise ModelError(f"{what}: a cell is a number or a pair (row, column); got {cells!r}")
+            raise ModelError(f"{what}: {CELL}; got {cells!r}")
         return tuple(sorted({self._state(cell, what) for cell in cells}))
 
     @staticmethod
@@ -154,9 +159,14 @@ class _CellReader:
         elif self._is_pair(cell):
             row, column = int(cell[0]), int(cell[1])
         else:
-            raise ModelError(f"{what}: a cell is a number or a pair (row, column); got {cell!r}")
+            raise ModelError(f"{what}: {CELL}; got {cell!r}")
         if not (0 <= row < self.rows and 0 <= column < self.columns):
-            raise ModelError(f"{what}: {cell!r} lies outside the {self.rows} x {self.columns} grid")
+            outside = f"{what}: {cell!r} lies outside the {self.rows} x {self.columns} grid"
+            if self._is_pair(cell):
+                outside += (
+                    f". A tuple of two is one cell (row, column); two cells are {[row, column]}"
+                )
+            raise ModelError(outside)
         return row * self.columns + column
 
 
