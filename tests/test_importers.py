@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import enum
+import warnings
 
 import gymnasium
 import numpy as np
 import pytest
 
 import cvxmdp as cm
-from cvxmdp.errors import ModelError
+from cvxmdp.errors import CvxmdpWarning, ModelError
 from cvxmdp.occupancy import episode_visits
 
 LEFT, DOWN, RIGHT, UP = range(4)
@@ -363,6 +364,27 @@ def test_an_environment_may_be_given_itself_and_stays_open() -> None:
     assert row_of(mdp, 0, RIGHT) == {1: 1.0}
     env.reset(seed=0)
     env.step(RIGHT)
+
+
+def test_wrappers_that_the_table_does_not_know_are_named() -> None:
+    wrappers = gymnasium.wrappers
+    env = wrappers.TransformReward(gymnasium.make("FrozenLake-v1"), lambda reward: 10 * reward)
+    env = wrappers.RecordEpisodeStatistics(wrappers.StickyAction(env, 0.25))
+    with pytest.warns(
+        CvxmdpWarning, match="of FrozenLakeEnv, .*: StickyAction, TransformReward[.]"
+    ) as caught:
+        mdp = cm.from_gymnasium_table(env, 0.9)
+    assert len(caught) == 1
+    assert caught[0].filename == __file__
+    assert mdp.signal("reward").max() <= 1.0
+
+
+def test_wrappers_that_change_nothing_are_not_warned_about() -> None:
+    env = gymnasium.wrappers.RecordEpisodeStatistics(gymnasium.make("FrozenLake-v1"))
+    for given in (env, env.unwrapped, "FrozenLake-v1"):
+        with warnings.catch_warnings():
+            warnings.simplefilter("error", CvxmdpWarning)
+            cm.from_gymnasium_table(given, 0.9)
 
 
 def test_environments_that_have_no_faithful_table() -> None:

@@ -2,18 +2,32 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
 
-from cvxmdp.errors import ModelError, require
+from cvxmdp.errors import CvxmdpWarning, ModelError, require
 from cvxmdp.models.layout import GridLayout
 from cvxmdp.models.tabular import TabularMDP
 from cvxmdp.models.validation import read_table
 
 Outcome = Callable[[int, int, int, float, bool], float]
+
+# Wrappers that change no probability, reward or state number: those that ``gymnasium.make`` adds, and those
+# that only watch. A time limit is not part of the table either, but then it is not part of the problem.
+HARMLESS = {
+    "PassiveEnvChecker",
+    "OrderEnforcing",
+    "TimeLimit",
+    "Autoreset",
+    "RecordEpisodeStatistics",
+    "RecordVideo",
+    "RenderCollection",
+    "HumanRendering",
+}
 
 
 def from_gymnasium_table(
@@ -26,7 +40,8 @@ def from_gymnasium_table(
     """The model of FrozenLake, CliffWalking, Taxi or any environment with a table ``P``.
 
     A table entry (probability, next_state, reward, terminated) with ``terminated`` ends the episode:
-    its reward counts, its next state is not visited. The signal "reward" is the table's reward.
+    its reward counts, its next state is not visited. The signal "reward" is the table's reward. Wrappers
+    have no part in the table: one that may change rewards, observations or actions is warned about.
 
     Args:
         env_or_id: an environment, or the id that ``gymnasium.make`` understands.
@@ -43,10 +58,27 @@ def from_gymnasium_table(
     if not made_here and make_arguments:
         raise ModelError(f"{sorted(make_arguments)} only go with an id, not with an environment")
     try:
+        _warn_of_wrappers(env)
         return _read_table(env.unwrapped, discount, dict(functions))
     finally:
         if made_here:
             env.close()
+
+
+def _warn_of_wrappers(env: Any) -> None:
+    """A wrapper acts when one steps; the table below knows nothing of it."""
+    ignored = []
+    while env is not env.unwrapped:
+        if type(env).__name__ not in HARMLESS:
+            ignored.append(type(env).__name__)
+        env = getattr(env, "env", env.unwrapped)
+    if ignored:
+        warnings.warn(
+            f"the model is read from the table of {type(env).__name__}, which does not hold what these "
+            f"wrappers change: {', '.join(ignored)}. Give such a reward or cost with signals=, or remove the wrappers.",
+            CvxmdpWarning,
+            stacklevel=3,
+        )
 
 
 def _read_table(env: Any, discount: float, signals: dict[str, Outcome]) -> TabularMDP:
