@@ -75,7 +75,8 @@ def _warn_of_wrappers(env: Any) -> None:
     if ignored:
         warnings.warn(
             f"the model is read from the table of {type(env).__name__}, which does not hold what these "
-            f"wrappers change: {', '.join(ignored)}. Give such a reward or cost with signals=, or remove the wrappers.",
+            f"wrappers change: {', '.join(ignored)}. Give such a reward or cost "
+            "with signals=, or remove the wrappers.",
             CvxmdpWarning,
             stacklevel=3,
         )
