@@ -197,6 +197,26 @@ def test_arrows_lie_on_visited_cells_of_the_grid_only(goal_grid: cm.TabularMDP) 
     assert drawn == {divmod(int(state), 4) for state in visited}
 
 
+@pytest.mark.parametrize(
+    ("cells", "named"),
+    [
+        ({"hazards": [5], "walls": [6], "goal": 11}, ["start", "goal", "hazard", "wall"]),
+        ({}, ["start"]),
+    ],
+)
+def test_the_marks_of_a_grid_are_explained_below_it(cells: dict, named: list[str]) -> None:
+    mdp = cm.gridworld((3, 4), slip=0.1, **cells)
+    figure = cm.solve(cm.Problem(mdp, maximize=cm.entropy())).plot()
+    figure.draw_without_rendering()
+    axes = figure.axes[0]
+    legend = axes.get_legend()
+    assert [text.get_text() for text in legend.get_texts()] == [*named, "policy (longer: likelier)"]
+    shown, grid = legend.get_window_extent(), axes.patch.get_window_extent()
+    assert shown.y1 <= grid.y0
+    assert figure.bbox.containsx(shown.x0)
+    assert figure.bbox.containsx(shown.x1)
+
+
 def test_names_with_dollars_are_not_formulas(tmp_path: object) -> None:
     mdp = MDP.with_signals(**{"$x^$": np.ones(6)})
     problem = cm.Problem(

@@ -20,6 +20,7 @@ DIRECTIONS = {"left": (-1, 0), "right": (1, 0), "up": (0, -1), "down": (0, 1)}  
 BINDING = 1e-6  # share of a budget below which a slack is rounding
 MARKED = 100  # up to so many states, each is a point on the curve
 ROOM = 0.3  # height of a constraint's bar and its text, in inches
+MARK = "#ff5050"  # colour of the letters on a grid
 VISITED = 1e-6  # share of time below which a state's arrow would only show solver noise
 
 
@@ -51,6 +52,7 @@ def plot_solution(solution: Solution, path: str | Path | None = None) -> Any:
             draw_arrows(
                 axes[0], mdp.layout, share, solution.policy.probabilities(), mdp.action_names
             )
+        draw_legend(axes[0], mdp.layout)
     else:
         axes[0].plot(np.sort(share)[::-1], marker="." if share.size <= MARKED else None)
         axes[0].set(xlabel="states, most visited first", ylabel="share of (discounted) time")
@@ -75,12 +77,52 @@ def draw_grid(axes: Any, figure: Any, layout: GridLayout, values: np.ndarray) ->
     shown.ravel()[list(layout.walls)] = np.nan
     image = axes.imshow(shown, cmap="viridis")
     figure.colorbar(image, ax=axes, shrink=0.8, label="share of (discounted) time")
-    marks = ((layout.starts, "S"), (layout.goals, "G"), (layout.hazards, "!"))
-    for states, letter in marks:
+    for _, letter, states in marks(layout):
         for state in states:
             row, column = divmod(state, layout.columns)
-            axes.text(column + 0.42, row - 0.42, letter, color="#ff5050", ha="right", va="top")
+            axes.text(column + 0.42, row - 0.42, letter, color=MARK, ha="right", va="top")
     axes.set(xticks=[], yticks=[])
+
+
+def marks(layout: GridLayout) -> list[tuple[str, str, tuple[int, ...]]]:
+    """What is marked with a letter: its name, the letter, the cells."""
+    named = [
+        ("start", "S", layout.starts),
+        ("goal", "G", layout.goals),
+        ("hazard", "!", layout.hazards),
+    ]
+    return [mark for mark in named if mark[2]]
+
+
+def draw_legend(axes: Any, layout: GridLayout) -> None:
+    """What the marks of this grid mean, below it: inside it would hide cells."""
+    from matplotlib.lines import Line2D
+    from matplotlib.patches import Patch
+
+    look: dict[str, Any] = {"linestyle": "", "markersize": 9, "markeredgewidth": 0.3}
+    handles: list[Any] = [
+        Line2D([], [], marker=rf"$\mathrm{{{letter}}}$", color=MARK, label=name, **look)
+        for name, letter, _ in marks(layout)
+    ]
+    if layout.walls:
+        handles.append(Patch(facecolor="white", edgecolor="black", linewidth=0.8, label="wall"))
+    if axes.collections:  # the arrows
+        meaning = "policy (longer: likelier)"
+        handles.append(
+            Line2D([], [], marker=r"$\rightarrow$", color="black", label=meaning, **look)
+        )
+    if handles:
+        axes.legend(
+            handles=handles,
+            loc="upper center",
+            bbox_to_anchor=(0.5, 0.0),
+            ncols=len(handles),
+            fontsize=9,
+            frameon=False,
+            handlelength=1.0,
+            handletextpad=0.5,
+            columnspacing=1.2,
+        )
 
 
 def draw_arrows(
