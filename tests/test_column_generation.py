@@ -1,6 +1,8 @@
 """Column generation: the same answers as the convex program, certified; what it does with bad input."""
 
+import io
 import math
+import sys
 from dataclasses import replace
 
 import jax.numpy as jnp
@@ -12,6 +14,7 @@ from cvxmdp.certificates import search
 from cvxmdp.driver import choose_solver
 from cvxmdp.errors import SolverError
 from cvxmdp.exact import generation
+from cvxmdp.progress import Progress
 
 
 def budgets(mdp: cm.TabularMDP, budget: float, names: tuple[str, ...]) -> dict[str, cm.Constraint]:
@@ -364,6 +367,41 @@ def test_slater_points_and_certificates_of_large_models(
     assert large.margin_bound >= small.margin - 1e-12
     assert found.upper == pytest.approx(proven.upper, rel=1e-3)
     assert found.upper >= proven.upper - 1e-3 * proven.size
+
+
+class Terminal(io.StringIO):
+    """Standard error as a terminal is."""
+
+    def isatty(self) -> bool:
+        return True
+
+
+@pytest.mark.parametrize(
+    ("stream", "patience", "shown"),
+    [(Terminal, 0.0, True), (Terminal, 1e9, False), (io.StringIO, 0.0, False)],
+    ids=["long", "soon done", "no terminal"],
+)
+@pytest.mark.parametrize("large", [True, False], ids=["columns", "gradient"])
+def test_a_long_search_for_a_proof_shows_where_it_is(
+    large: bool, stream: type, patience: float, shown: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    problem = garnet_problem() if large else CURVED["custom"]
+    monkeypatch.setattr(search, "PROGRAM_LIMIT", 10 if large else search.PROGRAM_LIMIT)
+    monkeypatch.setattr(search, "PATIENCE", patience)
+    monkeypatch.setattr("sys.stderr", stream())
+    cm.certify(problem, cm.uniform_policy(problem.mdp))
+    text = sys.stderr.getvalue()
+    assert ("looking for a proof" in text) == shown
+    assert ("gap" in text) == (shown and large)
+    assert text.endswith("\n") == shown  # the line is ended, so that what follows begins a new one
+
+
+def test_under_a_spinner_there_is_no_second_progress_line(monkeypatch: pytest.MonkeyPatch) -> None:
+    console = pytest.importorskip("rich.console")
+    monkeypatch.setattr("sys.stderr", Terminal())
+    assert Progress("work", 10).show
+    with console.Console(stderr=True, force_terminal=True).status("proving"):
+        assert not Progress("work", 10).show
 
 
 def test_large_infeasible_problems_are_proven_so(monkeypatch: pytest.MonkeyPatch) -> None:

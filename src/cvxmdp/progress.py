@@ -14,20 +14,25 @@ class Progress:
         name: of the work.
         total: how many steps there are.
         show: True or False; by default only when standard error is a terminal.
+        after: seconds of work before which nothing is shown: what is soon done needs no line.
     """
 
-    def __init__(self, name: str, total: int, show: bool | None = None) -> None:
-        self.name, self.total = name, total
+    def __init__(
+        self, name: str, total: int, show: bool | None = None, *, after: float = 0.0
+    ) -> None:
+        self.name, self.total, self.after = name, total, after
         self.stream: TextIO = sys.stderr
-        self.show = self.stream.isatty() if show is None else show
+        # While a spinner of Rich runs, it stands in for standard error and would print every update as a line.
+        spinning = hasattr(self.stream, "rich_proxied_file")
+        self.show = self.stream.isatty() and not spinning if show is None else show
         self.started = time.perf_counter()
         self.width = 0
 
     def update(self, done: float, note: str = "") -> None:
         """Rewrite the line."""
-        if not self.show:
-            return
         seconds = max(time.perf_counter() - self.started, 1e-9)
+        if not self.show or seconds < self.after:
+            return
         rate = done / seconds
         left = (self.total - done) / rate if rate > 0 else float("inf")
         bar = "#" * int(20 * done / max(self.total, 1))

@@ -12,7 +12,7 @@ Four ways, from cheap to thorough, each as good a proof as any other:
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping
 from copy import copy
 from typing import Any, NamedTuple
 
@@ -31,9 +31,11 @@ from cvxmdp.certificates.bounds import (
 from cvxmdp.certificates.dual_program import dual_program
 from cvxmdp.certificates.values import optimal_values
 from cvxmdp.fixed_point import solve_discounted
+from cvxmdp.progress import Progress
 
 PROGRAM_LIMIT = 20_000  # pairs up to which a conic program is tried
 COLUMNS_TOLERANCE, COLUMNS_KEPT, COLUMNS_STEPS = 1e-4, 40, 300  # of a search by column generation
+PATIENCE = 2.0  # seconds of searching before a progress line is shown
 WORK = 1e7  # entries of the transition to pass through in a search by gradient
 MIXED_IN = 1e-9  # share of the uniform policy that keeps logarithms finite when linearising
 
@@ -135,12 +137,29 @@ def best(candidates: list[Proof | None]) -> Proof | None:
     return min(found, key=lambda proof: proof.upper) if found else None
 
 
+def steps(what: str, count: int, note: Callable[[], str] = lambda: "") -> Iterator[int]:
+    """``range(count)`` with a progress line on a terminal, once the search has taken long.
+
+    Args:
+        what: the search does.
+        count: of steps, at most; the search may end before.
+        note: how far it is, asked after every step.
+    """
+    line = Progress(what, count, after=PATIENCE)
+    try:
+        for step in range(count):
+            yield step
+            line.update(step + 1, note())
+    finally:
+        line.close()
+
+
 def by_columns(claims: Claims) -> Proof | None:
     """The proof that column generation finds: for models too large for a conic program."""
     from cvxmdp.exact.generation import Generation  # it builds on this package
 
     generation = Generation(claims, COLUMNS_TOLERANCE, COLUMNS_KEPT)
-    for _ in range(COLUMNS_STEPS):
+    for _ in steps("looking for a proof", COLUMNS_STEPS, lambda: f"gap {generation.gap:.2g}"):
         generation.step()
         if generation.gap <= COLUMNS_TOLERANCE or generation.infeasible or generation.stuck:
             break
@@ -160,7 +179,8 @@ def room_by_columns(claims: Claims) -> Proof | None:
     without.objective = next(iter(claims.slacks.values()))  # any affine function will do
     generation = Generation(without, COLUMNS_TOLERANCE, COLUMNS_KEPT)
     generation.master.units = np.ones(len(claims.slacks))
-    for _ in range(COLUMNS_STEPS):
+    named = "looking for room in the constraints"
+    for _ in steps(named, COLUMNS_STEPS, lambda: f"smallest slack {generation.room:.2g}"):
         generation.room_step()
         left = generation.room_upper - generation.room
         if left <= COLUMNS_TOLERANCE * max(abs(generation.room_upper), abs(generation.room)):
@@ -197,7 +217,7 @@ def by_gradient(
     steepest, values = np.full(len(names), 1e-300), None
     trail: list[tuple[dict[str, Any], np.ndarray]] = []
     visited = np.zeros(claims.shape)
-    for step in range(iterations):
+    for step in steps("looking for a proof by gradient", iterations):
         policy = _softmax(logits, claims.actions)
         x = solve_occupancy(claims, policy)
         tangents = tangents_at(claims, x)
