@@ -23,10 +23,8 @@ import numpy as np
 
 import cvxmdp as cm
 from cvxmdp.experiments.tracking import expert_occupancy, tracking_model, tracking_problem
-from cvxmdp.sampling.random import uniforms
-from cvxmdp.sampling.recursion import iteration, uniforms_shape
+from cvxmdp.sampling.recursion import iteration
 from cvxmdp.sampling.run import Run, prepare
-from cvxmdp.sampling.trajectories import sample_trajectory
 from cvxmdp.sampling.views import view
 from cvxmdp.sweeps.axes import read_cases
 from cvxmdp.sweeps.groups import LaneGroup
@@ -178,17 +176,16 @@ def batching(instance: str) -> None:
 def parts(instance: str) -> None:
     """Where the time of an iteration goes: loops that do more and more of it."""
     run = fresh_run(instance, solver_for(instance))
-    learning, state, shape = run.learning, run.carry.state, uniforms_shape(run.learning)
+    learning, state = run.learning, run.carry.state
 
     def numbers(now: Any) -> Any:
-        return uniforms(run.words, now.step, shape)
+        return learning.model.numbers(run.words, now.step, learning.batch_size, learning.horizon)
 
     def looked_at(now: Any) -> Any:
         return view(learning.family, now.params, learning.horizon)
 
     def draw(now: Any) -> Any:
-        rows, given = looked_at(now).rows(), numbers(now)
-        return jax.vmap(lambda one: sample_trajectory(learning.model, rows, one))(given)
+        return learning.model.trajectories(looked_at(now), numbers(now), learning.horizon)
 
     def moved(now: Any, by: Any) -> Any:
         return now._replace(params=now.params + 1e-9 * by, step=now.step + 1)

@@ -18,7 +18,6 @@ import pytest
 import cvxmdp as cm
 from cvxmdp.precision import double_precision
 from cvxmdp.sampling.estimators import (
-    along,
     discounts,
     gradient_estimates,
     occupancy_estimate,
@@ -219,7 +218,7 @@ def occupancies(setting: Setting, masses: Any) -> Any:
 
 
 def along_each(trajectories: Any, rewards: np.ndarray) -> Any:
-    return jnp.stack([along(trajectories, jnp.asarray(reward)) for reward in rewards])
+    return jnp.stack([trajectories.along(jnp.asarray(reward)) for reward in rewards])
 
 
 def gradients(setting: Setting, params: Any, masses: Any) -> Any:

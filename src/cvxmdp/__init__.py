@@ -44,18 +44,13 @@ _WHERE = {
     "policies": ("Policy", "SoftmaxTable", "TabularPolicy", "load_policy"),
     "policies.families": ("Direct", "EquinoxModule", "LinearSoftmax", "MLP", "Table"),
     "occupancy": ("occupancy_of", "policy_of", "state_distribution", "uniform_policy"),
-    "environments": (
-        "Demonstrations",
-        "FeatureFunction",
-        "GymnasiumEnv",
-        "OneHot",
-        "PolicyEvaluation",
-        "RandomFourier",
-        "UniformBins",
-        "demonstrations",
-        "evaluate",
-        "record_episode",
-    ),
+    "environments.demonstrations": ("Demonstrations", "demonstrations"),
+    "environments.evaluation": ("evaluate",),
+    "environments.features": ("FeatureFunction", "OneHot", "RandomFourier", "UniformBins"),
+    "environments.gymnasium": ("GymnasiumEnv",),
+    "environments.jax_env": ("JaxEnv",),
+    "environments.rendering": ("record_episode",),
+    "environments.result": ("PolicyEvaluation",),
     "problem": ("Problem",),
     "solution": ("Solution", "Status"),
     "exact": ("ColumnGeneration", "ConvexProgram", "Normalised", "PDPG"),
@@ -102,6 +97,7 @@ if TYPE_CHECKING:
     from cvxmdp.environments.evaluation import evaluate
     from cvxmdp.environments.features import FeatureFunction, OneHot, RandomFourier, UniformBins
     from cvxmdp.environments.gymnasium import GymnasiumEnv
+    from cvxmdp.environments.jax_env import JaxEnv
     from cvxmdp.environments.rendering import record_episode
     from cvxmdp.environments.result import PolicyEvaluation
     from cvxmdp.exact import PDPG, ColumnGeneration, ConvexProgram, Normalised

@@ -6,6 +6,7 @@ import difflib
 import importlib
 from collections.abc import Iterable
 from types import ModuleType
+from typing import Any
 
 
 class CvxmdpError(Exception):
@@ -37,7 +38,13 @@ class SolverError(CvxmdpError, RuntimeError):
 
 
 class ExperienceError(CvxmdpError, RuntimeError):
-    """An environment, or data from one, that is not what its interface promises."""
+    """An environment, or data from one, that is not what its interface promises.
+
+    Attributes:
+        solution: where it came in the middle of learning, what had been learned before.
+    """
+
+    solution: Any = None
 
 
 class FileFormatError(CvxmdpError, ValueError):

@@ -1,4 +1,4 @@
-"""A problem: a model, a concave objective, and named constraints. Immutable."""
+"""A problem: a model or an environment, a concave objective, and named constraints. Immutable."""
 
 from __future__ import annotations
 
@@ -9,10 +9,13 @@ from typing import Any
 
 import numpy as np
 
+from cvxmdp.environments.environment import Environment
 from cvxmdp.errors import ProblemError, did_you_mean
+from cvxmdp.feature_space import FeatureSpace
 from cvxmdp.models.tabular import TabularMDP
 from cvxmdp.occupancy import as_policy, occupancy_of
 from cvxmdp.utilities import Constraint, Curvature, OccupancyFunction, Utility
+from cvxmdp.utilities.signals import signal_names
 from cvxmdp.utilities.utility import require_curvature
 
 
@@ -42,35 +45,40 @@ class Problem:
     The paper's eq. (main problem): max f(x) over occupancies x such that g_i(x) >= 0 for all i.
 
     Args:
-        mdp: the model.
+        mdp: the model; or an environment, such as ``GymnasiumEnv``, which only shows episodes: such a problem
+            is learned from samples (``VRPDPG``), and its utilities read states, features and signals.
         maximize: a concave utility; or
         minimize: a convex one. Exactly one of the two.
         subject_to: constraints by name, each a comparison of a utility with a number. None or an empty
             mapping means no constraints.
     """
 
-    mdp: TabularMDP
+    mdp: Any  # a TabularMDP, or the FeatureSpace of an environment
     sense: str
     utility: Utility
     constraints: Mapping[str, Constraint]
 
     def __init__(
         self,
-        mdp: TabularMDP,
+        mdp: TabularMDP | Environment | FeatureSpace,
         maximize: Utility | None = None,
         minimize: Utility | None = None,
         subject_to: Mapping[str, Constraint] | None = None,
     ) -> None:
-        if not isinstance(mdp, TabularMDP):
-            raise ProblemError(f"a problem needs a model such as TabularMDP(...); got {mdp!r}")
+        if not isinstance(mdp, TabularMDP | Environment | FeatureSpace):
+            raise ProblemError(
+                f"a problem needs a model such as TabularMDP(...), or an environment such as "
+                f"GymnasiumEnv(...); got {mdp!r}"
+            )
         if (maximize is None) == (minimize is None):
             count = "neither" if maximize is None else "both"
             raise ProblemError(f"give exactly one of maximize= and minimize=; got {count}")
         utility, sense = (maximize, "maximize") if minimize is None else (minimize, "minimize")
-        self._set("mdp", mdp)
+        constraints = _read_constraints(subject_to)
+        self._set("mdp", _read_space(mdp, utility, constraints))
         self._set("sense", sense)
         self._set("utility", utility)
-        self._set("constraints", MappingProxyType(_read_constraints(subject_to)))
+        self._set("constraints", MappingProxyType(constraints))
         # Curvature and shapes are checked now, not when a solver first looks.
         self._set("objective_function", self._bind_objective(utility))
         self._set("slack_functions", self._bind_slacks())
@@ -97,17 +105,44 @@ class Problem:
 
     def _bind_objective(self, utility: Any) -> OccupancyFunction:
         if self.sense == "maximize":
-            return require_curvature(utility, Curvature.CONCAVE, "maximize=").bind(self.mdp)
-        return (-require_curvature(utility, Curvature.CONVEX, "minimize=")).bind(self.mdp)
+            return self.bind(require_curvature(utility, Curvature.CONCAVE, "maximize="))
+        return self.bind(-require_curvature(utility, Curvature.CONVEX, "minimize="))
+
+    def bind(self, utility: Utility) -> OccupancyFunction:
+        """A utility as a function of this problem's occupancies."""
+        function = utility.bind(self.mdp)
+        return self.mdp.lift(function) if isinstance(self.mdp, FeatureSpace) else function
 
     def _bind_slacks(self) -> Mapping[str, OccupancyFunction]:
         bound = {}
         for name, constraint in self.constraints.items():
             try:
-                bound[name] = constraint.slack.bind(self.mdp)
+                bound[name] = self.bind(constraint.slack)
             except ValueError as error:
                 raise type(error)(f"constraint {name!r}: {error}") from error
         return MappingProxyType(bound)
+
+    @property
+    def environment(self) -> Environment | None:
+        """Where experience comes from, where there is no model."""
+        return self.mdp.environment if isinstance(self.mdp, FeatureSpace) else None
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """Of what utilities are functions of: (S, A), or what is measured of an environment."""
+        shape: tuple[int, int] = (
+            self.mdp.shape if isinstance(self.mdp, FeatureSpace) else self.mdp.actions.shape
+        )
+        return shape
+
+    def require_model(self, what: str) -> None:
+        """An error where there is only an environment."""
+        if self.environment is not None:
+            raise ProblemError(
+                f"{what} needs a model, and {self.environment!r} only shows episodes. Learn from them: "
+                "solve(problem, VRPDPG(...), seed=0), then evaluate(solution, environment, episodes). Or make "
+                "a model: from_gymnasium_table where there is a table, from_transitions of logged data."
+            )
 
     @property
     def sign(self) -> float:
@@ -136,6 +171,7 @@ class Problem:
         Args:
             policy: a policy, a solution, or an (S, A) array of probabilities.
         """
+        self.require_model("an exact evaluation")
         if getattr(policy, "policy", policy) is None:
             raise ProblemError(f"there is no policy to evaluate; got {policy!r}")
         return self.evaluate_occupancy(occupancy_of(self.mdp, as_policy(self.mdp, policy)))
@@ -151,9 +187,9 @@ class Problem:
     def _read_occupancy(self, given: Any) -> np.ndarray:
         """An (S, A) array of float64: other types would be evaluated in lower precision."""
         x = np.asarray(given, dtype=np.float64)
-        if x.shape != self.mdp.actions.shape:
+        if x.shape != self.shape:
             raise ProblemError(
-                f"an occupancy is an array of shape {self.mdp.actions.shape}; got shape {x.shape}"
+                f"an occupancy is an array of shape {self.shape}; got shape {x.shape}"
             )
         return x
 
@@ -179,8 +215,18 @@ class Problem:
         for index, (name, constraint) in enumerate(self.constraints.items()):
             lead = "subject to" if index == 0 else " " * 10
             lines.append(f"{lead} {name + ':':<{width + 1}} {constraint!r}")
-        lines.append(f"over       {self.mdp!r}")
+        lines.append(f"over       {self.environment or self.mdp!r}")
         return "\n".join(lines)
+
+
+def _read_space(given: Any, utility: Any, constraints: Mapping[str, Constraint]) -> Any:
+    """The model; of an environment, what is measured for these utilities."""
+    environment = given.environment if isinstance(given, FeatureSpace) else given
+    if isinstance(given, TabularMDP) or environment is None:
+        return given
+    utilities = [utility, *(constraint.slack for constraint in constraints.values())]
+    named = [signal_names(one) for one in utilities if isinstance(one, Utility)]
+    return environment.space(["reward", *sorted(set().union(*named) - {"reward"})])
 
 
 def _read_constraints(given: Any) -> dict[str, Constraint]:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from cvxmdp.problem import Problem
+from cvxmdp.problem import Evaluation, Problem
 
 # What to ask when nothing satisfies the constraints; a status alone helps nobody to go on.
 ASK_WHY = "cm.slater(problem) says which constraints conflict and by how much they miss."
@@ -61,7 +61,9 @@ class Solution:
         multipliers: mu_i >= 0 per constraint: Lagrangian = objective + sum multipliers * slack, and
             what a unit more of the budget is worth at the margin.
         policy: the policy, or None when there is none.
-        occupancy: its occupancy, (S, A), recomputed from the policy.
+        occupancy: its occupancy, (S, A), recomputed from the policy; in an environment it is
+            estimated from episodes, like ``objective`` and ``slack``, and has the signals' rows below those of
+            the features.
         history: what happened on the way, by name; empty for solvers without iterates to show.
         stats: solver, time, iterations and the like.
         message: the status in a sentence, with this run's details.
@@ -90,10 +92,11 @@ class Solution:
         policy: Policy,
         status: Status,
         multipliers: Mapping[str, float],
+        evaluation: Evaluation | None = None,
         **details: Any,
     ) -> Solution:
-        """The solution that belongs to a policy: everything else is computed from it."""
-        found = problem.evaluate(policy)
+        """The solution that belongs to a policy: everything else is computed from it, if it is not known."""
+        found = problem.evaluate(policy) if evaluation is None else evaluation
         details.setdefault("message", status.value)
         return cls(
             problem,

@@ -10,17 +10,19 @@ from typing import Any
 import numpy as np
 
 from cvxmdp.environments.concentration import Radius, VectorBound, bernstein_radius
+from cvxmdp.environments.environment import Actor, Environment, default_horizon
 from cvxmdp.environments.episodes import Sample, joined, summarise
 from cvxmdp.environments.features import Features
-from cvxmdp.environments.gymnasium import GymnasiumEnv, default_horizon
-from cvxmdp.environments.intervals import Setting, interval_of, leaves, signal_names
+from cvxmdp.environments.gymnasium import GymnasiumEnv
+from cvxmdp.environments.intervals import Setting, interval_of, leaves
 from cvxmdp.environments.result import PolicyEvaluation
-from cvxmdp.environments.simulation import Actor, ModelSimulator, actor_of
-from cvxmdp.environments.standin import FeatureSpace
+from cvxmdp.environments.simulation import ModelSimulator, actor_of
 from cvxmdp.errors import ExperienceError, ProblemError
+from cvxmdp.feature_space import FeatureSpace
 from cvxmdp.models.tabular import TabularMDP
 from cvxmdp.utilities import Constraint, Curvature, Utility
 from cvxmdp.utilities.custom import Custom, CustomFunction
+from cvxmdp.utilities.signals import signal_names
 from cvxmdp.utilities.utility import require_curvature
 
 TOGETHER = 4_000_000  # steps of a model simulated at a time
@@ -69,7 +71,7 @@ def evaluate(
     Args:
         policy: one of ours, a solution, an (S, A) array, or anything with ``predict(observation)``, such as
             a model trained with Stable-Baselines3.
-        source: a model, a Gymnasium environment or its id, or a ``GymnasiumEnv``.
+        source: a model, a Gymnasium environment or its id, or a ``GymnasiumEnv`` or ``JaxEnv``.
         episodes: how many, at least 2.
         seed: of everything random.
         problem: what to evaluate; a solution brings its own. Or
@@ -230,8 +232,8 @@ def _model_setting(
 
 def _environment(
     source: Any, discount: float | None, features: Features | None
-) -> tuple[GymnasiumEnv, bool]:
-    if isinstance(source, GymnasiumEnv):
+) -> tuple[Environment, bool]:
+    if isinstance(source, Environment):
         if features is not None or discount not in (None, source.discount):
             raise ExperienceError(
                 f"{source!r} has its own discount and features; the problem (or discount=) says "
@@ -244,7 +246,7 @@ def _environment(
 
 
 def _play(
-    env: GymnasiumEnv,
+    env: Environment,
     policy: Any,
     episodes: int,
     horizon: int,
@@ -264,7 +266,14 @@ def _play(
             f"the problem's model has {states} states and {actions} actions, {env.name} has {shape[0]} and "
             f"{shape[1]}"
         )
-    act = actor_of(policy, env.n_actions, acts, n_states=env.n_states, deterministic=deterministic)
+    act = actor_of(
+        policy,
+        env.n_actions,
+        acts,
+        n_states=env.n_states,
+        states=env.states,
+        deterministic=deterministic,
+    )
     names = sorted({name for utility in question.utilities for name in signal_names(utility)})
     parts: list[Sample] = []
     played = 0
@@ -280,7 +289,7 @@ def _play(
 
 
 def _env_setting(
-    env: GymnasiumEnv,
+    env: Environment,
     sample: Sample,
     question: _Question,
     delta: float,

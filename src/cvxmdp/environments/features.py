@@ -74,6 +74,15 @@ class OneHot:
     def __post_init__(self) -> None:
         _whole(self.size, "the size of one-hot features")
 
+    def arrays(self) -> dict[str, np.ndarray]:
+        """What it is made of, for files."""
+        return {"size": np.array(self.size)}
+
+    @classmethod
+    def of_arrays(cls, arrays: dict[str, np.ndarray]) -> OneHot:
+        """From a file."""
+        return cls(int(arrays["size"]))
+
     def index(self, observations: Array) -> Array:
         """The observation itself."""
         return observations
@@ -118,6 +127,15 @@ class UniformBins:
     def size(self) -> int:
         """The number of boxes."""
         return math.prod(int(count) for count in self.bins)
+
+    def arrays(self) -> dict[str, np.ndarray]:
+        """What they are made of, for files."""
+        return {"low": self.low, "high": self.high, "bins": self.bins}
+
+    @classmethod
+    def of_arrays(cls, arrays: dict[str, np.ndarray]) -> UniformBins:
+        """From a file."""
+        return cls(arrays["low"], arrays["high"], [int(count) for count in arrays["bins"]])
 
     def index(self, observations: Array) -> Array:
         """The number of the box an observation lies in; the last dimension counts fastest."""
@@ -164,6 +182,18 @@ class RandomFourier:
         random = np.random.default_rng(seed)
         self.directions = random.standard_normal((dimension, size)) / width[:, None]
         self.phases = random.uniform(0.0, 2.0 * np.pi, size)
+
+    def arrays(self) -> dict[str, np.ndarray]:
+        """What they are made of, for files."""
+        return {"directions": self.directions, "phases": self.phases}
+
+    @classmethod
+    def of_arrays(cls, arrays: dict[str, np.ndarray]) -> RandomFourier:
+        """From a file."""
+        dimension, size = arrays["directions"].shape
+        made = cls(dimension, size, seed=0)
+        made.directions, made.phases = arrays["directions"], arrays["phases"].reshape(size)
+        return made
 
     @property
     def norms(self) -> Norms:

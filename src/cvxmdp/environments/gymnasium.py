@@ -8,21 +8,18 @@ resets is not counted, and no lane plays more, shorter episodes than another, wh
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from types import TracebackType
 from typing import Any, NamedTuple
 
 import numpy as np
 
+from cvxmdp.environments.environment import Actor, Environment
 from cvxmdp.environments.episodes import Episodes
-from cvxmdp.environments.features import Features, OneHot
+from cvxmdp.environments.features import Features
 from cvxmdp.environments.spaces import ActionReader, ObservationReader
 from cvxmdp.errors import ExperienceError, did_you_mean, require
 from cvxmdp.models.validation import read_discount
-
-MOST_STATES = 10_000_000
-Actor = Callable[[Any, np.ndarray, np.ndarray], np.ndarray]
 
 
 class Step(NamedTuple):
@@ -34,7 +31,7 @@ class Step(NamedTuple):
     truncated: np.ndarray
 
 
-class GymnasiumEnv:
+class GymnasiumEnv(Environment):
     """A Gymnasium environment with discrete actions, single or a vector of them.
 
     Rewards and entries of ``info`` are signals: "reward", and by their key any entry that is a number.
@@ -99,33 +96,10 @@ class GymnasiumEnv:
         self.name = getattr(spec, "id", None) or type(getattr(env, "unwrapped", env)).__name__
         observed = env.single_observation_space if self.vector else env.observation_space
         acted = env.single_action_space if self.vector else env.action_space
-        self.actions = ActionReader.of(acted, self.name)
+        actions = ActionReader.of(acted, self.name)
+        self.n_actions, self.first_action = actions.n, actions.start
         self.reader = ObservationReader.of(observed, self.name)
-        self.features = features
-        # Features of several discrete parts are features of the parts, not of their common number.
-        self.numbered = features is None or isinstance(features, OneHot)
-        if self.numbered and (self.reader.n_states or 0) > MOST_STATES:
-            raise ExperienceError(
-                f"{self.name} has observations {observed}: {self.reader.n_states:,} states are too many "
-                "for a table. Give features=, for instance FeatureFunction(function, size)."
-            )
-        if features is None and self.reader.n_states is None:
-            raise ExperienceError(
-                f"{self.name} has observations {observed}, which are no states. Give features=, for "
-                "instance UniformBins(low, high, bins) or RandomFourier(dimension, size, seed=0)."
-            )
-
-    @property
-    def n_actions(self) -> int:
-        """Number of actions, A."""
-        return self.actions.n
-
-    @property
-    def n_states(self) -> int:
-        """Number of states, or of features where there are some."""
-        if self.features is not None:
-            return self.features.size
-        return self.reader.n_states or 0
+        self.measure_in(features, observed)
 
     def close(self) -> None:
         """Close the environment if it was made here; one that was given stays its owner's."""
@@ -162,7 +136,7 @@ class GymnasiumEnv:
             done: lanes that wait; what they give is not looked at.
             when: the step in words, for messages.
         """
-        given = np.asarray(actions) + self.actions.start
+        given = np.asarray(actions) + self.first_action
         try:
             answer = self.env.step(given if self.vector else int(given[0]))
         except Exception as error:
@@ -269,8 +243,9 @@ class GymnasiumEnv:
         """One episode of at most ``horizon`` steps per lane.
 
         Args:
-            act: (observations, states, where episodes begin) -> actions, all with lanes first. ``states``
-                are numbers where observations (or bins) are discrete, else arrays of observations.
+            act: (observations, inputs, where episodes begin) -> actions, all with lanes first.
+                ``observations`` are as the environment gives them, ``inputs`` as ``reader`` reads them: numbers
+                of states, or arrays, of which ``self.states`` makes the numbers of bins.
             horizon: where to cut episodes, a truncation.
             signals: which to record.
             seed: for the first round; Gymnasium's own interface. Later ones go on from there.
@@ -292,7 +267,7 @@ class GymnasiumEnv:
         previous = self._read(observations, lanes, "when it was reset")
         for number in range(horizon):
             when = f"at step {number} of an episode"
-            chosen = np.asarray(act(observations, self.states(previous), begins))
+            chosen = np.asarray(act(observations, previous, begins))
             inputs.append(previous)
             actions.append(chosen)
             step = self.step(chosen, names, done, when)
@@ -351,22 +326,7 @@ class GymnasiumEnv:
         current[playing] = self._read(part, playing.size, when)
         return current
 
-    def states(self, inputs: np.ndarray) -> np.ndarray:
-        """What a policy of ours is given: states, numbers of bins, or the observations themselves."""
-        if self.features is None or not hasattr(self.features, "index"):
-            return inputs
-        return np.asarray(self.features.index(inputs))
-
-    def default_horizon(self) -> int:
-        """Where discount^horizon falls below 1e-3."""
-        return default_horizon(self.discount)
-
     def __repr__(self) -> str:
         what = f"{self.n_states:,} " + ("states" if self.features is None else "features")
         lanes = f"; {self.n_lanes} lanes" if self.n_lanes > 1 else ""
         return f"GymnasiumEnv({self.name}; {what}; {self.n_actions} actions; discount {self.discount:g}{lanes})"
-
-
-def default_horizon(discount: float, share: float = 1e-3) -> int:
-    """The number of steps after which less than ``share`` of the discounted mass is left."""
-    return max(1, math.ceil(math.log(share) / math.log(discount))) if discount > 0 else 1

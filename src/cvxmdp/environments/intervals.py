@@ -101,19 +101,6 @@ def leaves(utility: Utility) -> Iterator[Utility]:
             yield term
 
 
-def signal_names(utility: Utility) -> set[str]:
-    """The signals a utility names."""
-    names: set[str] = set()
-    for _, term in utility.terms():
-        if isinstance(term, Linear) and isinstance(term.reward, str):
-            names.add(term.reward)
-        elif isinstance(term, Log):
-            names |= signal_names(term.inner)
-        elif isinstance(term, Minimum):
-            names |= {name for part in term.utilities for name in signal_names(part)}
-    return names
-
-
 def interval_of(utility: Utility, setting: Setting) -> Interval:
     """The interval of a utility: a proven one where every atom has one, else a bootstrap."""
     found = _combine(utility, setting)

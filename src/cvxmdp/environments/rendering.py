@@ -56,7 +56,12 @@ def record_episode(
             )
         states = source.n_states
         acting = actor_of(
-            policy, source.n_actions, seed, n_states=states, deterministic=deterministic
+            policy,
+            source.n_actions,
+            seed,
+            n_states=states,
+            states=source.states,
+            deterministic=deterministic,
         )
         frames: list[np.ndarray] = []
 

@@ -10,13 +10,12 @@ from typing import Any
 
 import numpy as np
 
+from cvxmdp.environments.acting import ObservedPolicy
+from cvxmdp.environments.environment import Actor
 from cvxmdp.environments.episodes import Episodes
 from cvxmdp.errors import CvxmdpWarning, ExperienceError, PolicyError
 from cvxmdp.models.tabular import TabularMDP
 from cvxmdp.policies import TabularPolicy
-
-# (observations as the environment gives them, states, where episodes begin) -> actions
-Actor = Callable[[Any, np.ndarray, np.ndarray], np.ndarray]
 
 
 def actor_of(
@@ -25,6 +24,7 @@ def actor_of(
     seed: int,
     *,
     n_states: int | None = None,
+    states: Callable[[np.ndarray], Any] = np.asarray,
     deterministic: bool = False,
 ) -> Actor:
     """A policy at work, with its own random numbers; what was given is not changed where it is ours.
@@ -34,6 +34,7 @@ def actor_of(
         n_actions: A.
         seed: of its random numbers; one trained elsewhere is seeded through its ``set_random_seed``.
         n_states: S, where observations are states.
+        states: of what was read, for a table.
         deterministic: passed to ``predict``.
     """
     if hasattr(policy, "problem") and hasattr(policy, "policy"):
@@ -50,14 +51,18 @@ def actor_of(
             )
         ours = copy.copy(policy).seed(seed)
 
-        def act(observations: Any, states: np.ndarray, begins: np.ndarray) -> np.ndarray:
+        def act(observations: Any, inputs: np.ndarray, begins: np.ndarray) -> np.ndarray:
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore", CvxmdpWarning)  # here the greedy policy is meant
                 return np.asarray(
-                    ours.predict(states, episode_start=begins, deterministic=deterministic)[0]
+                    ours.predict(states(inputs), episode_start=begins, deterministic=deterministic)[
+                        0
+                    ]
                 )
 
         return act
+    if isinstance(policy, ObservedPolicy):
+        policy = copy.copy(policy)
     if callable(getattr(policy, "set_random_seed", None)):
         policy.set_random_seed(seed)
     return _foreign(policy, n_actions, deterministic)
@@ -70,8 +75,8 @@ def _foreign(policy: Any, n_actions: int, deterministic: bool) -> Actor:
     extra = {name: value for name, value in extra.items() if name in known or open_ended}
     memory: dict[str, Any] = {"state": None}
 
-    def act(observations: Any, states: np.ndarray, begins: np.ndarray) -> np.ndarray:
-        lanes = len(states)
+    def act(observations: Any, inputs: np.ndarray, begins: np.ndarray) -> np.ndarray:
+        lanes = len(inputs)
         single = _each(observations, lanes)[0] if lanes == 1 else None
         arguments = dict(extra)
         if "episode_start" in known and "state" in known:

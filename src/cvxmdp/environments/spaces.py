@@ -10,6 +10,8 @@ import numpy as np
 
 from cvxmdp.errors import ExperienceError, require
 
+FAR = 1e6
+
 
 @dataclass(frozen=True)
 class ActionReader:
@@ -30,7 +32,7 @@ class ActionReader:
         return cls(int(space.n), int(space.start))
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class ObservationReader:
     """Batches of observations as states, where they are discrete, or as arrays of numbers.
 
@@ -40,6 +42,7 @@ class ObservationReader:
         shape: of an observation that is not a single number.
         parts: whether an observation is a tuple.
         name: of the environment, for messages.
+        low, high: the borders of a box.
     """
 
     sizes: tuple[int, ...]
@@ -47,6 +50,22 @@ class ObservationReader:
     shape: tuple[int, ...]
     parts: bool
     name: str
+    low: Any = -np.inf
+    high: Any = np.inf
+
+    @property
+    def box(self) -> tuple[np.ndarray, np.ndarray]:
+        """The middle and half the width of observations, per number; 0 and 1 where a border is missing.
+
+        Borders so far away that nothing is near them (CartPole's velocities end at 3e38) are none.
+        """
+        low = np.broadcast_to(np.asarray(self.low, dtype=np.float64), self.shape)
+        high = np.broadcast_to(np.asarray(self.high, dtype=np.float64), self.shape)
+        if self.sizes:
+            low, high = np.zeros(self.shape), np.array(self.sizes).reshape(self.shape) - 1.0
+        bounded = (np.abs(low) < FAR) & (np.abs(high) < FAR) & (low < high)
+        low, high = np.where(bounded, low, -1.0), np.where(bounded, high, 1.0)
+        return (low + high) / 2.0, (high - low) / 2.0
 
     @property
     def n_states(self) -> int | None:
@@ -72,7 +91,7 @@ class ObservationReader:
             first = tuple(int(part.start) for part in space.spaces)
             return cls(sizes, first, (len(sizes),), True, name)
         if isinstance(space, spaces.Box):
-            return cls((), (), tuple(space.shape), False, name)
+            return cls((), (), tuple(space.shape), False, name, space.low, space.high)
         raise ExperienceError(
             f"{name} has observations {space}; expected Discrete, MultiDiscrete, a Tuple of Discrete, or "
             "Box. gymnasium.wrappers.FlattenObservation makes a Box of nested spaces."

@@ -27,8 +27,12 @@ class Repeatable(Protocol):
     """A solver on a problem, ready to run from the same start with any pessimism."""
 
     problem: Problem
-    certifier: Certifier
     n: int
+
+    @property
+    def certifier(self) -> Certifier:
+        """Of the problem's model."""
+        ...
 
     def go(self, pessimism: np.ndarray) -> Solution:
         """A run with this pessimism."""

@@ -152,10 +152,12 @@ def paper_grid(instance: str, norm: str) -> list[Study]:
 
 # Primal steps of the settings we recommend (docs/vr-pdpg.md), and those at which momentum 1 does best.
 RECOMMENDED = {
-    ("8x8", "table"): (0.1, 0.3),
-    ("8x8", "MLP(32)"): (0.03, 0.1),
-    ("20x20", "table"): (0.3, 0.9),
+    ("8x8", "table"): (0.05, 1.0),
+    ("8x8", "MLP(32)"): (0.05, 0.3),
+    ("20x20", "table"): (0.3, 1.0),
 }
+DUAL_STEP = {"8x8": 3.0, "20x20": 10.0}
+DUAL_BOUND = {"8x8": 1000.0, "20x20": 100.0}
 
 
 def recommended(instance: str, norm: str) -> list[Study]:
@@ -191,10 +193,10 @@ def _ours(size: str, step: float, momentum: float, policy: str) -> VRPDPG:
     return VRPDPG(
         iterations=10_000,
         primal_step=step,
-        dual_step=1.0,
+        dual_step=DUAL_STEP[size],
         momentum=momentum,
         horizon=HORIZON[size],
-        dual_bound=100.0,
+        dual_bound=DUAL_BOUND[size],
         initial_multiplier=1.0,
         policy=Table() if policy == "table" else MLP(32),
         progress=False,

@@ -14,6 +14,7 @@ compiled code uses:
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, ClassVar, Protocol, runtime_checkable
@@ -23,9 +24,10 @@ import jax.numpy as jnp
 import numpy as np
 
 from cvxmdp.errors import PolicyError, require
+from cvxmdp.feature_space import FeatureSpace
 from cvxmdp.models.tabular import TabularMDP
+from cvxmdp.policies.observed import Observed, observed
 from cvxmdp.policies.parametric import ParametricPolicy
-from cvxmdp.policies.policy import Policy
 from cvxmdp.policies.softmax import SoftmaxTable
 from cvxmdp.policies.tabular import TabularPolicy
 from cvxmdp.records import Record
@@ -69,8 +71,15 @@ class BoundFamily(Record):
         """psi(theta; s, .) for a batch of states, shape (n, A)."""
         raise NotImplementedError
 
+    @property
+    def observes(self) -> bool:
+        """Whether it is given observations instead of states; all actions are available then."""
+        return isinstance(getattr(self, "inputs", None), Observed)
+
     def log_probabilities(self, params: Params, states: Array) -> Array:
         """log pi(. | s) for a batch of states, shape (n, A)."""
+        if self.observes:
+            return jax.nn.log_softmax(self.logits(params, states), axis=1)
         masked = jnp.where(jnp.asarray(self.actions)[states], self.logits(params, states), -jnp.inf)
         return jax.nn.log_softmax(masked, axis=1)
 
@@ -104,8 +113,12 @@ class BoundFamily(Record):
             "solution or a policy of the same family, or use a table."
         )
 
-    def deploy(self, params: Params) -> Policy:
+    def deploy(self, params: Params) -> Any:
         """The policy of these parameters, in NumPy."""
+        if self.observes:
+            from cvxmdp.environments.acting import NetworkPolicy
+
+            return NetworkPolicy(self, params)
         states = jnp.arange(self.actions.shape[0])
         matrix = np.asarray(jnp.exp(self.log_probabilities(params, states)), dtype=np.float64)
         return ParametricPolicy(matrix, params, self.name)
@@ -117,6 +130,11 @@ class Table:
 
     def bind(self, mdp: TabularMDP) -> BoundFamily:
         """On this model."""
+        if isinstance(mdp, FeatureSpace) and not mdp.environment.has_states:
+            raise PolicyError(
+                f"a table needs states, and {mdp.environment.features!r} has none. Use a network on the "
+                "observations, such as MLP(32)."
+            )
         return BoundTable(mdp.actions)
 
 
@@ -151,7 +169,7 @@ class BoundTable(BoundFamily):
         lifted = lifted / lifted.sum(axis=1, keepdims=True)
         return jnp.asarray(np.log(np.where(self.actions, lifted, 1.0)))
 
-    def deploy(self, params: Params) -> Policy:
+    def deploy(self, params: Params) -> Any:
         """A softmax table."""
         return SoftmaxTable(np.asarray(params, dtype=np.float64), self.actions)
 
@@ -198,7 +216,9 @@ class MLP:
 
     Args:
         *widths: of the hidden layers.
-        inputs: what the network sees of a state, shape (S, d); one-hot states when not given.
+        inputs: what the network sees of a state, shape (S, d); one-hot states when not given. In an
+            environment: features of the observations; observations that are no states are otherwise seen as
+            they are, scaled to the box they lie in where it has borders.
     """
 
     def __init__(self, *widths: int, inputs: Any = None) -> None:
@@ -207,20 +227,34 @@ class MLP:
                 f"MLP takes the widths of its hidden layers, as in MLP(32); got {widths}"
             )
         self.widths = tuple(widths)
-        self.inputs = None if inputs is None else np.array(inputs, dtype=np.float64)
+        self.inputs = _given_inputs(inputs)
 
     def bind(self, mdp: TabularMDP) -> BoundFamily:
         """Check the inputs."""
-        if self.inputs is None:
-            return BoundMLP(mdp.actions, None, self.widths)
         return BoundMLP(mdp.actions, _read_inputs(self.inputs, mdp), self.widths)
 
     def __repr__(self) -> str:
-        seen = "" if self.inputs is None else f", inputs=<{self.inputs.shape[1]} numbers per state>"
+        seen = "" if self.inputs is None else f", inputs={_shown(self.inputs)}"
         return f"MLP({', '.join(str(width) for width in self.widths)}{seen})"
 
 
-def _read_inputs(inputs: np.ndarray, mdp: TabularMDP) -> np.ndarray:
+def _given_inputs(inputs: Any) -> Any:
+    """An array of numbers, features of observations, or None."""
+    return inputs if inputs is None or callable(inputs) else np.array(inputs, dtype=np.float64)
+
+
+def _shown(inputs: Any) -> str:
+    return repr(inputs) if callable(inputs) else f"<{inputs.shape[1]} numbers per state>"
+
+
+def _read_inputs(inputs: Any, mdp: Any) -> Any:
+    """Numbers per state (S, d), what is seen of observations, or None: one-hot states."""
+    if callable(inputs) and not isinstance(mdp, FeatureSpace):
+        raise PolicyError(
+            f"{inputs!r} are features of observations, and the model has states: give an array (S, d)"
+        )
+    if callable(inputs) or inputs is None:
+        return observed(mdp, inputs)
     if inputs.ndim != 2 or inputs.shape[0] != mdp.n_states or not np.isfinite(inputs).all():
         raise PolicyError(
             f"the inputs of a network are finite numbers of shape (S, d) with S = {mdp.n_states}; got "
@@ -234,13 +268,16 @@ class BoundMLP(BoundFamily):
     """A list of (weights, biases), the last layer small, so that the first policy is near uniform."""
 
     actions: Array
-    inputs: Array | None
+    inputs: Array | Observed | None
     widths: tuple[int, ...]
     static: ClassVar[tuple[str, ...]] = ("widths",)
 
     def init(self, key: Array) -> Params:
         """Scaled normal weights (LeCun), zero biases."""
-        first = self.actions.shape[0] if self.inputs is None else self.inputs.shape[1]
+        if isinstance(self.inputs, Observed):
+            first = math.prod(self.inputs.shape)
+        else:
+            first = self.actions.shape[0] if self.inputs is None else self.inputs.shape[1]
         # A one-hot input has a single active entry: its fan-in is one.
         fan_in = [1 if self.inputs is None else first, *self.widths]
         sizes = [first, *self.widths, self.actions.shape[1]]
@@ -256,6 +293,9 @@ class BoundMLP(BoundFamily):
         weights = params[0][0]
         if self.inputs is None:
             return self._layers(params, weights[states])
+        if isinstance(self.inputs, Observed):
+            seen = jnp.asarray(self.inputs(states), weights.dtype)
+            return self._layers(params, seen.reshape(seen.shape[0], -1) @ weights)
         return self._layers(params, jnp.asarray(self.inputs, weights.dtype)[states] @ weights)
 
     def all_logits(self, params: Params) -> Array:
@@ -321,7 +361,7 @@ class BoundDirect(BoundFamily):
         """Themselves."""
         return jnp.asarray(np.where(self.actions, matrix, 0.0))
 
-    def deploy(self, params: Params) -> Policy:
+    def deploy(self, params: Params) -> Any:
         """A table of probabilities."""
         matrix = np.asarray(params, dtype=np.float64)
         return TabularPolicy(matrix / matrix.sum(axis=1, keepdims=True))
@@ -332,7 +372,7 @@ class EquinoxModule:
 
     Args:
         module: called with one input vector, returns A logits.
-        inputs: what it sees of a state, shape (S, d); one-hot states when not given.
+        inputs: as for ``MLP``.
     """
 
     def __init__(self, module: Callable[[Any], Any], inputs: Any = None) -> None:
@@ -340,19 +380,19 @@ class EquinoxModule:
         params, rest = equinox.partition(module, equinox.is_inexact_array)
         # Made once: compiled code recognises them by identity.
         self.params, self.rest = _Fixed(params), _Fixed(rest)
-        self.inputs = None if inputs is None else np.array(inputs, dtype=np.float64)
+        self.inputs = _given_inputs(inputs)
 
     def bind(self, mdp: TabularMDP) -> BoundFamily:
         """Check that it gives one logit per action."""
         equinox = require("equinox", "nn")
-        inputs = np.eye(mdp.n_states) if self.inputs is None else _read_inputs(self.inputs, mdp)
+        inputs = _read_inputs(self.inputs, mdp)
+        inputs = np.eye(mdp.n_states) if inputs is None else inputs
+        one = jnp.zeros(inputs.shape) if isinstance(inputs, Observed) else jnp.asarray(inputs[0])
         try:
-            shape = jax.eval_shape(
-                equinox.combine(self.params.value, self.rest.value), jnp.asarray(inputs[0])
-            ).shape
+            shape = jax.eval_shape(equinox.combine(self.params.value, self.rest.value), one).shape
         except Exception as error:
             raise PolicyError(
-                f"the module cannot be called with an input of {inputs.shape[1]} numbers: {error}"
+                f"the module cannot be called with an input of shape {one.shape}: {error}"
             ) from error
         if shape != (mdp.n_actions,):
             raise PolicyError(
@@ -373,7 +413,7 @@ class BoundEquinox(BoundFamily):
     """The module's arrays are the parameters."""
 
     actions: Array
-    inputs: Array
+    inputs: Array | Observed
     first: _Fixed
     rest: _Fixed
     static: ClassVar[tuple[str, ...]] = ("first", "rest")
@@ -386,4 +426,6 @@ class BoundEquinox(BoundFamily):
     def logits(self, params: Params, states: Array) -> Array:
         """The module, batched over states."""
         equinox = require("equinox", "nn")
-        return jax.vmap(equinox.combine(params, self.rest.value))(jnp.asarray(self.inputs)[states])
+        given = self.inputs
+        seen = given(states) if isinstance(given, Observed) else jnp.asarray(given)[states]
+        return jax.vmap(equinox.combine(params, self.rest.value))(seen)

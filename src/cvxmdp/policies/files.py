@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 from cvxmdp.errors import FileFormatError, PolicyError
 from cvxmdp.files import read_arrays
 from cvxmdp.policies.mixture import MixturePolicy
 from cvxmdp.policies.parametric import ParametricPolicy
-from cvxmdp.policies.policy import Policy
 from cvxmdp.policies.softmax import SoftmaxTable
 from cvxmdp.policies.tabular import TabularPolicy
 
 
-def load_policy(path: str | Path) -> Policy:
+def load_policy(path: str | Path) -> Any:
     """Read a policy written by its ``save``; checked as if it were new."""
     arrays, description = read_arrays(path, "policy")
     kind = description.get("kind")
@@ -26,6 +26,14 @@ def load_policy(path: str | Path) -> Policy:
             return MixturePolicy(arrays["probabilities"], arrays["components"])
         if kind == ParametricPolicy.kind:
             return ParametricPolicy.read(arrays, description)
+        if str(kind).endswith("on observations"):
+            return _observed(str(kind)).read(arrays, description)
     except (KeyError, PolicyError, AttributeError, TypeError, ValueError) as error:
         raise FileFormatError(f"{path} does not hold a valid policy: {error}") from error
     raise FileFormatError(f"{path} holds a policy of unknown kind {kind!r}")
+
+
+def _observed(kind: str) -> Any:
+    from cvxmdp.environments.acting import NetworkPolicy, StatePolicy
+
+    return {known.kind: known for known in (NetworkPolicy, StatePolicy)}[kind]

@@ -36,14 +36,14 @@ class ParametricPolicy(TabularPolicy):
         """Write probabilities and parameters to one file; ``load_policy`` reads it again."""
         arrays = {f"params{k}": leaf for k, leaf in enumerate(jax.tree.leaves(self.params))}
         arrays["probabilities"] = self.probabilities()
-        structure = _describe(self.params, iter(range(len(arrays))))
+        structure = describe(self.params)
         description = {"kind": self.kind, "family": self.family, "structure": structure}
         write_arrays(path, "policy", arrays, description)
 
     @classmethod
     def read(cls, arrays: dict[str, np.ndarray], description: dict[str, Any]) -> ParametricPolicy:
         """The policy of a file's contents."""
-        params = _rebuild(description["structure"], arrays)
+        params = rebuild(description["structure"], arrays)
         return cls(TabularPolicy(arrays["probabilities"])._matrix, params, description["family"])
 
     def __repr__(self) -> str:
@@ -51,8 +51,13 @@ class ParametricPolicy(TabularPolicy):
         return f"ParametricPolicy({self.family}; {size:,} parameters; {self.n_states:,} states)"
 
 
+def describe(params: Any) -> Any:
+    """The structure of parameters as JSON: arrays by number, in the order of ``jax.tree.leaves``."""
+    return _describe(params, iter(range(len(jax.tree.leaves(params)))))
+
+
 def _describe(tree: Any, numbers: Any) -> Any:
-    """The structure of parameters as JSON: arrays by number, in the order of ``jax.tree.leaves``.
+    """The part of it that belongs to a subtree, whose arrays have the next numbers.
 
     Lists, tuples and dictionaries keep their form; other containers, such as an Equinox module, become the
     list of their arrays, which a solver can start from.
@@ -66,10 +71,11 @@ def _describe(tree: Any, numbers: Any) -> Any:
     return {"list": [next(numbers) for _ in jax.tree.leaves(tree)]}
 
 
-def _rebuild(structure: Any, arrays: dict[str, np.ndarray]) -> Any:
+def rebuild(structure: Any, arrays: dict[str, np.ndarray]) -> Any:
+    """The parameters that ``describe`` described."""
     if isinstance(structure, int):
         return arrays[f"params{structure}"]
     ((form, parts),) = structure.items()
     if form == "dict":
-        return {name: _rebuild(part, arrays) for name, part in parts.items()}
-    return {"list": list, "tuple": tuple}[form](_rebuild(part, arrays) for part in parts)
+        return {name: rebuild(part, arrays) for name, part in parts.items()}
+    return {"list": list, "tuple": tuple}[form](rebuild(part, arrays) for part in parts)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from cvxmdp.occupancy import episode_visits
-from cvxmdp.utilities.linear import Linear, per_pair
+from cvxmdp.utilities.linear import Linear
 
 if TYPE_CHECKING:
     from cvxmdp.solution import Solution
@@ -43,7 +43,7 @@ def constraint_rows(solution: Solution) -> list[ConstraintRow]:
         value = (
             math.nan
             if solution.occupancy is None
-            else float(constraint.utility.bind(solution.problem.mdp).value(solution.occupancy))
+            else float(solution.problem.bind(constraint.utility).value(solution.occupancy))
         )
         cells = (name, repr(constraint), number(value), number(slack))
         rows.append(
@@ -62,16 +62,20 @@ def _units(solution: Solution, constraint: Any) -> str:
     linear = [(weight, term) for weight, term in terms if isinstance(term, Linear)]
     if len(linear) != len(terms) or len({term.per for _, term in linear}) != 1:
         return ""
-    mdp = solution.problem.mdp
-    reward = sum(weight * per_pair(term.reward, mdp) for weight, term in linear)
+    problem = solution.problem
+    mdp, unit = problem.mdp, problem.mdp.max_mass if linear[0][1].per == "step" else 1.0
+    affine = problem.bind(constraint.utility).affine_part()
+    assert affine is not None
+    reward = unit * affine.reward
     total = float(np.vdot(reward, solution.occupancy))
-    budget = constraint.budget * (mdp.max_mass if linear[0][1].per == "step" else 1.0)
+    budget = constraint.budget * unit
     per_step = 1.0 - mdp.discount
     parts = [
         f"discounted sum {number(total)} (budget {number(budget)})",
         f"per step {number(per_step * total)} (budget {number(per_step * budget)})",
     ]
-    visits = episode_visits(mdp, solution.policy) if (mdp.ending > 0).any() else None
+    known = problem.environment is None and (mdp.ending > 0).any()
+    visits = episode_visits(mdp, solution.policy) if known else None
     if visits is not None:
         parts.append(f"undiscounted per episode {number(float(np.vdot(reward, visits)))}")
     return "; ".join(parts)

@@ -15,23 +15,20 @@ from typing import Any
 
 import jax.numpy as jnp
 
-from cvxmdp.sampling.trajectories import Trajectory
-from cvxmdp.sampling.views import AllStates, VisitedStates, spread
+from cvxmdp.sampling.views import AllStates, Steps, VisitedStates
 
 Array = Any
 Params = Any
 View = AllStates | VisitedStates
 
 
-def discounts(trajectories: Trajectory, discount: Array) -> Array:
+def discounts(trajectories: Steps, discount: Array) -> Array:
     """gamma^k where the step was taken, else 0, (B, H)."""
     alive = trajectories.alive
     return alive * jnp.asarray(discount, alive.dtype) ** jnp.arange(alive.shape[1])
 
 
-def step_weights(
-    target: View, behaviour: View, trajectories: Trajectory, per_decision: bool
-) -> Array:
+def step_weights(target: View, behaviour: View, trajectories: Steps, per_decision: bool) -> Array:
     """eq. (IS_def) in log space: how much likelier the target policy takes these actions, (B, H).
 
     The weight of the whole trajectory at each of its steps or, per decision, the product up to that step:
@@ -43,7 +40,7 @@ def step_weights(
     return jnp.exp(ratios.sum(axis=1, keepdims=True)) * jnp.ones_like(ratios)
 
 
-def occupancy_estimate(trajectories: Trajectory, masses: Array, shape: tuple[int, int]) -> Array:
+def occupancy_estimate(trajectories: Steps, masses: Array, shape: tuple[int, int]) -> Array:
     """eq. (vanilla_OM_estimator), averaged over the batch, (S, A).
 
     Args:
@@ -51,12 +48,7 @@ def occupancy_estimate(trajectories: Trajectory, masses: Array, shape: tuple[int
         masses: gamma^k, or gamma^k times a weight, (B, H).
         shape: (S, A).
     """
-    return spread(trajectories, masses[None], shape)[0]
-
-
-def along(trajectories: Trajectory, reward: Array) -> Array:
-    """A reward (S, A) along trajectories: (B, H)."""
-    return reward.ravel()[trajectories.states * reward.shape[1] + trajectories.actions]
+    return trajectories.measure(masses[None], shape)[0]
 
 
 def to_go(gained: Array) -> Array:
@@ -64,7 +56,7 @@ def to_go(gained: Array) -> Array:
     return jnp.cumsum(gained[..., ::-1], axis=-1)[..., ::-1]
 
 
-def gradient_estimates(policy: View, trajectories: Trajectory, gained: Array) -> Params:
+def gradient_estimates(policy: View, trajectories: Steps, gained: Array) -> Params:
     """eq. (pg_estimator) for several rewards at once, averaged over the batch.
 
     Args:

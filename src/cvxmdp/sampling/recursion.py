@@ -30,14 +30,12 @@ from cvxmdp.exact.primal_dual import norm
 from cvxmdp.policies.families import BoundFamily
 from cvxmdp.records import Record
 from cvxmdp.sampling.estimators import (
-    along,
     discounts,
     occupancy_estimate,
     step_weights,
     to_go,
 )
-from cvxmdp.sampling.trajectories import SamplingModel, Trajectory, sample_trajectory
-from cvxmdp.sampling.views import AllStates, VisitedStates, score_difference, spread, view
+from cvxmdp.sampling.views import AllStates, Steps, VisitedStates, score_difference, view
 from cvxmdp.utilities.function import OccupancyFunction
 
 Array = Any
@@ -51,7 +49,7 @@ BASELINE_RATE = 0.1  # of the running mean that the baseline is
 class Learning(Record):
     """What an iteration needs besides its state; every entry that is not static is numbers."""
 
-    model: SamplingModel
+    model: Any  # where trajectories come from: ``SamplingModel``, or the source of an environment
     objective: OccupancyFunction  # extended
     slacks: tuple[OccupancyFunction, ...]  # extended
     family: BoundFamily
@@ -66,6 +64,7 @@ class Learning(Record):
     momentum_decay: Array  # alpha_t = alpha (t+1)^(-decay)
     weight_cap: Array  # infinite in the paper
     entropy_bonus: Array  # zero in the paper
+    shape: tuple[int, int]  # of an occupancy: (S, A), or what is measured of an environment
     horizon: int
     batch_size: int
     per_decision: bool  # False in the paper
@@ -73,6 +72,7 @@ class Learning(Record):
     same_trajectory: bool  # True only for vanilla REINFORCE
     transform: Any  # an Optax transformation in place of the normalised step, or None
     static: ClassVar[tuple[str, ...]] = (
+        "shape",
         "horizon",
         "batch_size",
         "per_decision",
@@ -89,10 +89,13 @@ class Watched(Record):
     Attributes:
         reward: (S, A), added up undiscounted as the episode's return; None where the model has none.
         targets: occupancies (S, A) that a distance of the problem is taken to.
+        mean: whether the mean occupancy of all episodes is kept; where no model says what it is.
     """
 
     reward: Array | None
     targets: tuple[Array, ...]
+    mean: bool = False
+    static: ClassVar[tuple[str, ...]] = ("mean",)
 
 
 class LearningState(NamedTuple):
@@ -112,7 +115,7 @@ class LearningState(NamedTuple):
 class Evidence(NamedTuple):
     """What an iteration saw: all that its trace is computed from, if it is recorded."""
 
-    trajectories: Trajectory
+    trajectories: Steps
     seen: Array  # the mean of the episodes' occupancies, (S, A)
     weights: Array  # of the episodes, (B,)
     slack: Array  # g(lambda_t), (n,)
@@ -137,16 +140,10 @@ class LearningTrace(NamedTuple):
     episode_length: Array
 
 
-def uniforms_shape(learning: Learning) -> tuple[int, int]:
-    """Shape of the uniform numbers that one iteration uses."""
-    return (learning.batch_size, 1 + 2 * learning.horizon)
-
-
 def initial_state(learning: Learning, params: Params, multipliers: Array) -> LearningState:
     """Line 1, before the first trajectory."""
-    shape, dtype = learning.family.actions.shape, multipliers.dtype
-    functions = 1 + len(learning.slacks)
-    nothing = jnp.zeros(shape, dtype)
+    dtype, functions = multipliers.dtype, 1 + len(learning.slacks)
+    nothing = jnp.zeros(learning.shape, dtype)
     return LearningState(
         params,
         params,
@@ -161,14 +158,20 @@ def initial_state(learning: Learning, params: Params, multipliers: Array) -> Lea
 
 
 def iteration(
-    learning: Learning, state: LearningState, uniforms: Array
+    learning: Learning, state: LearningState, numbers: Array
 ) -> tuple[LearningState, Evidence]:
-    """Lines 2 to 7 for t = 0, lines 9 to 14 afterwards."""
-    discount, shape = learning.model.discount, learning.family.actions.shape
+    """Lines 2 to 7 for t = 0, lines 9 to 14 afterwards, with the random numbers of iteration t."""
     policy = view(learning.family, state.params, learning.horizon)
+    trajectories = learning.model.trajectories(policy, numbers, learning.horizon)
+    return update(learning, state, trajectories, policy)
+
+
+def update(
+    learning: Learning, state: LearningState, trajectories: Steps, policy: View
+) -> tuple[LearningState, Evidence]:
+    """What an iteration does with the trajectories it has drawn under pi_{theta_t}."""
     previous = view(learning.family, state.previous, learning.horizon)
-    trajectories = _sample(learning.model, policy, uniforms)
-    masses = discounts(trajectories, discount)
+    masses = discounts(trajectories, learning.model.discount)
 
     first = state.step == 0
     alpha = learning.momentum * (state.step + 1.0) ** (-learning.momentum_decay)
@@ -177,7 +180,7 @@ def iteration(
     capped = jnp.minimum(weights, learning.weight_cap)  # departure: a cap
     stale_masses = rest * capped * masses
 
-    visits, seen = spread(trajectories, jnp.stack([masses - stale_masses, masses]), shape)
+    visits, seen = trajectories.measure(jnp.stack([masses - stale_masses, masses]), learning.shape)
     occupancy = _flush(visits + rest * state.occupancy)  # line 10; line 3 for t = 0
     now = first | learning.same_trajectory  # r_{-1} = r_0
     newer = jnp.where(now, occupancy, state.occupancy)
@@ -238,7 +241,7 @@ def _lagrangian(leaf: Array, multipliers: Array) -> Array:
 
 
 def shadow_rewards(
-    learning: Learning, occupancy: Array, policy: View, trajectories: Trajectory
+    learning: Learning, occupancy: Array, policy: View, trajectories: Steps
 ) -> Array:
     """grad f and grad g_i at lambda along the trajectories, (m, B, H).
 
@@ -246,15 +249,9 @@ def shadow_rewards(
     """
     functions = (learning.objective, *learning.slacks)
     # One by one: a compiler then computes a gradient only where the trajectories went.
-    rewards = [along(trajectories, function.gradient(occupancy)) for function in functions]
+    rewards = [trajectories.along(function.gradient(occupancy)) for function in functions]
     rewards[0] = rewards[0] - learning.entropy_bonus * policy.chosen(trajectories)
     return jnp.stack(rewards)
-
-
-def _sample(model: SamplingModel, policy: View, uniforms: Array) -> Trajectory:
-    rows = policy.rows()
-    drawn: Any = jax.vmap(lambda numbers: sample_trajectory(model, rows, numbers))
-    return Trajectory(*drawn(uniforms))
 
 
 def _primal_step(
@@ -284,14 +281,14 @@ def _episodes(learning: Learning, policy: View, evidence: Evidence) -> dict[str,
     alive = trajectories.alive
 
     def of_one(x: Array) -> Any:
-        distances = [0.5 * ((x - target) ** 2).sum() for target in watched.targets]
+        distances = [0.5 * ((x[: len(y)] - y) ** 2).sum() for y in watched.targets]
         return learning.objective.value(x), _slack(learning, x), jnp.array(distances, x.dtype)
 
     each: Any = jax.vmap(of_one)
     objective, slack, distances = each(_occupancies(learning, trajectories, evidence.seen))
     total = jnp.zeros((0, alive.shape[0]), alive.dtype)
     if watched.reward is not None:
-        total = (alive * along(trajectories, jnp.asarray(watched.reward))).sum(axis=1)[None]
+        total = (alive * trajectories.along(jnp.asarray(watched.reward))).sum(axis=1)[None]
     return {
         "episode_objective": objective.mean(),
         "episode_slack": slack.mean(axis=0),
@@ -302,7 +299,7 @@ def _episodes(learning: Learning, policy: View, evidence: Evidence) -> dict[str,
     }
 
 
-def _occupancies(learning: Learning, trajectories: Trajectory, seen: Array) -> Array:
+def _occupancies(learning: Learning, trajectories: Steps, seen: Array) -> Array:
     """The occupancy of each episode, (B, S, A)."""
     if learning.batch_size == 1:
         return seen[None]

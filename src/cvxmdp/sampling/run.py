@@ -1,7 +1,8 @@
 """One run of VR-PDPG: compiled chunks of iterations, and what is kept between them.
 
-The model is only sampled from while learning. Where it is known (a tabular one always is), the policies at the
-ends of the chunks are evaluated exactly afterwards, so that a learning curve shows truth and sample.
+The model is only sampled from while learning. Where it is known, the policies at the ends of the chunks are
+evaluated exactly afterwards, so that a learning curve shows truth and sample. ``environment_runs`` has what is
+different where it is not.
 """
 
 from __future__ import annotations
@@ -17,13 +18,13 @@ import jax.numpy as jnp
 import numpy as np
 from jax.flatten_util import ravel_pytree
 
-from cvxmdp.errors import CvxmdpWarning, SolverError
+from cvxmdp.errors import CvxmdpWarning, ExperienceError, SolverError
 from cvxmdp.exact.settings import per_constraint, read_start
 from cvxmdp.occupancy import occupancies_of, policy_of
 from cvxmdp.policies.mixture import MixturePolicy
-from cvxmdp.problem import Problem
+from cvxmdp.problem import Evaluation, Problem
 from cvxmdp.progress import Progress
-from cvxmdp.sampling.random import key_words, uniforms
+from cvxmdp.sampling.random import key_words
 from cvxmdp.sampling.recursion import (
     Evidence,
     Learning,
@@ -32,7 +33,6 @@ from cvxmdp.sampling.recursion import (
     initial_state,
     iteration,
     trace_of,
-    uniforms_shape,
 )
 from cvxmdp.sampling.saved import Arrays, pack, unpack
 from cvxmdp.sampling.setting import read_learning, single_precision, targets_of
@@ -51,9 +51,15 @@ class Carry(NamedTuple):
     """What one chunk hands to the next."""
 
     state: LearningState
-    kept: (
-        Any  # iterates at the chosen iterations, leaves (KEPT, ...); None unless iterate="uniform"
-    )
+    kept: Any  # iterates at chosen iterations, leaves (KEPT, ...); None unless iterate="uniform"
+    seen: Any  # occupancies of the chunk's episodes, added up; None where the model is known
+
+
+class Snapshot(NamedTuple):
+    """What is kept of the end of a chunk."""
+
+    params: Any
+    seen: Any  # the mean occupancy of the chunk's episodes; None where the model is known
 
 
 class Summary(NamedTuple):
@@ -73,14 +79,14 @@ def run_chunk(
     The random numbers of iteration t depend on the key and on t alone, so chunks of any length give the same.
     A shorter last chunk is another ``count``, not another compilation.
     """
-    shape = uniforms_shape(learning)
 
     def step(_: Any, loop: Any) -> Any:
         carry, summary, _ = loop
         t = carry.state.step
-        kept = _keep(carry.kept, kept_at, carry.state)
-        state, evidence = iteration(learning, carry.state, uniforms(words, t, shape))
-        return Carry(state, kept), _summarise(summary, t, evidence), evidence
+        kept = keep(carry.kept, kept_at, carry.state)
+        state, evidence = iteration(learning, carry.state, _numbers(learning, words, t))
+        seen = None if carry.seen is None else carry.seen + evidence.seen
+        return Carry(state, kept, seen), summarise(summary, t, evidence), evidence
 
     def block(index: Any, loop: Any) -> Any:
         inner, rows = loop
@@ -90,8 +96,9 @@ def run_chunk(
         row = ravel_pytree(trace_of(learning, carry.state, evidence))[0]
         return inner, jax.lax.dynamic_update_index_in_dim(rows, row, index, 0)
 
+    carry = carry._replace(seen=jax.tree.map(jnp.zeros_like, carry.seen))
     nothing = Summary(jnp.zeros((), jnp.int32), jnp.zeros(()), jnp.asarray(NEVER, jnp.int32))
-    evidence, form = jax.eval_shape(lambda: _forms(learning, carry.state))
+    evidence, form = jax.eval_shape(lambda: _forms(learning, carry.state, words))
     unseen = jax.tree.map(lambda leaf: jnp.zeros(leaf.shape, leaf.dtype), evidence)
     columns = sum(leaf.size for leaf in form)
     rows = jnp.zeros((-(-length // every), columns))
@@ -102,13 +109,18 @@ def run_chunk(
     return carry, summary, _unpack(rows, form)
 
 
-def _forms(learning: Learning, state: LearningState) -> tuple[Evidence, LearningTrace]:
+def _numbers(learning: Learning, words: Any, t: Any) -> Any:
+    return learning.model.numbers(words, t, learning.batch_size, learning.horizon)
+
+
+def _forms(learning: Learning, state: LearningState, words: Any) -> tuple[Evidence, LearningTrace]:
     """For their shapes: what an iteration saw, and its trace."""
-    after, evidence = iteration(learning, state, jnp.zeros(uniforms_shape(learning)))
+    after, evidence = iteration(learning, state, _numbers(learning, words, state.step))
     return evidence, trace_of(learning, after, evidence)
 
 
-def _summarise(summary: Summary, t: Any, evidence: Evidence) -> Summary:
+def summarise(summary: Summary, t: Any, evidence: Evidence) -> Summary:
+    """With one more iteration."""
     largest = evidence.weights.max()
     fine = jnp.isfinite(evidence.gradient_norm) & jnp.isfinite(evidence.slack).all()
     fine &= jnp.isfinite(largest)
@@ -129,7 +141,7 @@ def _unpack(rows: Any, form: LearningTrace) -> LearningTrace:
     return LearningTrace(*parts)
 
 
-def _keep(kept: Any, kept_at: Any, state: LearningState) -> Any:
+def keep(kept: Any, kept_at: Any, state: LearningState) -> Any:
     """Put theta_t where it belongs among the kept iterates, if t is one of theirs."""
     if kept is None:
         return None
@@ -192,7 +204,8 @@ def first_carry(learning: Learning, params: Any, multipliers: Any, kept_at: Any)
     if kept_at is not None:
         count = kept_at.size
         kept = jax.tree.map(lambda leaf: jnp.zeros((count, *leaf.shape), leaf.dtype), params)
-    return Carry(initial_state(learning, params, multipliers), kept)
+    seen = jnp.zeros(learning.shape) if learning.watched.mean else None
+    return Carry(initial_state(learning, params, multipliers), kept, seen)
 
 
 def not_finite(iteration: int) -> str:
@@ -227,7 +240,7 @@ class Run:
         self.carry = first_carry(learning, params, multipliers, self.kept_at)
         self.done, self.steps, self.largest_weight = 0, 0, 0.0
         self.traces: list[LearningTrace] = []
-        self.snapshots = [(0, _host(params))]
+        self.snapshots = [(0, host(Snapshot(params, self.carry.seen)))]
 
     @property
     def finished(self) -> bool:
@@ -251,7 +264,7 @@ class Run:
             length=length,
             every=solver.record_every,
         )
-        return count, carry, _host(summary), _host(traces)
+        return count, carry, host(summary), host(traces)
 
     def take(self, count: int, carry: Carry, summary: Summary, traces: LearningTrace) -> None:
         """Check a chunk and put it into the history."""
@@ -260,12 +273,15 @@ class Run:
         # Nothing is kept before everything is known: an interrupt leaves no half of a chunk behind.
         done, every = self.done + count, self.solver.record_every
         recorded = done // every - self.done // every
-        snapshot = (done, _host(carry.state.params))
+        self.keep_snapshot(carry, done, count)
         self.carry, self.done = carry, done
         self.steps += int(summary.steps)
         self.largest_weight = max(self.largest_weight, float(summary.largest_weight))
         self.traces.append(jax.tree.map(lambda rows: rows[:recorded], traces))
-        self.snapshots.append(snapshot)
+
+    def keep_snapshot(self, carry: Carry, done: int, count: int) -> None:
+        """The policy at the end of a chunk."""
+        self.snapshots.append((done, snapshot_of(carry, count)))
 
     def dump(self) -> Arrays:
         """Everything that is needed to continue with the same bits."""
@@ -286,11 +302,8 @@ class Run:
         return f"objective of the episodes {recent.mean():.5g}" if recent.size else ""
 
     def solution(self, status: Status, seconds: float) -> Solution:
-        """The answer, with everything evaluated exactly."""
+        """The answer, with all that is known of it."""
         problem, names = self.problem, list(self.problem.constraints)
-        tables = [self.family.deploy(params).probabilities() for _, params in self.snapshots]
-        visits = occupancies_of(problem.mdp, np.stack(tables))
-        exact = [problem.evaluate_occupancy(x) for x in visits]
         trace = self._joined()
         if self.largest_weight > EXPLODED:
             warnings.warn(
@@ -299,14 +312,7 @@ class Run:
                 CvxmdpWarning,
                 stacklevel=2,
             )
-        iterations = np.array([at for at, _ in self.snapshots])
-        history = {
-            "iteration": iterations,
-            "objective": np.array([found.objective for found in exact]),
-            "slack": {name: np.array([found.slack[name] for found in exact]) for name in names},
-            **self._sampled(trace),
-            **snapshots_of(iterations, visits),
-        }
+        policy, evaluation, history = self.evaluated()
         multipliers = np.asarray(self.carry.state.multipliers, dtype=float)  # mu_T, beside theta_T
         if self.solver.iterate != "last" and names and len(trace.multipliers):
             begin = 0 if self.solver.iterate == "uniform" else len(trace.multipliers) // 2
@@ -318,17 +324,57 @@ class Run:
             "samples": self.steps,
             "largest_weight": self.largest_weight,
             "pessimism": dict(zip(names, self._pessimism().tolist(), strict=True)),
-            "params": self.snapshots[-1][1],
+            "params": self.params,
             "family": self.family.name,
         }
         return Solution.of_policy(
             problem,
-            self._deployed(visits, iterations),
+            policy,
             status,
             {name: float(mu) for name, mu in zip(names, multipliers, strict=True)},
-            history=history,
-            stats=stats,
+            evaluation=evaluation,
+            history={**history, **self._sampled(trace)},
+            stats={**stats, **self.more_stats()},
+            message=f"{status.value}{self.remark()}",
         )
+
+    @property
+    def params(self) -> Any:
+        """theta_T, or the latest there is."""
+        return host(self.carry.state.params)
+
+    def evaluated(self) -> tuple[Any, Evaluation, dict[str, Any]]:
+        """The policy of the answer, what it is worth, and what those on the way to it were worth: exactly."""
+        tables = [self.family.deploy(one.params).probabilities() for _, one in self.snapshots]
+        visits = occupancies_of(self.problem.mdp, np.stack(tables))
+        iterations = np.array([at for at, _ in self.snapshots])
+        policy = self._deployed(visits, iterations)
+        return policy, self.problem.evaluate(policy), self.curves(iterations, visits)
+
+    def curves(self, iterations: np.ndarray, visits: np.ndarray) -> dict[str, Any]:
+        """Objective, slack and occupancies at some iterations, for the history."""
+        every = [self.problem.evaluate_occupancy(x) for x in visits]
+        return {
+            "iteration": iterations,
+            "objective": np.array([found.objective for found in every]),
+            "slack": {
+                name: np.array([found.slack[name] for found in every])
+                for name in self.problem.constraints
+            },
+            **snapshots_of(iterations, visits[:, : self.problem.mdp.n_states]),
+        }
+
+    def so_far(self, seconds: float) -> Solution | None:
+        """The answer of a run that cannot go on."""
+        return self.solution(Status.FAILED, seconds)
+
+    def more_stats(self) -> dict[str, Any]:
+        """What there is to say of this kind of run."""
+        return {}
+
+    def remark(self) -> str:
+        """What to add to the status."""
+        return ""
 
     def _deployed(self, visits: np.ndarray, iterations: np.ndarray) -> Any:
         mdp, chosen = self.problem.mdp, self.solver.iterate
@@ -336,14 +382,14 @@ class Run:
             return policy_of(mdp, visits[iterations >= self.done // 2].mean(axis=0))
         if chosen == "uniform" and self.kept_at is not None and self.done:
             reached = np.flatnonzero(self.kept_at < self.done)
-            kept = _host(self.carry.kept)
+            kept = host(self.carry.kept)
             every = [jax.tree.map(lambda rows, k=k: rows[k], kept) for k in reached]
             if not every:  # interrupted before the first of them
-                every = [self.snapshots[-1][1]]
+                every = [self.params]
             tables = np.stack([self.family.deploy(params).probabilities() for params in every])
             mean = occupancies_of(mdp, tables).mean(axis=0)
             return MixturePolicy(policy_of(mdp, mean).probabilities(), tables)
-        return self.family.deploy(self.snapshots[-1][1])
+        return self.family.deploy(self.params)
 
     def _pessimism(self) -> np.ndarray:
         return np.asarray(self.learning.pessimism)
@@ -402,10 +448,21 @@ def run_to_the_end(run: Run) -> Solution:
             progress.update(run.done, run.note())
     except KeyboardInterrupt:
         status = Status.INTERRUPTED
+    except ExperienceError as error:
+        # Hours of simulation may be behind it: what was learned so far goes with the error.
+        error.solution = run.so_far(time.perf_counter() - started)
+        raise
     finally:
         progress.close()
     return run.solution(status, time.perf_counter() - started)
 
 
-def _host(tree: Any) -> Any:
+def snapshot_of(carry: Carry, count: int) -> Snapshot:
+    """Of the end of a chunk of ``count`` iterations."""
+    seen = None if carry.seen is None else np.asarray(carry.seen) / count
+    return Snapshot(host(carry.state.params), seen)
+
+
+def host(tree: Any) -> Any:
+    """Every leaf as an array of NumPy."""
     return jax.tree.map(np.asarray, tree)

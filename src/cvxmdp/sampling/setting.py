@@ -11,7 +11,7 @@ import numpy as np
 
 from cvxmdp.errors import SolverError
 from cvxmdp.exact.settings import per_constraint
-from cvxmdp.policies.families import BoundDirect
+from cvxmdp.policies.families import BoundDirect, BoundFamily
 from cvxmdp.problem import Problem
 from cvxmdp.sampling.recursion import Learning, Watched
 from cvxmdp.sampling.trajectories import sampling_model
@@ -34,11 +34,11 @@ def read_learning(solver: VRPDPG, problem: Problem, pessimism: np.ndarray) -> Le
     transform = solver.primal_step if hasattr(solver.primal_step, "update") else None
     numbers = partial(per_constraint, problem=problem)
     return Learning(
-        model=sampling_model(problem.mdp),
+        model=_source(problem, family),
         objective=problem.objective_function.extended(),
         slacks=tuple(slack.extended() for slack in problem.slack_functions.values()),
         family=family,
-        watched=Watched(problem.mdp.signals.get("reward"), tuple(targets_of(problem).values())),
+        watched=_watched(problem),
         primal_step=0.0 if transform is not None else solver.primal_step,
         primal_decay=solver.primal_decay,
         dual_step=numbers(solver.dual_step, what="dual_step"),
@@ -49,6 +49,7 @@ def read_learning(solver: VRPDPG, problem: Problem, pessimism: np.ndarray) -> Le
         momentum_decay=0.5 if theorem else 0.0,
         weight_cap=solver.weight_cap,
         entropy_bonus=solver.entropy_bonus,
+        shape=problem.shape,
         horizon=solver.horizon,
         batch_size=solver.batch_size,
         per_decision=solver.per_decision,
@@ -56,6 +57,20 @@ def read_learning(solver: VRPDPG, problem: Problem, pessimism: np.ndarray) -> Le
         same_trajectory=solver.same_trajectory,
         transform=transform,
     )
+
+
+def _source(problem: Problem, family: BoundFamily) -> Any:
+    """Where trajectories come from."""
+    if problem.environment is None:
+        return sampling_model(problem.mdp)
+    return problem.environment.source(problem.mdp.signal_names, family.observes)
+
+
+def _watched(problem: Problem) -> Watched:
+    targets = tuple(targets_of(problem).values())
+    if problem.environment is None:
+        return Watched(problem.mdp.signals.get("reward"), targets)
+    return Watched(problem.mdp.signal("reward"), targets, mean=True)
 
 
 def single_precision(tree: Any) -> Any:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from dataclasses import replace
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -13,7 +14,8 @@ from cvxmdp.errors import SolverError
 from cvxmdp.exact.settings import per_constraint
 from cvxmdp.exact.zero_violation import zero_violation
 from cvxmdp.problem import Problem
-from cvxmdp.sampling.run import Run, prepare, run_to_the_end
+from cvxmdp.sampling.environment_runs import run_of
+from cvxmdp.sampling.run import prepare, run_to_the_end
 from cvxmdp.solution import Solution
 
 if TYPE_CHECKING:
@@ -31,8 +33,12 @@ class Study:
         self.solver, self.problem = solver, problem
         self.start, self.seed = start, int(seed)
         self.n = len(problem.constraints)
-        self.certifier = Certifier(problem)
         self.started = time.perf_counter()
+
+    @cached_property
+    def certifier(self) -> Certifier:
+        """Of the problem's model."""
+        return Certifier(self.problem)
 
     def answer(self) -> Solution:
         """The run that was asked for."""
@@ -43,7 +49,7 @@ class Study:
     def go(self, pessimism: np.ndarray) -> Solution:
         """A run with this pessimism."""
         learning = prepare(self.solver, self.problem, pessimism)
-        run = Run(self.solver, self.problem, self.start, self.seed, learning)
+        run = run_of(self.solver, self.problem, self.start, self.seed, learning)
         return run_to_the_end(run)
 
     def timed(self, solution: Solution) -> Solution:

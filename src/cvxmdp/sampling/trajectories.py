@@ -17,13 +17,14 @@ import numpy as np
 from cvxmdp.errors import ModelError
 from cvxmdp.models.tabular import TabularMDP
 from cvxmdp.records import Record
+from cvxmdp.sampling.random import uniforms
 
 Array = Any
 LARGEST_TABLE = 2**28  # entries of the successor lists
 
 
 class Trajectory(NamedTuple):
-    """A trajectory of at most H steps.
+    """A trajectory of at most H steps, or a batch of them with a leading axis B.
 
     Attributes:
         states, actions: shape (H,); whatever they hold after the end does not count.
@@ -33,6 +34,23 @@ class Trajectory(NamedTuple):
     states: Array
     actions: Array
     alive: Array
+
+    def measure(self, numbers: Array, shape: tuple[int, int]) -> Array:
+        """Numbers along a batch, (m, B, H), added up on the pairs they belong to: (m, S, A)."""
+        return spread(self, numbers, shape)
+
+    def along(self, reward: Array) -> Array:
+        """A reward (S, A) along a batch: (B, H)."""
+        return reward.ravel()[self.states * reward.shape[1] + self.actions]
+
+
+def spread(trajectories: Any, numbers: Array, shape: tuple[int, int]) -> Array:
+    """Numbers along trajectories, (m, B, H), added up on the pairs they belong to and averaged: (m, S, A)."""
+    count, size = numbers.shape[0], shape[0] * shape[1]
+    pairs = (trajectories.states * shape[1] + trajectories.actions).ravel()
+    flat = numbers.reshape(count, -1) / trajectories.alive.shape[0]
+    table = jnp.zeros((count, size), numbers.dtype).at[:, pairs].add(flat)
+    return table.reshape(-1, *shape)
 
 
 @dataclass(frozen=True, eq=False)
@@ -51,6 +69,16 @@ class SamplingModel(Record):
     cumulative: Array
     discount: Array
     static: ClassVar[tuple[str, ...]] = ()
+
+    def numbers(self, words: Array, t: Array, batch_size: int, horizon: int) -> Array:
+        """The uniform numbers of iteration t, (B, 1 + 2 H)."""
+        return uniforms(words, t, (batch_size, 1 + 2 * horizon))
+
+    def trajectories(self, policy: Any, numbers: Array, horizon: int) -> Trajectory:
+        """A batch of trajectories under a policy (one of ``views``), from the numbers of an iteration."""
+        rows = policy.rows()
+        drawn: Any = jax.vmap(lambda one: sample_trajectory(self, rows, one))
+        return Trajectory(*drawn(numbers))
 
 
 def sampling_model(mdp: TabularMDP) -> SamplingModel:

@@ -9,7 +9,8 @@ is a table of numbers on the logits, pulled back through psi(theta; s, a). There
 - ``AllStates`` evaluates the policy once on every state. A trajectory then only looks rows up, and a batch of
   any size is one table and one pull-back. For tables, and for networks on models that are small beside the
   horizon.
-- ``VisitedStates`` evaluates it where the trajectory goes, step by step. For networks on large models.
+- ``VisitedStates`` evaluates it where the trajectory goes, step by step. For networks on large models, and on
+  observations, of which there is no end.
 """
 
 from __future__ import annotations
@@ -22,16 +23,18 @@ import jax.numpy as jnp
 
 from cvxmdp.policies.families import BoundFamily
 from cvxmdp.records import Record
-from cvxmdp.sampling.trajectories import Trajectory, thresholds
+from cvxmdp.sampling.trajectories import spread, thresholds
 
 Array = Any
 Params = Any
+Steps = Any  # a batch of trajectories, or of experience: states, actions and alive, (B, H)
 STATES_PER_STEP = 16  # evaluating this many states at once costs about as much as one more step
 
 
 def view(family: BoundFamily, params: Params, horizon: int) -> AllStates | VisitedStates:
     """The cheaper of the two ways to look at a policy."""
-    if family.is_table or family.actions.shape[0] <= STATES_PER_STEP * horizon:
+    small = family.actions.shape[0] <= STATES_PER_STEP * horizon
+    if family.is_table or (small and not family.observes):
         return AllStates(family, params, family.log_table(params))
     return VisitedStates(family, params)
 
@@ -54,16 +57,16 @@ class AllStates(Record):
         table = thresholds(jnp.exp(self.logs))
         return lambda state: table[state]
 
-    def chosen(self, trajectories: Trajectory) -> Array:
+    def chosen(self, trajectories: Steps) -> Array:
         """log pi(a_k | s_k) where a step was taken, else 0, (B, H)."""
         pairs = trajectories.states * self.logs.shape[1] + trajectories.actions
         return jnp.where(trajectories.alive > 0, self.logs.ravel()[pairs], 0.0)
 
-    def entropy(self, trajectories: Trajectory) -> Array:
+    def entropy(self, trajectories: Steps) -> Array:
         """The entropy of the policy in the states of the trajectories, (B, H)."""
         return _entropy(self.logs[trajectories.states])
 
-    def scores(self, trajectories: Trajectory, numbers: Array) -> Params:
+    def scores(self, trajectories: Steps, numbers: Array) -> Params:
         """sum_h c_h grad log pi(a_h | s_h), averaged over the batch, for ``numbers`` c of shape (m, B, H)."""
         return self.pull_back(spread(trajectories, numbers, self.logs.shape))
 
@@ -86,38 +89,38 @@ class VisitedStates(Record):
             jnp.exp(self.family.log_probabilities(self.params, state[None])[0])
         )
 
-    def _logs(self, trajectories: Trajectory) -> Array:
-        flat = self.family.log_probabilities(self.params, trajectories.states.ravel())
-        return flat.reshape(*trajectories.states.shape, -1)  # (B, H, A)
+    def _logs(self, trajectories: Steps) -> Array:
+        flat = self.family.log_probabilities(self.params, _in_a_row(trajectories))
+        return flat.reshape(*trajectories.actions.shape, -1)  # (B, H, A)
 
-    def chosen(self, trajectories: Trajectory) -> Array:
+    def chosen(self, trajectories: Steps) -> Array:
         """log pi(a_k | s_k) where a step was taken, else 0, (B, H)."""
         logs = jnp.take_along_axis(self._logs(trajectories), trajectories.actions[..., None], 2)
         return jnp.where(trajectories.alive > 0, logs[..., 0], 0.0)
 
-    def entropy(self, trajectories: Trajectory) -> Array:
+    def entropy(self, trajectories: Steps) -> Array:
         """The entropy of the policy in the states of the trajectories, (B, H)."""
         return _entropy(self._logs(trajectories))
 
-    def scores(self, trajectories: Trajectory, numbers: Array) -> Params:
+    def scores(self, trajectories: Steps, numbers: Array) -> Params:
         """sum_h c_h grad log pi(a_h | s_h), averaged over the batch, for ``numbers`` c of shape (m, B, H)."""
         logs = self._logs(trajectories)
         score = jax.nn.one_hot(trajectories.actions, logs.shape[2], dtype=logs.dtype) - jnp.exp(
             logs
         )
         on_logits = numbers[..., None] * score / trajectories.alive.shape[0]
-        states = trajectories.states.ravel()
+        states = _in_a_row(trajectories)
         return _pull_back(
             lambda params: self.family.logits(params, states),
             self.params,
-            on_logits.reshape(numbers.shape[0], states.size, -1),
+            on_logits.reshape(numbers.shape[0], len(states), -1),
         )
 
 
 def score_difference(
     policy: AllStates | VisitedStates,
     previous: AllStates | VisitedStates,
-    trajectories: Trajectory,
+    trajectories: Steps,
     fresh: Array,
     stale: Array,
 ) -> Params:
@@ -130,13 +133,10 @@ def score_difference(
     return jax.tree.map(jnp.subtract, *parts)
 
 
-def spread(trajectories: Trajectory, numbers: Array, shape: tuple[int, int]) -> Array:
-    """Numbers along trajectories, (m, B, H), added up on the pairs they belong to and averaged: (m, S, A)."""
-    count, size = numbers.shape[0], shape[0] * shape[1]
-    pairs = (trajectories.states * shape[1] + trajectories.actions).ravel()
-    flat = numbers.reshape(count, -1) / trajectories.alive.shape[0]
-    table = jnp.zeros((count, size), numbers.dtype).at[:, pairs].add(flat)
-    return table.reshape(-1, *shape)
+def _in_a_row(trajectories: Steps) -> Array:
+    """The states, or observations, of all steps: (B * H, ...)."""
+    states = trajectories.states
+    return states.reshape(-1, *states.shape[2:])
 
 
 def _entropy(logs: Array) -> Array:

@@ -18,19 +18,22 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from cvxmdp.sampling.environment_runs import run_of
 from cvxmdp.sampling.random import key_words
 from cvxmdp.sampling.recursion import Learning, LearningTrace
 from cvxmdp.sampling.run import (
     NEVER,
     Carry,
-    Run,
+    Snapshot,
     Summary,
     choose_iterates,
     chunk_size,
     first_carry,
+    host,
     not_finite,
     read_first,
     run_chunk,
+    snapshot_of,
 )
 from cvxmdp.sampling.saved import Arrays, pack, unpack
 from cvxmdp.solution import Solution, Status
@@ -195,7 +198,7 @@ class LaneGroup:
         self.largest_weight = np.zeros(len(cases))
         self.broken_at = np.full(len(cases), NEVER)
         self.traces: list[LearningTrace] = []
-        self.snapshots = [(0, jax.tree.map(np.asarray, params))]
+        self.snapshots = [(0, host(Snapshot(params, carry.seen)))]
 
     def _on_devices(self, tree: Any) -> Any:
         """Lanes split evenly over the devices, where their number allows it."""
@@ -238,7 +241,7 @@ class LaneGroup:
         recorded = (self.done + count) // every - self.done // every
         self.traces.append(jax.tree.map(lambda rows: np.asarray(rows)[:, :recorded], traces))
         self.carry, self.done = carry, self.done + count
-        self.snapshots.append((self.done, jax.tree.map(np.asarray, carry.state.params)))
+        self.snapshots.append((self.done, snapshot_of(carry, count)))
         self.steps += np.asarray(summary.steps)
         self.largest_weight = np.maximum(self.largest_weight, np.asarray(summary.largest_weight))
         self.seconds += time.perf_counter() - started
@@ -277,7 +280,7 @@ class LaneGroup:
         def lane(tree: Any) -> Any:
             return jax.tree.map(lambda leaf: np.asarray(leaf)[place], tree)
 
-        run = Run(case.solver, case.problem, self.start, case.seed, self.learnings[place])
+        run = run_of(case.solver, case.problem, self.start, case.seed, self.learnings[place])
         run.carry = lane(self.carry)
         run.traces = [lane(self._joined())] if self.traces else []
         run.snapshots = [(at, lane(params)) for at, params in self.snapshots]

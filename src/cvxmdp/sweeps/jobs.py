@@ -12,8 +12,8 @@ import numpy as np
 from cvxmdp.driver import solve
 from cvxmdp.errors import CvxmdpError, FileFormatError
 from cvxmdp.policies import TabularPolicy
+from cvxmdp.sampling.environment_runs import run_of
 from cvxmdp.sampling.recursion import Learning
-from cvxmdp.sampling.run import Run
 from cvxmdp.sampling.saved import Arrays
 from cvxmdp.solution import Solution, Status
 from cvxmdp.sweeps.axes import Case
@@ -25,7 +25,7 @@ class LearningJob:
     def __init__(self, case: Case, start: Any, learning: Learning) -> None:
         self.case, self.cases, self.seconds = case, [case], 0.0
         self.error: str | None = None
-        self.run = Run(case.solver, case.problem, start, case.seed, learning)
+        self.run = run_of(case.solver, case.problem, start, case.seed, learning)
 
     @property
     def finished(self) -> bool:

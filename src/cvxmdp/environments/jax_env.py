@@ -1,0 +1,303 @@
+"""Environments written in JAX: played inside compiled code, as many at a time as one likes.
+
+The protocol is small, and that of gymnax:
+
+    reset(key, params) -> (observation, state)
+    step(key, state, action, params) -> (observation, state, reward, done, info)
+
+with ``default_params`` (where there are none, both are called without), ``num_actions`` and, optionally,
+``observation_space(params)`` and ``action_space(params)``. Where the environment has ``reset_env`` and
+``step_env``, which do not begin a new episode by themselves, those are used.
+
+``done`` does not say whether an episode ended or a limit of time cut it. An entry ``truncated`` of ``info``
+does, where it is given; otherwise every ``done`` is taken for an ending.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, ClassVar
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from cvxmdp.environments.environment import Actor, Environment
+from cvxmdp.environments.episodes import Episodes
+from cvxmdp.environments.features import Features
+from cvxmdp.environments.spaces import ObservationReader
+from cvxmdp.errors import ExperienceError, did_you_mean
+from cvxmdp.models.validation import read_discount
+from cvxmdp.records import Record
+from cvxmdp.sampling.experience import Experience
+from cvxmdp.sampling.trajectories import draw
+
+Array = Any
+
+
+class JaxEnv(Environment):
+    """An environment written in JAX, with discrete actions.
+
+    Args:
+        env: the environment; see the module's docstring for what it must have.
+        discount: gamma.
+        features: for observations that are not discrete; see ``cvxmdp.environments.features``.
+        params: its parameters; ``env.default_params`` when not given.
+        n_envs: how many play at a time where a policy from outside acts, as in ``evaluate``.
+    """
+
+    def __init__(
+        self,
+        env: Any,
+        discount: float,
+        *,
+        features: Features | None = None,
+        params: Any = None,
+        n_envs: int = 64,
+    ) -> None:
+        for needed in ("reset", "step"):
+            if not callable(getattr(env, needed, None)):
+                raise ExperienceError(
+                    f"{env!r} has no method {needed!r}: expected an environment written in JAX, with "
+                    "reset(key, params) and step(key, state, action, params). Gymnasium's are for GymnasiumEnv."
+                )
+        self.env, self.discount, self.n_lanes = env, read_discount(discount), n_envs
+        self.params = getattr(env, "default_params", None) if params is None else params
+        self.name = str(getattr(env, "name", None) or type(env).__name__)
+        self.n_actions = self._count_actions()
+        self.steps = 0
+        observed = self._look()
+        self.reader = self._read_observations(observed)
+        self.measure_in(features, f"of shape {observed.shape} and type {observed.dtype}")
+
+    def _count_actions(self) -> int:
+        space = getattr(self.env, "action_space", None)
+        count = getattr(self.env, "num_actions", None)
+        if count is None and callable(space):
+            count = getattr(space(self.params), "n", None)
+        if count is None or int(count) < 1:
+            raise ExperienceError(
+                f"{self.name} does not say how many actions it has: expected a whole number num_actions, or "
+                "action_space(params) with n. Continuous actions are not supported."
+            )
+        return int(count)
+
+    def _look(self) -> Any:
+        """The form of an observation, without playing."""
+        key = jax.random.key(0)
+        try:
+            observation, state = jax.eval_shape(self.begin, key)
+            after = jax.eval_shape(self.go, key, state, jnp.int32(0))
+        except Exception as error:
+            raise ExperienceError(
+                f"{self.name} cannot be compiled: {type(error).__name__}: {error}"
+            ) from error
+        if not hasattr(observation, "shape"):
+            raise ExperienceError(
+                f"{self.name} gives observations {observation}; expected one array. Flatten them."
+            )
+        before_and_after: list[Any] = [jax.tree.structure(one) for one in (state, after[1])]
+        if before_and_after[0] != before_and_after[1]:
+            raise ExperienceError(f"{self.name} changes the structure of its state in a step")
+        self.info_names = tuple(after[4]) if isinstance(after[4], dict) else ()
+        return observation
+
+    def _read_observations(self, observed: Any) -> ObservationReader:
+        space = getattr(self.env, "observation_space", None)
+        described = space(self.params) if callable(space) else space
+        count = getattr(described, "n", getattr(self.env, "num_states", None))
+        if count is not None and not observed.shape:
+            return ObservationReader((int(count),), (0,), (), False, self.name)
+        low, high = getattr(described, "low", -np.inf), getattr(described, "high", np.inf)
+        return ObservationReader((), (), tuple(observed.shape), False, self.name, low, high)
+
+    def begin(self, key: Array) -> tuple[Array, Any]:
+        """The first observation and state of an episode."""
+        reset = getattr(self.env, "reset_env", self.env.reset)
+        found: tuple[Array, Any] = reset(key) if self.params is None else reset(key, self.params)
+        return found
+
+    def go(self, key: Array, state: Any, action: Array) -> tuple[Array, Any, Array, Array, Any]:
+        """One step."""
+        step = getattr(self.env, "step_env", self.env.step)
+        given = (key, state, action)
+        answer = step(*given) if self.params is None else step(*given, self.params)
+        if len(answer) != 5:
+            raise ExperienceError(
+                f"{self.name} gave {len(answer)} values for a step; expected (observation, state, reward, "
+                "done, info)"
+            )
+        found: tuple[Array, Any, Array, Array, Any] = answer
+        return found
+
+    def signal(self, name: str, reward: Array, info: Any) -> Array:
+        """The reward, or an entry of ``info``."""
+        if name == "reward":
+            return reward
+        if name not in self.info_names:
+            known = ["reward", *self.info_names]
+            raise ExperienceError(
+                f"{self.name} gives no info[{name!r}]. {did_you_mean(name, known)}"
+            )
+        return info[name]
+
+    def truncated(self, info: Any) -> Array:
+        """Whether a limit of time cut the episode."""
+        return info["truncated"] if "truncated" in self.info_names else False
+
+    def source(self, signals: tuple[str, ...], observes: bool) -> CompiledSource:
+        """Where a recursion gets its trajectories from."""
+        for name in signals:
+            if name != "reward" and name not in self.info_names:
+                self.signal(name, None, {})
+        return CompiledSource(self.discount, self, signals, observes)
+
+    def episodes(
+        self,
+        act: Actor,
+        horizon: int,
+        *,
+        signals: Iterable[str] = ("reward",),
+        seed: int | None = None,
+    ) -> Episodes:
+        """One episode of at most ``horizon`` steps per lane, with a policy from outside.
+
+        The arguments are those of ``GymnasiumEnv.episodes``.
+        """
+        names = tuple(signals)
+        self._key = (
+            getattr(self, "_key", jax.random.key(0)) if seed is None else jax.random.key(seed)
+        )
+        self._key, key = jax.random.split(self._key)
+        lanes = self.n_lanes
+        observations, states = self._begin_all(jax.random.split(key, lanes))
+        done, terminated = np.zeros(lanes, dtype=bool), np.zeros(lanes, dtype=bool)
+        lengths = np.full(lanes, horizon)
+        inputs, actions = [], []
+        recorded: dict[str, list[np.ndarray]] = {name: [] for name in names}
+        for number in range(horizon):
+            when = f"at step {number} of an episode"
+            seen = np.asarray(observations)
+            if self.reader.shape:
+                seen = np.where(done.reshape(-1, *[1] * (seen.ndim - 1)), 0.0, seen)
+            current = self.reader.read(seen, lanes, when, numbered=self.numbered)
+            chosen = np.asarray(act(seen, current, np.full(lanes, number == 0)))
+            inputs.append(current)
+            actions.append(chosen)
+            keys = jax.random.split(jax.random.fold_in(key, number), lanes)
+            observations, states, reward, over, info = self._go_all(
+                keys, states, jnp.asarray(chosen)
+            )
+            for name in names:
+                recorded[name].append(self._checked(name, reward, info, done, when))
+            ends = np.asarray(over, dtype=bool) & ~done
+            cut = np.broadcast_to(np.asarray(self.truncated(info), dtype=bool), (lanes,))
+            self.steps += int((~done).sum())
+            lengths[ends] = number + 1
+            terminated |= ends & ~cut
+            done |= ends
+            if done.all():
+                break
+        return Episodes(
+            np.stack(inputs, axis=1),
+            np.stack(actions, axis=1),
+            {name: np.stack(values, axis=1) for name, values in recorded.items()},
+            lengths,
+            terminated,
+        )
+
+    def _checked(
+        self, name: str, reward: Any, info: Any, done: np.ndarray, when: str
+    ) -> np.ndarray:
+        values = np.where(done, 0.0, np.asarray(self.signal(name, reward, info), dtype=np.float64))
+        if not np.isfinite(values).all():
+            wrong = values[~np.isfinite(values)][0]
+            raise ExperienceError(
+                f"{self.name} gave the signal {name!r} as {wrong} {when}; expected a finite number"
+            )
+        return values
+
+    @cached_property
+    def _begin_all(self) -> Any:
+        return jax.jit(jax.vmap(self.begin))
+
+    @cached_property
+    def _go_all(self) -> Any:
+        return jax.jit(jax.vmap(self.go))
+
+    def close(self) -> None:
+        """Nothing is open."""
+
+    def __repr__(self) -> str:
+        what = f"{self.n_states:,} " + ("states" if self.features is None else "features")
+        return f"JaxEnv({self.name}; {what}; {self.n_actions} actions; discount {self.discount:g})"
+
+
+@dataclass(frozen=True, eq=False)
+class CompiledSource(Record):
+    """Trajectories of an environment, drawn inside compiled code.
+
+    Attributes:
+        discount: gamma.
+        environment: what is played.
+        signals: names of what is measured beside features.
+        observes: whether the policy is given observations, not numbers of states.
+    """
+
+    discount: Array
+    environment: JaxEnv
+    signals: tuple[str, ...]
+    observes: bool
+    static: ClassVar[tuple[str, ...]] = ("environment", "signals", "observes")
+
+    def numbers(self, words: Array, t: Array, batch_size: int, horizon: int) -> Array:
+        """A key for each trajectory of iteration t."""
+        key = jax.random.fold_in(jax.random.wrap_key_data(words), t)
+        return jax.random.split(key, batch_size)
+
+    def trajectories(self, policy: Any, numbers: Array, horizon: int) -> Experience:
+        """A batch of trajectories under a policy (one of ``cvxmdp.sampling.views``)."""
+        rows = policy.rows()
+        drawn: Experience = jax.vmap(lambda key: self._one(rows, key, horizon))(numbers)
+        return drawn
+
+    def _one(self, rows: Any, key: Array, horizon: int) -> Experience:
+        environment = self.environment
+        first, later = jax.random.split(key)
+        observation, state = environment.begin(first)
+
+        def step(carry: Any, key: Array) -> Any:
+            observation, state, alive, cut = carry
+            of_policy, of_environment = jax.random.split(key)
+            place = self._place(observation)
+            given = observation if self.observes else place
+            action = draw(rows(given), jax.random.uniform(of_policy)).astype(jnp.int32)
+            following, after, reward, done, info = environment.go(of_environment, state, action)
+            named = [environment.signal(name, reward, info) for name in self.signals]
+            signals = alive * jnp.stack(
+                [jnp.asarray(one, jnp.float32).reshape(()) for one in named]
+            )
+            ended = jnp.asarray(done, bool)
+            cut = jnp.where(
+                ended & (alive > 0), jnp.asarray(environment.truncated(info), jnp.float32), cut
+            )
+            # What follows the end is not looked at, and must not bring infinities into what is.
+            following = jnp.where(ended, jnp.zeros_like(following), following)
+            seen = (given, action, alive, place, signals)
+            return (following, after, jnp.where(ended, 0.0, alive), cut), seen
+
+        start = (observation, state, jnp.float32(1.0), jnp.float32(1.0))
+        (_, _, _, cut), seen = jax.lax.scan(step, start, jax.random.split(later, horizon))
+        states, actions, alive, features, signals = seen
+        return Experience(states, actions, alive, features, signals, cut)
+
+    def _place(self, observation: Array) -> Array:
+        """The state, the bin, or the feature vector of an observation."""
+        environment = self.environment
+        if environment.features is None:
+            return jnp.asarray(observation, jnp.int32)
+        if environment.has_states:
+            return jnp.asarray(environment.states(observation[None])[0], jnp.int32)
+        return jnp.asarray(environment.features(observation[None])[0], jnp.float32)

@@ -1,0 +1,276 @@
+"""Runs of VR-PDPG in environments: nothing is known but episodes.
+
+One written in JAX is a source of trajectories inside the compiled chunk, like a model. Any other is played
+between compiled steps. In both, the random numbers of iteration t depend on the seed and on t alone, so that a
+run that is stopped and continued ends as if it had not been.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from cvxmdp.environments.environment import seeds
+from cvxmdp.environments.episodes import Episodes
+from cvxmdp.errors import SolverError
+from cvxmdp.policies.acting import draw_actions
+from cvxmdp.problem import Evaluation, Problem
+from cvxmdp.sampling.estimators import discounts
+from cvxmdp.sampling.experience import Experience, Played
+from cvxmdp.sampling.recursion import Learning, LearningTrace, trace_of, update
+from cvxmdp.sampling.run import (
+    NEVER,
+    Carry,
+    Run,
+    Summary,
+    chunk_size,
+    host,
+    keep,
+    snapshot_of,
+    summarise,
+)
+from cvxmdp.sampling.views import view
+from cvxmdp.solution import Solution, Status
+
+if TYPE_CHECKING:
+    from cvxmdp.sampling.vr_pdpg import VRPDPG
+
+EVALUATED = 100  # episodes, at least, from which the answer's objective and slack are estimated
+
+
+def run_of(solver: VRPDPG, problem: Problem, start: Any, seed: int, learning: Learning) -> Run:
+    """A run of the kind that goes with the problem."""
+    if problem.environment is None:
+        return Run(solver, problem, start, seed, learning)
+    kind = PlayedRun if isinstance(learning.model, Played) else EnvironmentRun
+    return kind(solver, problem, start, seed, learning)
+
+
+class EnvironmentRun(Run):
+    """A run whose policies nobody can evaluate exactly; here, in compiled code.
+
+    The history's objective and slack are those of the mean occupancy of each chunk's episodes; the answer's are
+    estimated from fresh episodes of its policy.
+    """
+
+    def __init__(
+        self, solver: VRPDPG, problem: Problem, start: Any, seed: int, learning: Learning
+    ) -> None:
+        if solver.iterate != "last":
+            raise SolverError(
+                f'iterate="{solver.iterate}" averages over exact occupancies, which an environment does not '
+                'show: use iterate="last"'
+            )
+        self.seed, self.tail, self.cut, self.failed = seed, 0.0, 0.0, False
+        super().__init__(solver, problem, start, seed, learning)
+
+    @property
+    def episodes(self) -> int:
+        """How many estimate the answer."""
+        return max(EVALUATED, self.solver.batch_size)
+
+    def fresh(self) -> Experience:
+        """Episodes of the answer's policy that nothing was learned from."""
+        drawn: Experience = play(
+            self.learning,
+            self.carry.state.params,
+            self.words,
+            self.solver.iterations,
+            self.episodes,
+        )
+        return drawn
+
+    def evaluated(self) -> tuple[Any, Evaluation, dict[str, Any]]:
+        """The policy of the answer, estimates of what it is worth, and of those on the way."""
+        chunks = self.snapshots[1:]
+        visits = np.array([one.seen for _, one in chunks], dtype=np.float64)
+        visits = visits.reshape(-1, *self.learning.shape)
+        history = self.curves(np.array([at for at, _ in chunks], dtype=int), visits)
+        if self.failed:  # the environment is not to be asked again
+            found = self.problem.evaluate_occupancy(visits[-1])
+        else:
+            experience = self.fresh()
+            mean, self.tail = mean_of(self.learning, experience)
+            self.cut = float(np.mean(experience.cut))
+            found = self.problem.evaluate_occupancy(mean)
+        return self.policy(), found, history
+
+    def policy(self) -> Any:
+        """What acts on the environment's own observations."""
+        from cvxmdp.environments.acting import on_observations
+
+        assert self.problem.environment is not None
+        return on_observations(self.family.deploy(self.params), self.problem.environment)
+
+    def so_far(self, seconds: float) -> Solution | None:
+        """What was learned before the environment failed; None if that was at once."""
+        if not self.done:
+            return None
+        self.failed = True
+        if len(self.snapshots) == 1:
+            self.snapshots.append((self.done, snapshot_of(self.carry, self.done)))
+        return self.solution(Status.FAILED, seconds)
+
+    def more_stats(self) -> dict[str, Any]:
+        """What truncation hid."""
+        return {
+            "evaluation_episodes": 0 if self.failed else self.episodes,
+            "truncated": self.cut,
+            "truncation_bias": self.tail,
+        }
+
+    def remark(self) -> str:
+        """Where the numbers come from."""
+        if self.failed:
+            return " Objective and slack are those of the last episodes it learned from."
+        share = self.tail * (1.0 - self.problem.mdp.discount)
+        cut = (
+            f" ({self.cut:.0%} of them cut, which hides at most {share:.1%} of the discounted mass)"
+            if self.cut
+            else ""
+        )
+        return (
+            f" Objective and slack are estimates from {self.episodes} episodes{cut}; bounds on them: "
+            "evaluate(solution, environment, episodes)."
+        )
+
+
+@partial(jax.jit, static_argnames=("episodes",))
+def play(learning: Learning, params: Any, words: Any, t: Any, episodes: int) -> Any:
+    """A batch of episodes in compiled code."""
+    policy = view(learning.family, params, learning.horizon)
+    numbers = learning.model.numbers(words, t, episodes, learning.horizon)
+    return learning.model.trajectories(policy, numbers, learning.horizon)
+
+
+def mean_of(learning: Learning, experience: Experience) -> tuple[np.ndarray, float]:
+    """The mean occupancy of a batch, and the mean mass that truncation hid of it."""
+    discount = float(learning.model.discount)
+    masses = discounts(experience, discount)
+    mean = np.asarray(experience.measure(masses[None], learning.shape)[0], dtype=np.float64)
+    lengths = np.asarray(experience.alive).sum(axis=1)
+    tails = np.asarray(experience.cut) * discount**lengths / (1.0 - discount)
+    return mean, float(tails.mean())
+
+
+class PlayedRun(EnvironmentRun):
+    """A run in an environment that is stepped by Python, such as Gymnasium's."""
+
+    def fresh(self) -> Experience:
+        """Played, too."""
+        return self.play(self.solver.iterations, self.episodes)
+
+    def advance(self) -> None:
+        """Iterations to the end of a chunk, each taken over at once: an error keeps what was before it."""
+        length, _ = chunk_size(self.solver, 0)
+        end = min((self.done // length + 1) * length, self.solver.iterations)
+        while self.done < end:
+            experience = self.play(self.done, self.solver.batch_size)
+            carry, summary, trace = learn(
+                self.learning, self.carry, self.kept_at, experience, length
+            )
+            self.take(1, carry, host(summary), host(trace))
+
+    def keep_snapshot(self, carry: Carry, done: int, count: int) -> None:
+        """At the ends of chunks only."""
+        length, _ = chunk_size(self.solver, 0)
+        if done % length == 0 or done == self.solver.iterations:
+            begun = (done - 1) // length * length
+            self.snapshots.append((done, snapshot_of(carry, done - begun)))
+
+    def play(self, t: int, count: int) -> Experience:
+        """``count`` episodes under the current policy."""
+        environment = self.problem.environment
+        assert environment is not None
+        chances = self._chances()
+        parts = []
+        for number in range(-(-count // environment.n_lanes)):
+            of_environment, of_policy = seeds(self.seed, t, number, count=2)
+            random = np.random.default_rng(of_policy)
+
+            def act(
+                observations: Any, inputs: np.ndarray, begins: np.ndarray, random: Any = random
+            ) -> np.ndarray:
+                return draw_actions(chances(inputs), random)
+
+            names = self.problem.mdp.signal_names
+            parts.append(
+                environment.episodes(act, self.solver.horizon, signals=names, seed=of_environment)
+            )
+        return self._read(parts, count)
+
+    def _chances(self) -> Any:
+        """A function from inputs (n, ...) to the chances of the actions, (n, A)."""
+        environment, params = self.problem.environment, self.carry.state.params
+        assert environment is not None
+        if self.family.observes:
+            return lambda inputs: np.asarray(
+                action_chances(self.family, params, inputs.astype(np.float32))
+            )
+        table = np.asarray(table_of(self.family, params), dtype=np.float64)
+        return lambda inputs: table[environment.states(inputs)]
+
+    def _read(self, parts: list[Episodes], count: int) -> Experience:
+        """Episodes as arrays of one shape, whatever their lengths."""
+        environment, horizon = self.problem.environment, self.solver.horizon
+        assert environment is not None
+
+        def padded(columns: list[np.ndarray]) -> np.ndarray:
+            full = [
+                np.pad(
+                    column, [(0, 0), (0, horizon - column.shape[1])] + [(0, 0)] * (column.ndim - 2)
+                )
+                for column in columns
+            ]
+            return np.concatenate(full)[:count]
+
+        inputs = padded([part.inputs for part in parts])
+        flat = inputs.reshape(-1, *inputs.shape[2:])
+        lengths = np.concatenate([part.lengths for part in parts])[:count]
+        names = self.problem.mdp.signal_names
+        signals = [padded([part.signals[name] for part in parts]) for name in names]
+        features = environment.states(flat) if environment.has_states else None
+        if features is None and environment.features is not None:
+            features = np.asarray(environment.features(flat), dtype=np.float32)
+        assert features is not None
+        places = np.asarray(features).reshape(*inputs.shape[:2], *np.shape(features)[1:])
+        return Experience(
+            states=inputs.astype(np.float32) if self.family.observes else places,
+            actions=padded([part.actions for part in parts]).astype(np.int32),
+            alive=(np.arange(horizon) < lengths[:, None]).astype(np.float32),
+            features=places,
+            signals=np.stack(signals, axis=2).astype(np.float32),
+            cut=(~np.concatenate([part.terminated for part in parts])[:count]).astype(np.float32),
+        )
+
+
+@jax.jit
+def action_chances(family: Any, params: Any, observations: Any) -> Any:
+    """pi(. | o) for a batch of observations."""
+    return jnp.exp(family.log_probabilities(params, observations))
+
+
+@jax.jit
+def table_of(family: Any, params: Any) -> Any:
+    """pi(a | s) for every state."""
+    return jnp.exp(family.log_table(params))
+
+
+@partial(jax.jit, static_argnames=("length",))
+def learn(
+    learning: Learning, carry: Carry, kept_at: Any, experience: Experience, length: int
+) -> tuple[Carry, Summary, LearningTrace]:
+    """One iteration with what was played; ``length`` is that of chunks, at whose ends the mean begins anew."""
+    t = carry.state.step
+    kept = keep(carry.kept, kept_at, carry.state)
+    policy = view(learning.family, carry.state.params, learning.horizon)
+    state, evidence = update(learning, carry.state, experience, policy)
+    seen = jnp.where(t % length == 0, 0.0, carry.seen) + evidence.seen
+    nothing = Summary(jnp.zeros((), jnp.int32), jnp.zeros(()), jnp.asarray(NEVER, jnp.int32))
+    trace = trace_of(learning, state, evidence)
+    rows = jax.tree.map(lambda leaf: jnp.asarray(leaf)[None], trace)
+    return Carry(state, kept, seen), summarise(nothing, t, evidence), rows
