@@ -1,0 +1,178 @@
+"""What the worked examples share: arguments, tables, pictures, and playing a policy for several seeds.
+
+An example has a function ``main(short=..., picture=...)``, which prints what it finds and returns it, and ends:
+
+    if __name__ == "__main__":
+        showing.script(main, "name")
+"""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import gymnasium
+import numpy as np
+
+import cvxmdp as cm
+from cvxmdp.reports.figures import draw_arrows, draw_grid
+from cvxmdp.reports.tables import text_table
+
+ROOT = Path(__file__).parent.parent
+SEEDS = 5
+LANES = 100  # copies of an environment that are stepped together
+
+DARK, TEAL, RED, GREY = "#1d3557", "#2a9d8f", "#d62828", "#6c757d"
+
+# (state, action, next_state, reward, terminated) -> number, as ``from_gymnasium_table`` takes them
+Outcome = Callable[[int, int, int, float, bool], float]
+
+
+def script(main: Callable[..., Any], name: str) -> None:
+    """Run an example from the command line."""
+    parser = argparse.ArgumentParser(description=f"The worked example docs/examples/{name}.md")
+    parser.add_argument("--short", action="store_true", help="as short as in the tests")
+    parser.add_argument("--figure", action="store_true", help="renew the picture of the docs")
+    given = parser.parse_args()
+    main(short=given.short, picture=picture_path(name, docs=given.figure))
+
+
+def picture_path(name: str, *, docs: bool) -> Path:
+    """Where the picture of an example goes; its folder is made."""
+    path = (
+        ROOT / "docs" / "figures" / f"example-{name}.png"
+        if docs
+        else Path("out") / "examples" / f"{name}.png"
+    )
+    path.parent.mkdir(parents=True, exist_ok=True)
+    return path
+
+
+def heading(text: str) -> None:
+    """A line with a rule under it, and room around both."""
+    print(f"\n{text}\n{'-' * len(text)}\n")
+
+
+def table(header: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
+    """A table of text."""
+    print("\n".join(text_table(header, list(rows))))
+
+
+def figure_of(rows: int, columns: int, width: float, height: float) -> tuple[Any, list[Any]]:
+    """A Matplotlib figure and its axes, each of that size in inches."""
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(width * columns, height * rows), layout="constrained")
+    return figure, list(figure.subplots(rows, columns, squeeze=False).ravel())
+
+
+def save(figure: Any, path: Path | None) -> None:
+    """Write a picture and say where it is."""
+    if path is not None:
+        figure.savefig(path, dpi=120)
+        print(f"\nPicture: {path.relative_to(ROOT) if path.is_relative_to(ROOT) else path}")
+
+
+def draw_visits(figure: Any, axes: Any, mdp: cm.TabularMDP, policy: Any, title: str) -> None:
+    """Where a policy spends its time on the grid of the model, and which way it goes there."""
+    policy = policy if hasattr(policy, "probabilities") else cm.TabularPolicy(policy)
+    share = cm.state_distribution(mdp, cm.occupancy_of(mdp, policy))
+    draw_grid(axes, figure, mdp.layout, share)
+    draw_arrows(axes, mdp.layout, share, policy.probabilities(), mdp.action_names)
+    axes.set_title(title, fontsize=10)
+
+
+class Told(gymnasium.Wrapper):
+    """An environment with discrete states that tells signals with every step, in ``info``.
+
+    They are the functions that made the signals of its model, so the model and the environment mean the same
+    by a name; but here they are given what really happened.
+    """
+
+    def __init__(self, env: gymnasium.Env, signals: Mapping[str, Outcome]) -> None:
+        super().__init__(env)
+        self.told = dict(signals)
+        self.state = 0
+
+    def reset(self, **arguments: Any) -> tuple[Any, dict[str, Any]]:
+        """Begin an episode and remember where."""
+        self.state, info = self.env.reset(**arguments)
+        return self.state, info
+
+    def step(self, action: Any) -> tuple[Any, Any, bool, bool, dict[str, Any]]:
+        """Take a step and tell what the signals make of it."""
+        before, (after, reward, ends, cut, info) = int(self.state), self.env.step(action)
+        self.state = after
+        step = (before, int(action), int(after), float(reward), bool(ends))
+        told = {name: outcome(*step) for name, outcome in self.told.items()}
+        return after, reward, ends, cut, {**info, **told}
+
+
+def real(name: str, discount: float, signals: Mapping[str, Outcome]) -> cm.GymnasiumEnv:
+    """Gymnasium's environment of that name, telling these signals, as a source for ``cm.evaluate``."""
+    lanes = [lambda: Told(gymnasium.make(name), signals)] * LANES
+    return cm.GymnasiumEnv(gymnasium.vector.SyncVectorEnv(lanes), discount)
+
+
+@dataclass(frozen=True)
+class Trial:
+    """A policy that was played with one seed, beside what is true of it.
+
+    Attributes:
+        seed: of everything random.
+        truth: the exact objective, and the exact slack of every constraint by its name.
+        seen: what the episodes say.
+    """
+
+    seed: int
+    truth: Mapping[str, float]
+    seen: cm.PolicyEvaluation
+
+    def interval(self, name: str) -> Any:
+        """Of the objective or of a slack."""
+        return self.seen.objective if name == "objective" else self.seen.slack[name]
+
+    def holds(self, name: str) -> bool:
+        """Whether the truth lies in the interval, and the interval is a proven one."""
+        found = self.interval(name)
+        return found.proven and found.lower <= self.truth[name] <= found.upper
+
+    @property
+    def all_hold(self) -> bool:
+        """Whether that is so of everything."""
+        return all(self.holds(name) for name in self.truth)
+
+
+def play(
+    problem: cm.Problem, policy: Any, source: Any, episodes: int, seed: int, **options: Any
+) -> Trial:
+    """Play a policy in a source whose model is the problem's; ``options`` are those of ``cm.evaluate``."""
+    exact = problem.evaluate(policy)
+    seen = cm.evaluate(policy, source, episodes, seed=seed, problem=problem, **options)
+    return Trial(seed, {"objective": exact.objective, **exact.slack}, seen)
+
+
+def show_trials(trials: Sequence[Trial], where: str) -> None:
+    """A row per seed, a column per quantity."""
+    seen, names = trials[0].seen, list(trials[0].truth)
+    print(
+        f"\nPlayed in {where}: {seen.episodes:,} episodes per seed. True value, mean seen, and the interval; "
+        f"those of a row\nhold together with confidence {seen.confidence:g}. Constraints by their slack.\n"
+    )
+
+    def cell(trial: Trial, name: str) -> str:
+        found = trial.interval(name)
+        return f"{trial.truth[name]:.4f}: {found.value:.4f} [{found.lower:.4f}, {found.upper:.4f}]"
+
+    rows = [(str(trial.seed), *(cell(trial, name) for name in names)) for trial in trials]
+    counts = (sum(trial.holds(name) for trial in trials) for name in names)
+    rows.append(("inside", *(f"{count} of {len(trials)}" for count in counts)))
+    table(("seed", *names), rows)
+
+
+def total(mdp: cm.TabularMDP, policy: Any, signal: str) -> float:
+    """The expected discounted sum of a signal under a policy."""
+    return float(np.vdot(mdp.signal(signal), cm.occupancy_of(mdp, policy)))
