@@ -8,13 +8,19 @@ READY := $(VENV)/.ready
 # Threads inside small linear solves fight with each other: PDPG on 200 states takes five times as long with them.
 export OPENBLAS_NUM_THREADS ?= 1
 
-.PHONY: demo reproduce test lint types browser bench rates learning screenshot lock clean help
+# The worked examples of docs/examples, in their order there.
+EXAMPLES := cliff_walking taxi inventory
+
+.PHONY: demo examples reproduce test lint types browser bench rates learning screenshot lock clean help
 
 help:            ## this list
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/' | expand -t 16
 
 demo: $(READY)   ## two problems solved and certified, and the paper's experiment in short, with a report
 	@$(BIN)/python examples/demo.py
+
+examples: $(READY) ## the worked examples in full; renews the pictures of docs/examples (about four minutes)
+	@set -e; for name in $(EXAMPLES); do printf '\n== %s\n' $$name; $(BIN)/python examples/$$name.py --figure; done
 
 reproduce: $(READY) ## the paper's experiments in full: figures, table and report in out/reproduce (goes on where it was)
 	$(BIN)/cvxmdp reproduce all -o out/reproduce
