@@ -14,7 +14,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import gymnasium
 import numpy as np
 
 import cvxmdp as cm
@@ -85,36 +84,13 @@ def draw_visits(figure: Any, axes: Any, mdp: cm.TabularMDP, policy: Any, title: 
     axes.set_title(title, fontsize=10)
 
 
-class Told(gymnasium.Wrapper):
-    """An environment with discrete states that tells signals with every step, in ``info``.
-
-    They are the functions that made the signals of its model, so the model and the environment mean the same
-    by a name; but here they are given what really happened.
-    """
-
-    def __init__(self, env: gymnasium.Env, signals: Mapping[str, Outcome]) -> None:
-        super().__init__(env)
-        self.told = dict(signals)
-        self.state = 0
-
-    def reset(self, **arguments: Any) -> tuple[Any, dict[str, Any]]:
-        """Begin an episode and remember where."""
-        self.state, info = self.env.reset(**arguments)
-        return self.state, info
-
-    def step(self, action: Any) -> tuple[Any, Any, bool, bool, dict[str, Any]]:
-        """Take a step and tell what the signals make of it."""
-        before, (after, reward, ends, cut, info) = int(self.state), self.env.step(action)
-        self.state = after
-        step = (before, int(action), int(after), float(reward), bool(ends))
-        told = {name: outcome(*step) for name, outcome in self.told.items()}
-        return after, reward, ends, cut, {**info, **told}
-
-
 def real(name: str, discount: float, signals: Mapping[str, Outcome]) -> cm.GymnasiumEnv:
-    """Gymnasium's environment of that name, telling these signals, as a source for ``cm.evaluate``."""
-    lanes = [lambda: Told(gymnasium.make(name), signals)] * LANES
-    return cm.GymnasiumEnv(gymnasium.vector.SyncVectorEnv(lanes), discount)
+    """Gymnasium's environment of that name, as a source for ``cm.evaluate``.
+
+    Its signals are the functions that made those of its model, so both mean the same by a name; but here they
+    are given what really happened.
+    """
+    return cm.GymnasiumEnv(name, discount, signals=signals, n_envs=LANES)
 
 
 @dataclass(frozen=True)

@@ -242,7 +242,9 @@ def _environment(
         return source, False
     if discount is None:
         raise ExperienceError("an environment has no discount of its own: give discount=")
-    return GymnasiumEnv(source, discount, features=features), True
+    # One at a time: a policy from elsewhere may know single observations only.
+    lanes = 1 if isinstance(source, str) else None
+    return GymnasiumEnv(source, discount, features=features, n_envs=lanes), True
 
 
 def _play(

@@ -17,9 +17,12 @@ import numpy as np
 from cvxmdp.environments.environment import Actor, Environment
 from cvxmdp.environments.episodes import Episodes
 from cvxmdp.environments.features import Features
+from cvxmdp.environments.lanes import Outcome, Several, Told
 from cvxmdp.environments.spaces import ActionReader, ObservationReader
 from cvxmdp.errors import ExperienceError, did_you_mean, require
-from cvxmdp.models.validation import read_discount
+from cvxmdp.models.validation import read_discount, read_table
+
+LANES = 16  # episodes at a time where nothing else is said
 
 
 class Step(NamedTuple):
@@ -42,7 +45,11 @@ class GymnasiumEnv(Environment):
         discount: gamma.
         features: for observations that are not discrete; see ``cvxmdp.environments.features``. Discrete
             observations (also tuples of them and MultiDiscrete) are states.
-        n_envs: with an id: how many lanes, stepped as one vector environment.
+        n_envs: with an id: how many lanes. Where the environment comes with a vectorised form of its own, as
+            CartPole does, that is stepped; otherwise as many single ones in turn.
+        signals: further signals, each a function (observation, action, next observation, reward, terminated)
+            -> number, as ``from_gymnasium_table`` takes them:
+            ``signals={"fall": lambda o, a, p, r, end: float(end and r == 0)}``.
         absent: the value of ``info`` entries on steps that do not have them, {"cost": 0.0}; otherwise a
             missing entry is an error.
         **make_arguments: passed to ``gymnasium.make`` with an id.
@@ -54,7 +61,8 @@ class GymnasiumEnv(Environment):
         discount: float,
         *,
         features: Features | None = None,
-        n_envs: int = 1,
+        n_envs: int | None = None,
+        signals: Mapping[str, Outcome] | None = None,
         absent: Mapping[str, float] | None = None,
         **make_arguments: Any,
     ) -> None:
@@ -62,21 +70,33 @@ class GymnasiumEnv(Environment):
         self.discount = read_discount(discount)
         self.absent = {name: float(value) for name, value in (absent or {}).items()}
         self.made_here = isinstance(env_or_id, str)
-        if n_envs < 1 or (n_envs > 1 and not self.made_here):
+        if n_envs is not None and (n_envs < 1 or not self.made_here):
             raise ExperienceError(
                 f"n_envs={n_envs!r} goes with an id and is at least 1; of an environment of your own make "
                 "a vector: gymnasium.vector.SyncVectorEnv([make] * n)"
             )
         if make_arguments and not self.made_here:
             raise ExperienceError(f"{sorted(make_arguments)} only go with an id")
+        told = dict(read_table(signals, "signals", '{"fall": function}'))
         if not self.made_here:
-            self.env = env_or_id
-        elif n_envs == 1:
-            self.env = gymnasium.make(env_or_id, **make_arguments)
-        else:
-            self.env = gymnasium.make_vec(
-                env_or_id, n_envs, vectorization_mode="sync", **make_arguments
+            if told and hasattr(env_or_id, "num_envs"):
+                raise ExperienceError(
+                    "signals= are of single environments: give an id with n_envs=, or one environment"
+                )
+            self.env = Told(env_or_id, told) if told else env_or_id
+        elif told:
+            self.env = Several(
+                lambda: Told(gymnasium.make(env_or_id, **make_arguments), told), n_envs or LANES
             )
+        elif getattr(gymnasium.spec(env_or_id), "vector_entry_point", None):
+            self.env = gymnasium.make_vec(
+                env_or_id,
+                n_envs or LANES,
+                vectorization_mode="vector_entry_point",
+                **make_arguments,
+            )
+        else:
+            self.env = Several(lambda: gymnasium.make(env_or_id, **make_arguments), n_envs or LANES)
         try:
             self._read_spaces(features)
         except Exception:
@@ -138,7 +158,10 @@ class GymnasiumEnv(Environment):
         """
         given = np.asarray(actions) + self.first_action
         try:
-            answer = self.env.step(given if self.vector else int(given[0]))
+            if isinstance(self.env, Several):
+                answer = self.env.step(given, done)
+            else:
+                answer = self.env.step(given if self.vector else int(given[0]))
         except Exception as error:
             raise self._failed(error, when) from error
         if not isinstance(answer, tuple) or len(answer) not in (5, 6):
@@ -176,24 +199,18 @@ class GymnasiumEnv(Environment):
         done: np.ndarray,
         when: str,
     ) -> np.ndarray:
-        missing = np.zeros(self.n_lanes, dtype=bool)
         if name in found:
-            values = np.asarray(found[name], dtype=np.float64).reshape(self.n_lanes)
-        else:
-            values, missing = self._from_info(name, info, over, when)
+            return np.array(found[name], dtype=np.float64).reshape(self.n_lanes)
+        values, missing = self._from_info(name, info, over, when)
         if name in self.absent:
             values = np.where(missing, self.absent[name], values)
         elif (missing & ~done).any():
-            known = sorted({"reward", *found, *(k for k in info if not str(k).startswith("_"))})
+            infos = [info] if isinstance(info, Mapping) else info
+            known = {"reward", *found, *(str(key) for one in infos for key in one)}
+            known = {key for key in known if not key.startswith("_")}
             raise ExperienceError(
-                f"{self.name} gave no info[{name!r}] {when}. {did_you_mean(name, known)} If it is only "
+                f"{self.name} gave no info[{name!r}] {when}. {did_you_mean(name, sorted(known))} If it is only "
                 f"there on some steps, say what it is on the others: absent={{{name!r}: 0.0}}."
-            )
-        wrong = ~np.isfinite(values) & ~done
-        if wrong.any():
-            raise ExperienceError(
-                f"{self.name} gave the signal {name!r} as {values[wrong][0]} {when}; expected a finite "
-                "number"
             )
         return values
 
@@ -260,7 +277,8 @@ class GymnasiumEnv(Environment):
         lanes = self.n_lanes
         observations = self.reset(seed)
         done, terminated = np.zeros(lanes, dtype=bool), np.zeros(lanes, dtype=bool)
-        begins = np.ones(lanes, dtype=bool)
+        begins, never = np.ones(lanes, dtype=bool), np.zeros(lanes, dtype=bool)
+        waiting_show_anything = not isinstance(self.env, Several)
         lengths = np.full(lanes, horizon)
         inputs, actions = [], []
         recorded: dict[str, list[np.ndarray]] = {name: [] for name in names}
@@ -281,18 +299,28 @@ class GymnasiumEnv(Environment):
             if done.all():
                 break
             observations = self._revive(step, done)
-            current = self._read(observations, lanes, when) if not done.any() else None
-            if current is None:
-                current = self._read_some(observations, previous, done, when)
-            previous = current
-            begins = np.zeros(lanes, dtype=bool)
+            if waiting_show_anything and done.any():
+                previous = self._read_some(observations, previous, done, when)
+            else:
+                previous = self._read(observations, lanes, when)
+            begins = never
+        found = {name: np.stack(values, axis=1) for name, values in recorded.items()}
+        self._check(found, lengths)
         return Episodes(
-            np.stack(inputs, axis=1),
-            np.stack(actions, axis=1),
-            {name: np.stack(values, axis=1) for name, values in recorded.items()},
-            lengths,
-            terminated,
+            np.stack(inputs, axis=1), np.stack(actions, axis=1), found, lengths, terminated
         )
+
+    def _check(self, signals: Mapping[str, np.ndarray], lengths: np.ndarray) -> None:
+        """That signals are finite, where a step was taken."""
+        for name, values in signals.items():
+            taken = np.arange(values.shape[1]) < lengths[:, None]
+            wrong = ~np.isfinite(values) & taken
+            if wrong.any():
+                lane, step = np.argwhere(wrong)[0]
+                raise ExperienceError(
+                    f"{self.name} gave the signal {name!r} as {values[lane, step]} at step {step} of an "
+                    "episode; expected a finite number"
+                )
 
     def _read(self, observations: Any, lanes: int, when: str) -> np.ndarray:
         return self.reader.read(observations, lanes, when, numbered=self.numbered)

@@ -84,7 +84,7 @@ def _foreign(policy: Any, n_actions: int, deterministic: bool) -> Actor:
         try:
             answer = policy.predict(observations if single is None else single, **arguments)
             chosen, memory["state"] = answer if isinstance(answer, tuple) else (answer, None)
-        except (TypeError, ValueError, LookupError):
+        except Exception:
             if single is not None:
                 raise
             chosen = None  # one that only knows single observations

@@ -116,6 +116,12 @@ class ObservationReader:
                     "be learned from. Look at the environment, or at actions that drive it there."
                 )
             return values
+        if len(self.sizes) == 1 and not self.shape:
+            states = np.asarray(observations)
+            if states.dtype.kind in "iu":  # nearly always: one pass and no copies
+                states = states.reshape(lanes) - self.starts[0]
+                if states.min() >= 0 and states.max() < self.sizes[0]:
+                    return states
         columns = list(observations) if self.parts else None
         if columns is None:
             table = np.asarray(observations).reshape(lanes, -1)
