@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, ClassVar
 
 import gymnasium
+import jax
+import jax.numpy as jnp
 import numpy as np
 
 import cvxmdp as cm
@@ -105,3 +107,71 @@ class Trouble(Counter):
             if self.kind == "tuple":
                 return tuple(answer[:4])
         return tuple(answer)
+
+
+class JaxModel:
+    """A tabular model as an environment written in JAX: reward, and info["cost"]."""
+
+    def __init__(self, mdp: cm.TabularMDP, limit: int | None = None) -> None:
+        self.num_actions, self.num_states = mdp.n_actions, mdp.n_states
+        self.initial = jnp.asarray(np.cumsum(mdp.initial), jnp.float32)
+        self.chances = jnp.asarray(np.cumsum(mdp.dense_transition(), axis=2), jnp.float32)
+        self.may_end = jnp.asarray(mdp.ending > 0)
+        self.rewards = jnp.asarray(mdp.signal("reward"), jnp.float32)
+        self.costs = jnp.asarray(mdp.signal("cost"), jnp.float32)
+        self.limit = limit
+
+    def reset(self, key):
+        state = jnp.searchsorted(self.initial[:-1], jax.random.uniform(key), side="right")
+        return state, (state, 0)
+
+    def step(self, key, state, action):
+        place, age = state
+        chances = self.chances[place, action]
+        pick = jnp.searchsorted(chances, jax.random.uniform(key), side="right")
+        ends = (pick == self.num_states) & self.may_end[place, action]
+        cut = ~ends & (False if self.limit is None else age + 1 >= self.limit)
+        following = jnp.where(ends, place, jnp.minimum(pick, self.num_states - 1))
+        info = {"cost": self.costs[place, action], "truncated": cut}
+        return following, (following, age + 1), self.rewards[place, action], ends | cut, info
+
+
+class Point(gymnasium.Env):
+    """A point on [-1, 1], pushed left or right, with noise; the episode ends at the right border."""
+
+    observation_space = gymnasium.spaces.Box(-1.0, 1.0, (1,), np.float64)
+    action_space = gymnasium.spaces.Discrete(2)
+
+    def reset(self, *, seed: int | None = None, options: Any = None):
+        super().reset(seed=seed)
+        self.place = np.array([0.0])
+        return self.place.copy(), {}
+
+    def step(self, action):
+        push = 0.2 * (2 * int(action) - 1) + 0.1 * self.np_random.normal()
+        self.place = np.clip(self.place + push, -1.0, 1.0)
+        ends = bool(self.place[0] >= 1.0)
+        return self.place.copy(), float(ends), ends, False, {"left": float(self.place[0] < 0)}
+
+
+class JaxPoint:
+    """The same, written in JAX, with the names that gymnax uses."""
+
+    num_actions = 2
+    default_params: ClassVar = {"push": 0.2}
+
+    def reset_env(self, key, params):
+        place = jnp.zeros(1)
+        return place, place
+
+    def step_env(self, key, state, action, params):
+        push = params["push"] * (2 * action - 1) + 0.1 * jax.random.normal(key)
+        place = jnp.clip(state + push, -1.0, 1.0)
+        ends = place[0] >= 1.0
+        info = {"left": (place[0] < 0).astype(float)}
+        return place, place, ends.astype(float), ends, info
+
+    def reset(self, key, params):
+        raise AssertionError("the one that does not begin anew by itself is used")
+
+    step = reset

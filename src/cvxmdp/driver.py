@@ -57,6 +57,7 @@ def solve(
 
 def choose_solver(problem: Problem) -> tuple[Solver, str]:
     """The solver for a problem, and the reason in words."""
+    problem.require_model("an exact solver, which is chosen where none is given,")
     functions = (problem.objective_function, *problem.slack_functions.values())
     pairs = int(problem.mdp.reachable_pairs.sum())
     if all(function.affine_part() is not None for function in functions):

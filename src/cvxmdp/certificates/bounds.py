@@ -50,6 +50,7 @@ class Claims:
     """A problem as the checker sees it: arrays of the model, closed forms of the functions."""
 
     def __init__(self, problem: Any) -> None:
+        problem.require_model("a proof")
         mdp = problem.mdp
         self.discount = float(mdp.discount)
         self.initial = np.asarray(mdp.initial, dtype=np.float64)

@@ -14,9 +14,8 @@ def fingerprint(problem: Any) -> str:
     """SHA-256 of the model, the objective and the constraints with their budgets."""
     digest = hashlib.sha256(b"cvxmdp problem 1")
     mdp = problem.mdp
-    transition = mdp.transition
-    for part in (transition.data, transition.indices, transition.indptr, mdp.initial, mdp.actions):
-        _update(digest, np.asarray(part))
+    for part in _model(problem):
+        _update(digest, part)
     _update(digest, float(mdp.discount))
     _update(digest, problem.sense)
     _update(digest, problem.objective_function)
@@ -24,6 +23,23 @@ def fingerprint(problem: Any) -> str:
         _update(digest, name)
         _update(digest, function)
     return digest.hexdigest()
+
+
+def _model(problem: Any) -> list[Any]:
+    """The numbers of the model; of an environment, all that it says of itself."""
+    mdp, environment = problem.mdp, problem.environment
+    if environment is not None:
+        features = environment.features
+        known = [] if features is None or not hasattr(features, "arrays") else features.arrays()
+        return [
+            repr(environment),
+            repr(features).partition(" at 0x")[0],
+            list(mdp.signal_names),
+            [] if not known else [np.asarray(known[name]) for name in sorted(known)],
+        ]
+    transition = mdp.transition
+    parts = (transition.data, transition.indices, transition.indptr, mdp.initial, mdp.actions)
+    return [np.asarray(part) for part in parts]
 
 
 def _update(digest: Any, value: Any) -> None:

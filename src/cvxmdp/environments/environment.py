@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -30,6 +30,7 @@ class Environment:
         features: of observations that are no states, or None.
         numbered: whether observations are read as states, one number for all parts of them.
         n_lanes: how many episodes ``episodes`` plays at a time.
+        compiled: whether it can be played inside compiled code.
     """
 
     name: str
@@ -39,6 +40,7 @@ class Environment:
     features: Features | None
     numbered: bool
     n_lanes: int
+    compiled: ClassVar[bool] = False
 
     def episodes(
         self,

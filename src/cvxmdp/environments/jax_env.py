@@ -48,6 +48,8 @@ class JaxEnv(Environment):
         n_envs: how many play at a time where a policy from outside acts, as in ``evaluate``.
     """
 
+    compiled = True
+
     def __init__(
         self,
         env: Any,

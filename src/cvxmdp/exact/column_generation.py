@@ -84,6 +84,7 @@ class ColumnGeneration:
                 column, and multipliers it has are where the oracle is asked first.
             seed: accepted and not needed: nothing here is random.
         """
+        problem.require_model("ColumnGeneration")
         return _Run(self, problem, start).solve()
 
 

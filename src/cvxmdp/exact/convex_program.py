@@ -69,6 +69,7 @@ class ConvexProgram:
 
     def solve(self, problem: Problem, start: Any = None, seed: int | None = None) -> Solution:
         """The exact answer. ``start`` and ``seed`` are accepted and have nothing to do here."""
+        problem.require_model("ConvexProgram")
         objective = problem.objective_function.affine_part()
         slacks = [g.affine_part() for g in problem.slack_functions.values()]
         if objective is not None and all(slack is not None for slack in slacks):

@@ -177,6 +177,7 @@ class PDPG:
 
     def solve(self, problem: Problem, start: Any = None, seed: int | None = None) -> Solution:
         """Run PDPG. ``start`` is a solution or a policy; ``seed`` is for families with random weights."""
+        problem.require_model("PDPG")
         run = Run(self, problem, start, seed)
         try:
             run.prepare()

@@ -16,6 +16,7 @@ import numpy as np
 
 from cvxmdp.experiments.machine import environment
 from cvxmdp.models.layout import GridLayout
+from cvxmdp.policies.tabular import TabularPolicy
 from cvxmdp.reports.tables import constraint_rows
 from cvxmdp.utilities import Utility
 from cvxmdp.utilities.distance import Distance
@@ -169,8 +170,11 @@ def record_of(
     problem = solution.problem
     arrays = dict(_targets(problem))
     if solution.occupancy is not None and solution.policy is not None:
-        arrays["occupancy"] = np.asarray(solution.occupancy)
-        arrays["probabilities"] = np.asarray(solution.policy.probabilities())
+        # Of an environment, what is measured of signals stands below the features.
+        arrays["occupancy"] = np.asarray(solution.occupancy)[: problem.mdp.n_states]
+        table = getattr(solution.policy, "table", solution.policy)
+        if isinstance(table, TabularPolicy):
+            arrays["probabilities"] = np.asarray(table.probabilities())
     if all(name in solution.history for name in SNAPSHOTS):
         at, visits = (np.asarray(solution.history[name]) for name in SNAPSHOTS)
         # To look at, single precision is enough, and half the size.
@@ -182,7 +186,7 @@ def record_of(
         sense=problem.sense,
         utility=repr(problem.utility),
         constraints=_constraints(solution),
-        model=repr(problem.mdp),
+        model=repr(problem.environment or problem.mdp),
         discount=float(problem.mdp.discount),
         action_names=problem.mdp.action_names,
         layout=problem.mdp.layout,
@@ -247,7 +251,7 @@ def _constraints(solution: Solution) -> tuple[ConstraintFacts, ...]:
     ):
         value = math.nan
         if solution.occupancy is not None:
-            bound = constraint.utility.bind(solution.problem.mdp)
+            bound = solution.problem.bind(constraint.utility)
             value = float(bound.value(solution.occupancy))
         facts.append(
             ConstraintFacts(

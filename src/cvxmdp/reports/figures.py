@@ -45,7 +45,7 @@ def plot_solution(solution: Solution, path: str | Path | None = None) -> Any:
     figure = Figure(figsize=(5.5 * columns, height), layout="constrained")
     axes = figure.subplots(1, columns, squeeze=False)[0]
     mdp = solution.problem.mdp
-    share = state_distribution(mdp, solution.occupancy)
+    share = state_distribution(mdp, solution.occupancy[: mdp.n_states])
     if mdp.layout is not None:
         draw_grid(axes[0], figure, mdp.layout, share)
         if solution.policy is not None:

@@ -218,7 +218,7 @@ def _bounds(
 def _map(label: str, record: RunRecord) -> dict[str, Any]:
     """Where the policy goes: on its grid, or the most visited states."""
     layout, occupancy = record.layout, record.arrays["occupancy"]
-    probabilities = record.arrays["probabilities"]
+    probabilities = record.arrays.get("probabilities")
     entry: dict[str, Any] = {"label": label, "final": _frame(record, occupancy, probabilities)}
     entry["targets"] = [
         {"name": name, **_frame(record, target, None)} for name, target in record.targets.items()

@@ -14,6 +14,7 @@ from cvxmdp.errors import SolverError
 from cvxmdp.exact.settings import per_constraint
 from cvxmdp.exact.zero_violation import zero_violation
 from cvxmdp.problem import Problem
+from cvxmdp.sampling.confident import confidently_feasible
 from cvxmdp.sampling.environment_runs import run_of
 from cvxmdp.sampling.run import prepare, run_to_the_end
 from cvxmdp.solution import Solution
@@ -43,7 +44,8 @@ class Study:
     def answer(self) -> Solution:
         """The run that was asked for."""
         if self.solver.pessimism == "auto":
-            return zero_violation(self)
+            known = self.problem.environment is None
+            return zero_violation(self) if known else confidently_feasible(self)
         return self.go(per_constraint(self.solver.pessimism, self.problem, "pessimism"))
 
     def go(self, pessimism: np.ndarray) -> Solution:

@@ -51,7 +51,8 @@ class VRPDPG:
         initial_multiplier: mu_0.
         policy: the family of policies.
         pessimism: asks for slack of at least this much: a number, one per constraint, or "auto" for the
-            smallest (up to a factor of 2) with which the returned policy is certified feasible.
+            smallest (up to a factor of 2) with which the returned policy is certified feasible; in an
+            environment, for one with which fresh episodes bound every slack at zero from below.
         iterate: "last"; "uniform", the theorem's: a policy that draws one iterate afresh per episode; or
             "average": the policy of the average exact occupancy over the last half.
         evaluate_every: iterations between exact evaluations, progress and interruption.

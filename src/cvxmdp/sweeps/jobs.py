@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from cvxmdp.driver import solve
-from cvxmdp.errors import CvxmdpError, FileFormatError
+from cvxmdp.errors import CvxmdpError, ExperienceError, FileFormatError
 from cvxmdp.policies import TabularPolicy
 from cvxmdp.sampling.environment_runs import run_of
 from cvxmdp.sampling.recursion import Learning
@@ -25,6 +25,7 @@ class LearningJob:
     def __init__(self, case: Case, start: Any, learning: Learning) -> None:
         self.case, self.cases, self.seconds = case, [case], 0.0
         self.error: str | None = None
+        self.may_go_on = False
         self.run = run_of(case.solver, case.problem, start, case.seed, learning)
 
     @property
@@ -44,12 +45,16 @@ class LearningJob:
             self.run.advance()
         except CvxmdpError as error:
             self.error = str(error)
+            # A simulator that failed may work next time; the run is where it was before.
+            self.may_go_on = isinstance(error, ExperienceError)
         self.seconds += time.perf_counter() - started
 
     def dump(self) -> Arrays:
         """The state of the run and its history."""
         arrays = {**self.run.dump(), "seconds": np.array(self.seconds)}
-        return arrays if self.error is None else {**arrays, "error": _letters(self.error)}
+        if self.error is None or self.may_go_on:
+            return arrays
+        return {**arrays, "error": _letters(self.error)}
 
     def restore(self, arrays: Arrays) -> None:
         """Continue from there."""
@@ -60,6 +65,9 @@ class LearningJob:
     def solution(self, place: int = 0) -> Solution:
         """The answer so far."""
         if self.error is not None:
+            kept = self.run.so_far(self.seconds) if self.may_go_on else None
+            if kept is not None:
+                return replace(kept, message=f"{self.error} {kept.message}")
             return Solution.without_policy(self.case.problem, Status.FAILED, message=self.error)
         status = Status.ITERATION_LIMIT if self.finished else Status.INTERRUPTED
         return self.run.solution(status, self.seconds)

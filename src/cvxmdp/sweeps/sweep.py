@@ -78,6 +78,8 @@ def sweep(
     cases = [_thinned(case, rows) for case in read_cases(problem, solver, over, seeds)]
     if lanes is not None and (isinstance(lanes, bool) or not isinstance(lanes, int) or lanes < 1):
         raise SolverError(f"lanes must be a whole number of at least 1; got {lanes!r}")
+    if _is_played(problem):
+        lanes = 1
     width = min(lanes or _lanes_for(problem), len(cases))
     place = None if folder is None else Folder(folder, _spec(problem, solver, cases, width, rows))
     groups, compiled = _groups(cases, start, lanes)
@@ -131,7 +133,7 @@ def _thinned(case: Case, rows: int) -> Case:
 
 def _groups(cases: list[Case], start: Any, lanes: int | None) -> tuple[list[Group], int]:
     """Cases that share a compiled program, in groups; and how many programs there are."""
-    threads = os.cpu_count() or 1
+    threads = 1 if _is_played(cases[0].problem) else os.cpu_count() or 1
     chunked = [case for case in cases if _is_chunked(case.solver)]
     learnings = _learnings(chunked)
     alike: dict[Any, list[Case]] = {}
@@ -169,6 +171,11 @@ def _lanes_for(problem: Problem) -> int:
     if jax.default_backend() != "cpu":
         return WIDEST
     return max(1, min(MOST_ON_A_CPU, LARGEST_TABLE // problem.mdp.actions.size))
+
+
+def _is_played(problem: Problem) -> bool:
+    """Whether there is one simulator, outside of compiled code, that all runs must take turns with."""
+    return problem.environment is not None and not problem.environment.compiled
 
 
 def _is_chunked(solver: Any) -> bool:
