@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
+from scipy.special import softmax
 
 from cvxmdp.environments.environment import Environment
 from cvxmdp.environments.features import OneHot, RandomFourier, UniformBins
@@ -33,6 +35,23 @@ def on_observations(policy: Any, environment: Environment) -> Any:
     if plain and reader.starts == (0,):
         return policy
     return StatePolicy(policy, reader, environment.features)
+
+
+def network_rows(bound: BoundFamily, params: Any) -> Callable[[np.ndarray], np.ndarray]:
+    """pi(. | o) of a network for a batch of observations, (n, A).
+
+    A multilayer perceptron is evaluated in NumPy: for the few observations of a step, calling compiled code
+    takes many times as long as the layers do.
+    """
+    if isinstance(bound, BoundMLP):
+        mine, numbers = jax.tree.map(np.asarray, (bound, params))
+        return lambda inputs: softmax(np.asarray(mine.logits(numbers, inputs)), axis=1)
+    return lambda inputs: np.asarray(_chances(bound, params, inputs.astype(np.float32)))
+
+
+@jax.jit
+def _chances(bound: Any, params: Any, observations: Any) -> Any:
+    return jnp.exp(bound.log_probabilities(params, observations))
 
 
 class ObservedPolicy:
@@ -161,11 +180,11 @@ class NetworkPolicy(ObservedPolicy):
         self.family = bound.name
         if reader is not None:
             self.reader = reader
-        self._rows = jax.jit(lambda given, inputs: jnp.exp(bound.log_probabilities(given, inputs)))
+        self._rows = network_rows(bound, self.params)
 
     def rows(self, inputs: np.ndarray) -> np.ndarray:
         """The network."""
-        rows = np.asarray(self._rows(self.params, inputs.astype(np.float32)), dtype=np.float64)
+        rows = self._rows(inputs).astype(np.float64)
         return rows / rows.sum(axis=1, keepdims=True)
 
     def save(self, path: str | Path) -> None:

@@ -31,6 +31,7 @@ from cvxmdp.policies.parametric import ParametricPolicy
 from cvxmdp.policies.softmax import SoftmaxTable
 from cvxmdp.policies.tabular import TabularPolicy
 from cvxmdp.records import Record
+from cvxmdp.utilities.function import namespace
 
 Array = Any
 Params = Any  # a pytree of arrays
@@ -294,7 +295,7 @@ class BoundMLP(BoundFamily):
         if self.inputs is None:
             return self._layers(params, weights[states])
         if isinstance(self.inputs, Observed):
-            seen = jnp.asarray(self.inputs(states), weights.dtype)
+            seen = self.inputs(states).astype(weights.dtype)
             return self._layers(params, seen.reshape(seen.shape[0], -1) @ weights)
         return self._layers(params, jnp.asarray(self.inputs, weights.dtype)[states] @ weights)
 
@@ -307,9 +308,9 @@ class BoundMLP(BoundFamily):
 
     def _layers(self, params: Params, first: Array) -> Array:
         (_, biases), *rest = params
-        hidden = first + biases
+        hidden, xp = first + biases, namespace(first)
         for weights, biases in rest:
-            hidden = jnp.tanh(hidden) @ weights + biases
+            hidden = xp.tanh(hidden) @ weights + biases
         return hidden
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-import jax.numpy as jnp
 import numpy as np
 
 from cvxmdp.feature_space import FeatureSpace
@@ -17,6 +16,8 @@ Array = Any
 @dataclass(frozen=True, eq=False)
 class Observed(Record):
     """Observations (n, ...) as inputs of a network: shifted and scaled, or features of them.
+
+    NumPy in, NumPy out, where its own arrays are NumPy's: step by step, that is what is fastest.
 
     Attributes:
         middle, scale: of the observations' box; zeros and ones where it has no bounds.
@@ -37,7 +38,7 @@ class Observed(Record):
         """Inputs (n, ...)."""
         if self.features is not None:
             return self.features(observations)
-        return (jnp.asarray(observations) - self.middle) / self.scale
+        return (observations - self.middle) / self.scale
 
 
 def observed(space: Any, features: Any) -> Observed | None:

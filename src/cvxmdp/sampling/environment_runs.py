@@ -14,6 +14,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from cvxmdp.environments.acting import network_rows, on_observations
 from cvxmdp.environments.environment import seeds
 from cvxmdp.environments.episodes import Episodes
 from cvxmdp.errors import SolverError
@@ -101,8 +102,6 @@ class EnvironmentRun(Run):
 
     def policy(self) -> Any:
         """What acts on the environment's own observations."""
-        from cvxmdp.environments.acting import on_observations
-
         assert self.problem.environment is not None
         return on_observations(self.family.deploy(self.params), self.problem.environment)
 
@@ -208,9 +207,7 @@ class PlayedRun(EnvironmentRun):
         environment, params = self.problem.environment, self.carry.state.params
         assert environment is not None
         if self.family.observes:
-            return lambda inputs: np.asarray(
-                action_chances(self.family, params, inputs.astype(np.float32))
-            )
+            return network_rows(self.family, params)
         table = np.asarray(table_of(self.family, params), dtype=np.float64)
         return lambda inputs: table[environment.states(inputs)]
 
@@ -246,12 +243,6 @@ class PlayedRun(EnvironmentRun):
             signals=np.stack(signals, axis=2).astype(np.float32),
             cut=(~np.concatenate([part.terminated for part in parts])[:count]).astype(np.float32),
         )
-
-
-@jax.jit
-def action_chances(family: Any, params: Any, observations: Any) -> Any:
-    """pi(. | o) for a batch of observations."""
-    return jnp.exp(family.log_probabilities(params, observations))
 
 
 @jax.jit
