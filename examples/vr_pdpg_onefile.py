@@ -2,12 +2,13 @@ r"""VR-PDPG in one plain NumPy file, to be read beside Algorithm 1 of the paper.
 
     maximise f(lambda(theta)) subject to g_i(lambda(theta)) >= 0,
 
-with lambda(theta) the discounted occupancy of the policy pi_theta, here a softmax table. The function
-``vr_pdpg`` is the algorithm; comments give its line numbers. Names, with the paper's symbols:
+with lambda(theta) the discounted occupancy of the policy pi_theta, here a softmax of a table or of a small
+network. The function ``vr_pdpg`` is the algorithm; comments give its line numbers. Names, with the paper's
+symbols:
 
-    params         theta_t             rewards        r_{f,t-1}, r_{g_i,t-1}   (m, S*A)
-    multipliers    mu_t                older_rewards  r_{f,t-2}, r_{g_i,t-2}   (m, S*A)
-    occupancy      lambda_t            gradients      d_{f,t}, d_{g_i,t}       (m, S, A)
+    params         theta_t    (P,)     rewards        r_{f,t-1}, r_{g_i,t-1}   (m, S*A)
+    multipliers    mu_t       (n,)     older_rewards  r_{f,t-2}, r_{g_i,t-2}   (m, S*A)
+    occupancy      lambda_t   (S, A)   gradients      d_{f,t}, d_{g_i,t}       (m, P)
     weight         w(tau_t | theta_{t-1}, theta_t)
 
 m = 1 + n counts the objective and the n constraints. An episode may end before the horizon: sums and
@@ -61,11 +62,52 @@ def tables(
     return Model(first.tolist(), successors, cumulative, available, last.tolist(), discount)
 
 
-def log_softmax(params: Array, available: Array) -> Array:
-    """log pi_theta(a | s), (S, A); minus infinity where an action is not available."""
-    logits = np.where(available, params, -np.inf)
+class Policy(NamedTuple):
+    """pi_theta on every state, and the way back from its logits to theta."""
+
+    logs: Array  # log pi_theta(a | s), (S, A); minus infinity where an action is not available
+    chances: Array  # pi_theta(a | s)
+    pull_back: Callable[[Array], Array]  # from gradients on logits, (m, S, A), to (m, P)
+
+
+def softmax(logits: Array, available: Array, pull_back: Callable[[Array], Array]) -> Policy:
+    """The policy of these logits, (S, A)."""
+    logits = np.where(available, logits, -np.inf)
     logits = logits - logits.max(axis=1, keepdims=True)
-    return logits - np.log(np.exp(logits).sum(axis=1, keepdims=True))
+    logs = logits - np.log(np.exp(logits).sum(axis=1, keepdims=True))
+    return Policy(logs, np.exp(logs), pull_back)
+
+
+def table(params: Array, available: Array) -> Policy:
+    """A logit for every state and action: P = S * A."""
+    return softmax(params.reshape(available.shape), available, lambda on: on.reshape(len(on), -1))
+
+
+def mlp(params: Array, available: Array) -> Policy:
+    """A network with one layer of tanh units on one-hot states: logits = tanh(W + b) V + c.
+
+    Row s of W is what state s gives to the units. theta has W, b, V and c one after the other, so its length
+    tells the number of units.
+    """
+    states, actions = available.shape
+    units = (params.size - actions) // (states + 1 + actions)
+    first, second, third = states * units, (states + 1) * units, params.size - actions
+    hidden = np.tanh(params[:first].reshape(states, units) + params[first:second])
+    outputs = params[second:third].reshape(units, actions)
+
+    def pull_back(on_logits: Array) -> Array:
+        on_inputs = (on_logits @ outputs.T) * (1.0 - hidden**2)
+        parts = on_inputs, on_inputs.sum(axis=1), hidden.T @ on_logits, on_logits.sum(axis=1)
+        return np.concatenate([part.reshape(len(on_logits), -1) for part in parts], axis=1)
+
+    return softmax(hidden @ outputs + params[third:], available, pull_back)
+
+
+def first_network(states: int, actions: int, units: int, random: np.random.Generator) -> Array:
+    """theta_0 of a network: normal weights, those of the logits small, no biases."""
+    inputs = random.normal(size=states * units)
+    outputs = 0.01 / np.sqrt(units) * random.normal(size=units * actions)
+    return np.concatenate([inputs, np.zeros(units), outputs, np.zeros(actions)])
 
 
 def sample(model: Model, policy: Array, uniforms: Array) -> Array:
@@ -91,26 +133,26 @@ def sample(model: Model, policy: Array, uniforms: Array) -> Array:
 
 
 def gradient_estimates(
-    policy: Array, indicator: Array, pairs: Array, rewards: Array, discounts: Array
+    policy: Policy, indicator: Array, pairs: Array, rewards: Array, discounts: Array
 ) -> Array:
-    """eq. (pg_estimator) for m rewards at once, (m, S, A).
+    """eq. (pg_estimator) for m rewards at once, (m, P).
 
-    sum_h grad log pi(a_h | s_h) sum_{k >= h} gamma^k r(s_k, a_k), where for a softmax table the gradient
-    of log pi(a | s) is 1(s, a) - pi(. | s) in the row of s.
+    sum_h grad log pi(a_h | s_h) sum_{k >= h} gamma^k r(s_k, a_k), where for a softmax the gradient of
+    log pi(a | s) on the logits is 1(s, a) - pi(. | s) in the row of s.
     """
     gained = rewards[:, pairs] * discounts
     to_go = np.cumsum(gained[:, ::-1], axis=1)[:, ::-1]  # sum over k >= h
-    taken = (to_go @ indicator).reshape(-1, *policy.shape)
-    return taken - taken.sum(axis=2, keepdims=True) * policy
+    taken = (to_go @ indicator).reshape(-1, *policy.chances.shape)
+    return policy.pull_back(taken - taken.sum(axis=2, keepdims=True) * policy.chances)
 
 
 class Step(NamedTuple):
     """What iteration t has computed."""
 
-    params: Array  # theta_{t+1}, (S, A)
+    params: Array  # theta_{t+1}, (P,)
     multipliers: Array  # mu_{t+1}, (n,)
     occupancy: Array  # lambda_t, (S, A); not an occupancy itself: entries may be negative
-    gradients: Array  # d_{f,t}, d_{g_i,t}, (m, S, A)
+    gradients: Array  # d_{f,t}, d_{g_i,t}, (m, P)
     slack: Array  # g(lambda_t), (n,)
     weight: float  # w(tau_t | theta_{t-1}, theta_t)
     episode: Array  # the pairs of tau_t
@@ -129,6 +171,8 @@ def vr_pdpg(
     momentum: float,
     dual_bound: float = 10.0,
     initial_multiplier: float = 0.0,
+    family: Callable[[Array, Array], Policy] = table,
+    start: Array | None = None,
 ) -> Iterator[Step]:
     """Algorithm 1, one ``Step`` per iteration.
 
@@ -141,6 +185,7 @@ def vr_pdpg(
         primal_step, dual_step: eta_theta, eta_mu.
         momentum: alpha in (0, 1]; 1 forgets the past.
         dual_bound, initial_multiplier: C_0, mu_0.
+        family, start: ``table`` or ``mlp``, and theta_0; zeros, for a table, when not given.
     """
 
     def uniforms(t: int) -> Array:
@@ -149,15 +194,14 @@ def vr_pdpg(
     shape = model.available.shape
     functions = [objective, *constraints]
     powers = model.discount ** np.arange(horizon)
-    params, multipliers = np.zeros(shape), np.full(len(constraints), initial_multiplier)  # line 1
-    log_policy = log_softmax(params, model.available)
-    policy = np.exp(log_policy)
+    params = np.zeros(model.available.size) if start is None else start  # line 1
+    multipliers = np.full(len(constraints), initial_multiplier)
+    policy = family(params, model.available)
     rest = 1.0 - momentum
     for t in range(iterations):
-        previous_log_policy, log_policy = log_policy, log_softmax(params, model.available)
-        previous_policy, policy = policy, np.exp(log_policy)
-        pairs = sample(model, policy, uniforms(t))  # lines 2 and 9
-        indicator = np.zeros((pairs.size, params.size))  # row k is 1(s_k, a_k)
+        previous, policy = policy, family(params, model.available)
+        pairs = sample(model, policy.chances, uniforms(t))  # lines 2 and 9
+        indicator = np.zeros((pairs.size, model.available.size))  # row k is 1(s_k, a_k)
         indicator[np.arange(pairs.size), pairs] = 1.0
         discounts = powers[: pairs.size]
         visits = (discounts @ indicator).reshape(shape)  # eq. (vanilla_OM_estimator)
@@ -170,14 +214,14 @@ def vr_pdpg(
                 policy, indicator, pairs, rewards, discounts
             )
         else:
-            log_ratios = previous_log_policy.ravel()[pairs] - log_policy.ravel()[pairs]
+            log_ratios = previous.logs.ravel()[pairs] - policy.logs.ravel()[pairs]
             weight = float(np.exp(log_ratios.sum()))  # eq. (IS_def)
             occupancy = visits + rest * (occupancy - weight * visits)  # line 10
             new_rewards = _shadow_rewards(functions, occupancy)  # line 11
             fresh = gradient_estimates(policy, indicator, pairs, rewards, discounts)
-            stale = gradient_estimates(previous_policy, indicator, pairs, older_rewards, discounts)
+            stale = gradient_estimates(previous, indicator, pairs, older_rewards, discounts)
             gradients = fresh + rest * (gradients - weight * stale)  # line 12
-        ascent = gradients[0] + np.einsum("i,isa->sa", multipliers, gradients[1:])  # d_{L,t}
+        ascent = gradients[0] + multipliers @ gradients[1:]  # d_{L,t}
         length = float(np.sqrt(np.vdot(ascent, ascent)))
         if length > 0:  # a zero gradient means no step
             params = params + primal_step / length * ascent  # lines 6 and 13

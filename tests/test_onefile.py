@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib.util
 from pathlib import Path
 from types import ModuleType
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -21,6 +21,7 @@ from strategies import generator, random_model
 
 ITERATIONS = 30
 BOUND, START = 3.0, 0.7
+UNITS = 5
 
 
 @jax.jit
@@ -40,9 +41,22 @@ def load_onefile() -> ModuleType:
 onefile = load_onefile()
 
 
+FAMILIES = {"table": (onefile.table, cm.Table()), "network": (onefile.mlp, cm.MLP(UNITS))}
+
+
 class Case(NamedTuple):
     problem: cm.Problem
     horizon: int
+
+
+def first_params(case: Case, family: str) -> Any:
+    """theta_0: zeros, or a network that is far enough from uniform for its gradient to matter."""
+    bound, random = FAMILIES[family][1].bind(case.problem.mdp), generator(4)
+    with double_precision():
+        params = bound.init(jax.random.key(0))
+        if family == "table":
+            return params
+        return jax.tree.map(lambda leaf: jnp.asarray(random.normal(0, 0.5, leaf.shape)), params)
 
 
 def tracking() -> Case:
@@ -84,21 +98,28 @@ CASES = {
 }
 
 
-def library_steps(case: Case, uniforms: np.ndarray, momentum: float):
+def library_steps(case: Case, uniforms: np.ndarray, momentum: float, family: str = "table"):
     """The library's states and traces, in float64."""
     problem, n = case.problem, len(case.problem.constraints)
     with double_precision():
         solver = cm.VRPDPG(
-            1, 0.05, 0.2, momentum, case.horizon, dual_bound=BOUND, initial_multiplier=START
+            1,
+            0.05,
+            0.2,
+            momentum,
+            case.horizon,
+            dual_bound=BOUND,
+            initial_multiplier=START,
+            policy=FAMILIES[family][1],
         )
         learning = read_learning(solver, problem, np.zeros(n))
-        state = initial_state(learning, learning.family.init(jax.random.key(0)), jnp.full(n, START))
+        state = initial_state(learning, first_params(case, family), jnp.full(n, START))
         for numbers in uniforms:
             state, trace = step(learning, state, numbers[None])
             yield jax.tree.map(np.asarray, (state, trace))
 
 
-def onefile_steps(case: Case, uniforms: np.ndarray, momentum: float):
+def onefile_steps(case: Case, uniforms: np.ndarray, momentum: float, family: str = "table"):
     """The one-file version's steps, with the functions evaluated by NumPy."""
     problem, mdp = case.problem, case.problem.mdp
 
@@ -117,39 +138,65 @@ def onefile_steps(case: Case, uniforms: np.ndarray, momentum: float):
         momentum=momentum,
         dual_bound=BOUND,
         initial_multiplier=START,
+        family=FAMILIES[family][0],
+        start=flat(first_params(case, family)),
     )
 
 
-def both(name: str, momentum: float):
+def flat(params: Any) -> np.ndarray:
+    """Parameters one after the other, as the one-file version has them."""
+    return np.concatenate([np.ravel(leaf) for leaf in jax.tree.leaves(params)])
+
+
+def both(name: str, momentum: float, family: str):
     case = CASES[name]()
     uniforms = generator(1).random((ITERATIONS, 1 + 2 * case.horizon))
-    ours, theirs = onefile_steps(case, uniforms, momentum), library_steps(case, uniforms, momentum)
+    ours = onefile_steps(case, uniforms, momentum, family)
+    theirs = library_steps(case, uniforms, momentum, family)
     return list(zip(ours, theirs, strict=True))
 
 
+@pytest.mark.parametrize("family", FAMILIES)
 @pytest.mark.parametrize("momentum", [0.3, 1.0])
 @pytest.mark.parametrize("name", CASES)
-def test_same_numbers_step_by_step(name, momentum):
-    for expected, (state, trace) in both(name, momentum):
+def test_same_numbers_step_by_step(name, momentum, family):
+    for expected, (state, trace) in both(name, momentum, family):
         near = {"rtol": 1e-9, "atol": 1e-10}
-        np.testing.assert_allclose(state.params, expected.params, **near)
+        np.testing.assert_allclose(flat(state.params), expected.params, **near)
         np.testing.assert_allclose(state.occupancy, expected.occupancy, **near)
-        np.testing.assert_allclose(state.gradients, expected.gradients, **near)
+        for function, gradient in enumerate(expected.gradients):
+            mine = jax.tree.map(lambda leaf, k=function: leaf[k], state.gradients)
+            np.testing.assert_allclose(flat(mine), gradient, **near)
         np.testing.assert_allclose(state.multipliers, expected.multipliers, **near)
         np.testing.assert_allclose(trace.recursive_slack, expected.slack, **near)
         np.testing.assert_allclose(trace.weight_max, expected.weight, **near)
         assert trace.episode_length == expected.episode.size
 
 
+@pytest.mark.parametrize("family", FAMILIES)
 @pytest.mark.parametrize("name", ["slip and early termination", "three constraints, mask"])
-def test_the_comparison_sees_endings_weights_and_moving_multipliers(name):
+def test_the_comparison_sees_endings_weights_and_moving_multipliers(name, family):
     case = CASES[name]()
     uniforms = generator(1).random((ITERATIONS, 1 + 2 * case.horizon))
-    steps = list(onefile_steps(case, uniforms, 0.3))
+    steps = list(onefile_steps(case, uniforms, 0.3, family))
     lengths = {step.episode.size for step in steps}
     assert len(lengths) > 2
     assert max(step.weight for step in steps[2:]) > 1.01
     assert np.ptp([step.multipliers for step in steps], axis=0).min() > 1e-3
+
+
+def test_a_network_of_the_one_file_starts_near_uniform_like_the_library():
+    states, actions, units = 50, 4, 400
+    ours = onefile.first_network(states, actions, units, generator(0))
+    mdp = random_model(generator(7), n_states=states, n_actions=actions, endings=False, mask=False)
+    theirs = flat(cm.MLP(units).bind(mdp).init(jax.random.key(0)))
+    assert ours.shape == theirs.shape
+    ends = np.cumsum([states * units, units, units * actions])
+    for mine, other in zip(np.split(ours, ends), np.split(theirs, ends), strict=True):
+        # The standard error of a standard deviation from n normal numbers is about 1 / sqrt(2 n) of it.
+        assert mine.std() == pytest.approx(other.std(), rel=5 / np.sqrt(mine.size), abs=1e-12)
+    policy = onefile.mlp(ours, np.ones((states, actions), bool))
+    np.testing.assert_allclose(policy.chances, 1 / actions, atol=0.02)
 
 
 def test_the_published_functions_are_the_library_ones():
