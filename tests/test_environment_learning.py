@@ -160,11 +160,12 @@ def test_the_same_problem_agrees_in_gymnasium_and_in_jax() -> None:
     # one policy means the same in both
     one = found[0][0].policy
     first, second = (
-        cm.evaluate(one, environment, 800, seed=1, problem=found[0][0].problem, horizon=60)
+        cm.evaluate(one, environment, 2_000, seed=1, problem=found[0][0].problem, horizon=60)
         for environment in environments
     )
     assert first.objective.value == pytest.approx(second.objective.value, abs=0.05)
-    assert first.slack["left"].value == pytest.approx(second.slack["left"].value, abs=0.02)
+    # the means of 2,000 episodes each: their difference has a standard deviation of about 0.01
+    assert first.slack["left"].value == pytest.approx(second.slack["left"].value, abs=0.04)
 
 
 def test_compiled_and_played_are_the_same_environment(mdp) -> None:

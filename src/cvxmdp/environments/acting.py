@@ -94,12 +94,12 @@ class ObservedPolicy:
             deterministic: take the likeliest action instead of drawing one. That is another policy, of
                 which the constraints do not speak, and a warning says so.
         """
-        rows = np.atleast_2d(self.probabilities(observation))
+        inputs, single = self._read(observation)
+        rows = self.rows(inputs)
         if self._random is None:
             self.seed(np.random.default_rng())
         assert self._random is not None
         actions = likeliest(rows, rows) if deterministic else draw_actions(rows, self._random)
-        _, single = self._read(observation)
         return (actions[0] if single else actions), None
 
     def _read(self, observation: Any) -> tuple[np.ndarray, bool]:

@@ -1,10 +1,16 @@
-"""What every environment is: a source of episodes, measured in states or in features of observations."""
+"""What every environment is: a source of episodes, measured in states or in features of observations.
+
+Episodes are played in rounds: all lanes are reset, each plays one episode, and a lane that has finished
+waits for the others. What a vector environment does with such a lane (its autoreset mode: reset with
+the next step, with the same step, or not at all) therefore never reaches an episode: a step that only
+resets is not counted, and no lane plays more, shorter episodes than another, which would bias means.
+"""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable
-from typing import Any, ClassVar
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
@@ -19,6 +25,15 @@ MOST_STATES = 10_000_000
 Actor = Callable[[Any, np.ndarray, np.ndarray], np.ndarray]
 
 
+class Step(NamedTuple):
+    """What one step of all lanes gave."""
+
+    observations: Any
+    signals: dict[str, np.ndarray]
+    terminated: np.ndarray
+    truncated: np.ndarray
+
+
 class Environment:
     """A simulator with discrete actions; ``Problem`` takes it in place of a model.
 
@@ -31,6 +46,8 @@ class Environment:
         numbered: whether observations are read as states, one number for all parts of them.
         n_lanes: how many episodes ``episodes`` plays at a time.
         compiled: whether it can be played inside compiled code.
+        waiting_show_anything: whether lanes whose episode is over may show what is no observation of it.
+        steps: taken so far, in all lanes.
     """
 
     name: str
@@ -41,6 +58,23 @@ class Environment:
     numbered: bool
     n_lanes: int
     compiled: ClassVar[bool] = False
+    waiting_show_anything: bool = True
+    steps: int = 0
+
+    def reset(self, seed: int | None = None) -> Any:
+        """Begin an episode in every lane; the observations, a batch."""
+        raise NotImplementedError
+
+    def step(self, actions: np.ndarray, names: Iterable[str], done: np.ndarray, when: str) -> Step:
+        """One step of all lanes.
+
+        Args:
+            actions: (lanes,), counted from 0.
+            names: the signals to read.
+            done: lanes that wait; what they give is not looked at.
+            when: the step in words, for messages.
+        """
+        raise NotImplementedError
 
     def episodes(
         self,
@@ -50,8 +84,86 @@ class Environment:
         signals: Iterable[str] = ("reward",),
         seed: int | None = None,
     ) -> Episodes:
-        """One episode of at most ``horizon`` steps per lane."""
-        raise NotImplementedError
+        """One episode of at most ``horizon`` steps per lane.
+
+        Args:
+            act: (observations, inputs, where episodes begin) -> actions, all with lanes first.
+                ``observations`` are as the environment gives them, ``inputs`` as ``reader`` reads them: numbers
+                of states, or arrays, of which ``self.states`` makes the numbers of bins.
+            horizon: where to cut episodes, a truncation.
+            signals: which to record.
+            seed: for the first round; Gymnasium's own interface. Later ones go on from there.
+        """
+        try:
+            return self._play(act, horizon, tuple(signals), seed)
+        except BaseException:
+            self.close()
+            raise
+
+    def _play(self, act: Actor, horizon: int, names: tuple[str, ...], seed: int | None) -> Episodes:
+        lanes = self.n_lanes
+        observations = self.reset(seed)
+        done, terminated = np.zeros(lanes, dtype=bool), np.zeros(lanes, dtype=bool)
+        begins, never = np.ones(lanes, dtype=bool), np.zeros(lanes, dtype=bool)
+        lengths = np.full(lanes, horizon)
+        inputs, actions = [], []
+        recorded: dict[str, list[np.ndarray]] = {name: [] for name in names}
+        previous = self._read(observations, lanes, "when it was reset")
+        for number in range(horizon):
+            when = f"at step {number} of an episode"
+            chosen = np.asarray(act(observations, previous, begins))
+            inputs.append(previous)
+            actions.append(chosen)
+            step = self.step(chosen, names, done, when)
+            for name in names:
+                recorded[name].append(step.signals[name])
+            over = (step.terminated | step.truncated) & ~done
+            self.steps += int((~done).sum())
+            lengths[over] = number + 1
+            terminated |= over & step.terminated
+            done |= over
+            if done.all():
+                break
+            observations = step.observations
+            if self.waiting_show_anything and done.any():
+                previous = self._read_some(observations, previous, done, when)
+            else:
+                previous = self._read(observations, lanes, when)
+            begins = never
+        found = {name: np.stack(values, axis=1) for name, values in recorded.items()}
+        self._check(found, lengths)
+        return Episodes(
+            np.stack(inputs, axis=1), np.stack(actions, axis=1), found, lengths, terminated
+        )
+
+    def _check(self, signals: Mapping[str, np.ndarray], lengths: np.ndarray) -> None:
+        """That signals are finite, where a step was taken."""
+        for name, values in signals.items():
+            taken = np.arange(values.shape[1]) < lengths[:, None]
+            wrong = ~np.isfinite(values) & taken
+            if wrong.any():
+                lane, step = np.argwhere(wrong)[0]
+                raise ExperienceError(
+                    f"{self.name} gave the signal {name!r} as {values[lane, step]} at step {step} of an "
+                    "episode; expected a finite number"
+                )
+
+    def _read(self, observations: Any, lanes: int, when: str) -> np.ndarray:
+        return self.reader.read(observations, lanes, when, numbered=self.numbered)
+
+    def _read_some(
+        self, observations: Any, previous: np.ndarray, done: np.ndarray, when: str
+    ) -> np.ndarray:
+        """Observations of the lanes that play; those that wait may show anything and keep their last."""
+        playing = np.flatnonzero(~done)
+        part = (
+            tuple(np.asarray(column)[playing] for column in observations)
+            if self.reader.parts
+            else np.asarray(observations)[playing]
+        )
+        current = previous.copy()
+        current[playing] = self._read(part, playing.size, when)
+        return current
 
     def source(self, signals: tuple[str, ...], observes: bool) -> Any:
         """Where a recursion gets its trajectories from; here, they are played outside of compiled code."""

@@ -1,21 +1,14 @@
-"""Gymnasium environments as a source of episodes: single ones and vectors, checked at every step.
-
-Episodes are played in rounds: all lanes are reset, each plays one episode, and a lane that has finished
-waits for the others. What a vector environment does with such a lane (its autoreset mode: reset with
-the next step, with the same step, or not at all) therefore never reaches an episode: a step that only
-resets is not counted, and no lane plays more, shorter episodes than another, which would bias means.
-"""
+"""Gymnasium environments as a source of episodes: single ones and vectors, checked at every step."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from types import TracebackType
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
-from cvxmdp.environments.environment import Actor, Environment
-from cvxmdp.environments.episodes import Episodes
+from cvxmdp.environments.environment import Environment, Step
 from cvxmdp.environments.features import Features
 from cvxmdp.environments.lanes import Outcome, Several, Told
 from cvxmdp.environments.spaces import ActionReader, ObservationReader
@@ -23,15 +16,6 @@ from cvxmdp.errors import ExperienceError, did_you_mean, require
 from cvxmdp.models.validation import read_discount, read_table
 
 LANES = 16  # episodes at a time where nothing else is said
-
-
-class Step(NamedTuple):
-    """What one step of all lanes gave."""
-
-    observations: Any
-    signals: dict[str, np.ndarray]
-    terminated: np.ndarray
-    truncated: np.ndarray
 
 
 class GymnasiumEnv(Environment):
@@ -102,7 +86,7 @@ class GymnasiumEnv(Environment):
         except Exception:
             self.close()
             raise
-        self.steps = 0
+        self.waiting_show_anything = not isinstance(self.env, Several)
 
     def _read_spaces(self, features: Features | None) -> None:
         env = self.env
@@ -180,7 +164,7 @@ class GymnasiumEnv(Environment):
         )
         found = {"reward": reward, **cost}
         signals = {name: self._signal(name, found, info, ends | cuts, done, when) for name in names}
-        return Step(self._batch(observations), signals, ends, cuts)
+        return Step(self._revived(self._batch(observations), ends | cuts), signals, ends, cuts)
 
     def _batch(self, observations: Any) -> Any:
         """Observations with the lanes as their first axis, for a single environment as well."""
@@ -249,86 +233,9 @@ class GymnasiumEnv(Environment):
             f"{self.name} raised {type(error).__name__} {when}: {error}. Nothing of the episode is used."
         )
 
-    def episodes(
-        self,
-        act: Actor,
-        horizon: int,
-        *,
-        signals: Iterable[str] = ("reward",),
-        seed: int | None = None,
-    ) -> Episodes:
-        """One episode of at most ``horizon`` steps per lane.
-
-        Args:
-            act: (observations, inputs, where episodes begin) -> actions, all with lanes first.
-                ``observations`` are as the environment gives them, ``inputs`` as ``reader`` reads them: numbers
-                of states, or arrays, of which ``self.states`` makes the numbers of bins.
-            horizon: where to cut episodes, a truncation.
-            signals: which to record.
-            seed: for the first round; Gymnasium's own interface. Later ones go on from there.
-        """
-        try:
-            return self._play(act, horizon, tuple(signals), seed)
-        except BaseException:
-            self.close()
-            raise
-
-    def _play(self, act: Actor, horizon: int, names: tuple[str, ...], seed: int | None) -> Episodes:
-        lanes = self.n_lanes
-        observations = self.reset(seed)
-        done, terminated = np.zeros(lanes, dtype=bool), np.zeros(lanes, dtype=bool)
-        begins, never = np.ones(lanes, dtype=bool), np.zeros(lanes, dtype=bool)
-        waiting_show_anything = not isinstance(self.env, Several)
-        lengths = np.full(lanes, horizon)
-        inputs, actions = [], []
-        recorded: dict[str, list[np.ndarray]] = {name: [] for name in names}
-        previous = self._read(observations, lanes, "when it was reset")
-        for number in range(horizon):
-            when = f"at step {number} of an episode"
-            chosen = np.asarray(act(observations, previous, begins))
-            inputs.append(previous)
-            actions.append(chosen)
-            step = self.step(chosen, names, done, when)
-            for name in names:
-                recorded[name].append(step.signals[name])
-            over = (step.terminated | step.truncated) & ~done
-            self.steps += int((~done).sum())
-            lengths[over] = number + 1
-            terminated |= over & step.terminated
-            done |= over
-            if done.all():
-                break
-            observations = self._revive(step, done)
-            if waiting_show_anything and done.any():
-                previous = self._read_some(observations, previous, done, when)
-            else:
-                previous = self._read(observations, lanes, when)
-            begins = never
-        found = {name: np.stack(values, axis=1) for name, values in recorded.items()}
-        self._check(found, lengths)
-        return Episodes(
-            np.stack(inputs, axis=1), np.stack(actions, axis=1), found, lengths, terminated
-        )
-
-    def _check(self, signals: Mapping[str, np.ndarray], lengths: np.ndarray) -> None:
-        """That signals are finite, where a step was taken."""
-        for name, values in signals.items():
-            taken = np.arange(values.shape[1]) < lengths[:, None]
-            wrong = ~np.isfinite(values) & taken
-            if wrong.any():
-                lane, step = np.argwhere(wrong)[0]
-                raise ExperienceError(
-                    f"{self.name} gave the signal {name!r} as {values[lane, step]} at step {step} of an "
-                    "episode; expected a finite number"
-                )
-
-    def _read(self, observations: Any, lanes: int, when: str) -> np.ndarray:
-        return self.reader.read(observations, lanes, when, numbered=self.numbered)
-
-    def _revive(self, step: Step, done: np.ndarray) -> Any:
+    def _revived(self, observations: Any, over: np.ndarray) -> Any:
         """A vector environment without autoreset must not be stepped on: its lanes are reset."""
         mode = getattr(self.env, "metadata", None) or {}
-        over = step.terminated | step.truncated
         if (
             self.vector
             and over.any()
@@ -338,21 +245,7 @@ class GymnasiumEnv(Environment):
                 return self.env.reset(options={"reset_mask": over})[0]
             except Exception as error:
                 raise self._failed(error, "when a lane was reset") from error
-        return step.observations
-
-    def _read_some(
-        self, observations: Any, previous: np.ndarray, done: np.ndarray, when: str
-    ) -> np.ndarray:
-        """Observations of the lanes that play; those that wait may show anything and keep their last."""
-        playing = np.flatnonzero(~done)
-        part = (
-            tuple(np.asarray(column)[playing] for column in observations)
-            if self.reader.parts
-            else np.asarray(observations)[playing]
-        )
-        current = previous.copy()
-        current[playing] = self._read(part, playing.size, when)
-        return current
+        return observations
 
     def __repr__(self) -> str:
         what = f"{self.n_states:,} " + ("states" if self.features is None else "features")

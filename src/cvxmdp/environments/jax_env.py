@@ -24,8 +24,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from cvxmdp.environments.environment import Actor, Environment
-from cvxmdp.environments.episodes import Episodes
+from cvxmdp.environments.environment import Environment, Step
 from cvxmdp.environments.features import Features
 from cvxmdp.environments.spaces import ObservationReader
 from cvxmdp.errors import ExperienceError, did_you_mean
@@ -69,7 +68,7 @@ class JaxEnv(Environment):
         self.params = getattr(env, "default_params", None) if params is None else params
         self.name = str(getattr(env, "name", None) or type(env).__name__)
         self.n_actions = self._count_actions()
-        self.steps = 0
+        self._key, self._states = jax.random.key(0), None
         observed = self._look()
         self.reader = self._read_observations(observed)
         self.measure_in(features, f"of shape {observed.shape} and type {observed.dtype}")
@@ -156,70 +155,30 @@ class JaxEnv(Environment):
                 self.signal(name, None, {})
         return CompiledSource(self.discount, self, signals, observes)
 
-    def episodes(
-        self,
-        act: Actor,
-        horizon: int,
-        *,
-        signals: Iterable[str] = ("reward",),
-        seed: int | None = None,
-    ) -> Episodes:
-        """One episode of at most ``horizon`` steps per lane, with a policy from outside.
+    def reset(self, seed: int | None = None) -> Any:
+        """Begin an episode in every lane."""
+        if seed is not None:
+            self._key = jax.random.key(seed)
+        observations, self._states = self._begin_all(self._keys())
+        return np.asarray(observations)
 
-        The arguments are those of ``GymnasiumEnv.episodes``.
-        """
-        names = tuple(signals)
-        self._key = (
-            getattr(self, "_key", jax.random.key(0)) if seed is None else jax.random.key(seed)
+    def step(self, actions: np.ndarray, names: Iterable[str], done: np.ndarray, when: str) -> Step:
+        """One step of all lanes, for a policy from outside."""
+        observations, self._states, reward, over, info = self._go_all(
+            self._keys(), self._states, jnp.asarray(actions)
         )
+        lanes = (self.n_lanes,)
+        cut = np.broadcast_to(np.asarray(self.truncated(info), dtype=bool), lanes)
+        signals = {
+            name: np.array(self.signal(name, reward, info), dtype=np.float64).reshape(lanes)
+            for name in names
+        }
+        ended = np.asarray(over, dtype=bool)
+        return Step(np.asarray(observations), signals, ended & ~cut, ended & cut)
+
+    def _keys(self) -> Array:
         self._key, key = jax.random.split(self._key)
-        lanes = self.n_lanes
-        observations, states = self._begin_all(jax.random.split(key, lanes))
-        done, terminated = np.zeros(lanes, dtype=bool), np.zeros(lanes, dtype=bool)
-        lengths = np.full(lanes, horizon)
-        inputs, actions = [], []
-        recorded: dict[str, list[np.ndarray]] = {name: [] for name in names}
-        for number in range(horizon):
-            when = f"at step {number} of an episode"
-            seen = np.asarray(observations)
-            if self.reader.shape:
-                seen = np.where(done.reshape(-1, *[1] * (seen.ndim - 1)), 0.0, seen)
-            current = self.reader.read(seen, lanes, when, numbered=self.numbered)
-            chosen = np.asarray(act(seen, current, np.full(lanes, number == 0)))
-            inputs.append(current)
-            actions.append(chosen)
-            keys = jax.random.split(jax.random.fold_in(key, number), lanes)
-            observations, states, reward, over, info = self._go_all(
-                keys, states, jnp.asarray(chosen)
-            )
-            for name in names:
-                recorded[name].append(self._checked(name, reward, info, done, when))
-            ends = np.asarray(over, dtype=bool) & ~done
-            cut = np.broadcast_to(np.asarray(self.truncated(info), dtype=bool), (lanes,))
-            self.steps += int((~done).sum())
-            lengths[ends] = number + 1
-            terminated |= ends & ~cut
-            done |= ends
-            if done.all():
-                break
-        return Episodes(
-            np.stack(inputs, axis=1),
-            np.stack(actions, axis=1),
-            {name: np.stack(values, axis=1) for name, values in recorded.items()},
-            lengths,
-            terminated,
-        )
-
-    def _checked(
-        self, name: str, reward: Any, info: Any, done: np.ndarray, when: str
-    ) -> np.ndarray:
-        values = np.where(done, 0.0, np.asarray(self.signal(name, reward, info), dtype=np.float64))
-        if not np.isfinite(values).all():
-            wrong = values[~np.isfinite(values)][0]
-            raise ExperienceError(
-                f"{self.name} gave the signal {name!r} as {wrong} {when}; expected a finite number"
-            )
-        return values
+        return jax.random.split(key, self.n_lanes)
 
     @cached_property
     def _begin_all(self) -> Any:
@@ -228,9 +187,6 @@ class JaxEnv(Environment):
     @cached_property
     def _go_all(self) -> Any:
         return jax.jit(jax.vmap(self.go))
-
-    def close(self) -> None:
-        """Nothing is open."""
 
     def __repr__(self) -> str:
         what = f"{self.n_states:,} " + ("states" if self.features is None else "features")
