@@ -84,6 +84,33 @@ def draw_visits(figure: Any, axes: Any, mdp: cm.TabularMDP, policy: Any, title: 
     axes.set_title(title, fontsize=10)
 
 
+def draw_curves(
+    axes: Any,
+    histories: Sequence[Mapping[str, Any]],
+    of: Callable[[Any], Any],
+    title: str,
+    colour: str = TEAL,
+    label: str = "seeds",
+) -> None:
+    """What was seen while learning: a line per seed, of the histories of their solutions."""
+    for seed, history in enumerate(histories):
+        (line,) = axes.plot(history["iteration"], of(history), color=colour, alpha=0.6, linewidth=1)
+        line.set_label(label if seed == 0 else "_")
+    axes.set_xlabel("iteration", fontsize=9)
+    axes.set_title(title, fontsize=10)
+
+
+def mean_interval(values: Sequence[float]) -> str:
+    """The mean over seeds and its 95% interval (Student's t), in words."""
+    from scipy.stats import t
+
+    array = np.asarray(values, dtype=float)
+    if array.size < 2:
+        return f"{array.mean():.4f}"
+    wide = float(t.ppf(0.975, array.size - 1)) * array.std(ddof=1) / np.sqrt(array.size)
+    return f"{array.mean():.4f} ± {wide:.4f}"
+
+
 def real(name: str, discount: float, signals: Mapping[str, Outcome]) -> cm.GymnasiumEnv:
     """Gymnasium's environment of that name, as a source for ``cm.evaluate``.
 
