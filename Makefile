@@ -42,6 +42,7 @@ bench: $(READY)  ## benchmarks: ratios measured in one run, with the hardware th
 	$(BIN)/python benchmarks/pdpg.py
 	$(BIN)/python benchmarks/pdpg_gaps.py
 	$(BIN)/python benchmarks/sweeps.py
+	$(BIN)/python benchmarks/environments.py
 
 bench-scale: $(READY)  ## large models: column generation beside general solvers (about ten minutes)
 	$(BIN)/python benchmarks/scale.py

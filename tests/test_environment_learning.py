@@ -151,12 +151,21 @@ def test_the_same_problem_agrees_in_gymnasium_and_in_jax() -> None:
             subject_to={"left": cm.linear("left", per="step") <= 0.4},
         )
         chosen = solver(
-            policy=cm.MLP(16), iterations=200, primal_step=0.05, horizon=40, batch_size=16
+            policy=cm.MLP(16),
+            iterations=200,
+            primal_step=0.1,
+            horizon=40,
+            batch_size=16,
+            baseline=True,
+            primal_decay=0.25,
+            dual_decay=0.25,
         )
-        found.append([cm.solve(problem, chosen, seed=seed) for seed in range(3)])
-    for ours, theirs in zip(*found, strict=True):
-        assert ours.objective == pytest.approx(theirs.objective, abs=0.15)
-        assert ours.slack["left"] == pytest.approx(theirs.slack["left"], abs=0.1)
+        found.append([cm.solve(problem, chosen, seed=seed) for seed in range(4)])
+    objectives = [[one.objective for one in every] for every in found]
+    slacks = [[one.slack["left"] for one in every] for every in found]
+    # random numbers differ, so single runs do: by 0.04 and 0.06 (standard deviation)
+    assert np.mean(objectives[0]) == pytest.approx(np.mean(objectives[1]), abs=0.1)
+    assert np.mean(slacks[0]) == pytest.approx(np.mean(slacks[1]), abs=0.12)
     # one policy means the same in both
     one = found[0][0].policy
     first, second = (

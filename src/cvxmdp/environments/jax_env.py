@@ -17,8 +17,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from functools import cached_property
-from typing import Any, ClassVar
+from functools import cached_property, partial
+from typing import Any, ClassVar, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -193,6 +193,15 @@ class JaxEnv(Environment):
         return f"JaxEnv({self.name}; {what}; {self.n_actions} actions; discount {self.discount:g})"
 
 
+class _Playing(NamedTuple):
+    """A trajectory on its way."""
+
+    observation: Array
+    state: Any
+    alive: Array  # 1 until the episode is over
+    cut: Array  # 0 once it has ended by itself
+
+
 @dataclass(frozen=True, eq=False)
 class CompiledSource(Record):
     """Trajectories of an environment, drawn inside compiled code.
@@ -216,40 +225,52 @@ class CompiledSource(Record):
         return jax.random.split(key, batch_size)
 
     def trajectories(self, policy: Any, numbers: Array, horizon: int) -> Experience:
-        """A batch of trajectories under a policy (one of ``cvxmdp.sampling.views``)."""
-        rows = policy.rows()
-        drawn: Experience = jax.vmap(lambda key: self._one(rows, key, horizon))(numbers)
-        return drawn
+        """A batch of trajectories under a policy (one of ``cvxmdp.sampling.views``).
 
-    def _one(self, rows: Any, key: Array, horizon: int) -> Experience:
+        The loop ends with the last episode: early policies often fail long before the horizon.
+        """
+        step: Any = jax.vmap(partial(self._step, policy.rows()))
+        begin: Any = jax.vmap(self.environment.begin)
+        keys: Any = jax.vmap(jax.random.fold_in, in_axes=(0, None))
+        observations, states = begin(keys(numbers, horizon))
+        whole = jnp.ones(len(numbers), jnp.float32)
+        first = _Playing(observations, states, whole, whole)
+        shapes = jax.eval_shape(step, first, numbers)[1]
+        nothing = jax.tree.map(lambda one: jnp.zeros((horizon, *one.shape), one.dtype), shapes)
+
+        def body(loop: Any) -> Any:
+            k, playing, seen = loop
+            playing, row = step(playing, keys(numbers, k))
+            return k + 1, playing, jax.tree.map(lambda rows, one: rows.at[k].set(one), seen, row)
+
+        def goes_on(loop: Any) -> Any:
+            return (loop[0] < horizon) & (loop[1].alive > 0).any()
+
+        _, last, seen = jax.lax.while_loop(goes_on, body, (jnp.int32(0), first, nothing))
+        given, actions, alive, places, signals = (jnp.swapaxes(rows, 0, 1) for rows in seen)
+        return Experience(given, actions, alive, places, signals, last.cut)
+
+    def _step(self, rows: Any, playing: _Playing, key: Array) -> tuple[_Playing, tuple[Array, ...]]:
+        """One step of one trajectory: (states, actions, alive, features, signals) of it."""
         environment = self.environment
-        first, later = jax.random.split(key)
-        observation, state = environment.begin(first)
-
-        def step(carry: Any, key: Array) -> Any:
-            observation, state, alive, cut = carry
-            of_policy, of_environment = jax.random.split(key)
-            place = self._place(observation)
-            given = observation if self.observes else place
-            action = draw(rows(given), jax.random.uniform(of_policy)).astype(jnp.int32)
-            following, after, reward, done, info = environment.go(of_environment, state, action)
-            named = [environment.signal(name, reward, info) for name in self.signals]
-            signals = alive * jnp.stack(
-                [jnp.asarray(one, jnp.float32).reshape(()) for one in named]
-            )
-            ended = jnp.asarray(done, bool)
-            cut = jnp.where(
-                ended & (alive > 0), jnp.asarray(environment.truncated(info), jnp.float32), cut
-            )
-            # What follows the end is not looked at, and must not bring infinities into what is.
-            following = jnp.where(ended, jnp.zeros_like(following), following)
-            seen = (given, action, alive, place, signals)
-            return (following, after, jnp.where(ended, 0.0, alive), cut), seen
-
-        start = (observation, state, jnp.float32(1.0), jnp.float32(1.0))
-        (_, _, _, cut), seen = jax.lax.scan(step, start, jax.random.split(later, horizon))
-        states, actions, alive, features, signals = seen
-        return Experience(states, actions, alive, features, signals, cut)
+        of_policy, of_environment = jax.random.split(key)
+        place = self._place(playing.observation)
+        given = playing.observation if self.observes else place
+        action = draw(rows(given), jax.random.uniform(of_policy)).astype(jnp.int32)
+        following, after, reward, done, info = environment.go(of_environment, playing.state, action)
+        named = [environment.signal(name, reward, info) for name in self.signals]
+        signals = jnp.stack([jnp.asarray(one, jnp.float32).reshape(()) for one in named])
+        alive, ended = playing.alive > 0, jnp.asarray(done, bool)
+        cut = jnp.asarray(environment.truncated(info), jnp.float32)
+        goes_on = alive & ~ended
+        # What follows the end is not looked at, and must not bring infinities into what is.
+        next_playing = _Playing(
+            jnp.where(goes_on, following, jnp.zeros_like(following)),
+            after,
+            goes_on.astype(jnp.float32),
+            jnp.where(alive & ended, cut, playing.cut),
+        )
+        return next_playing, (given, action, playing.alive, place, jnp.where(alive, signals, 0.0))
 
     def _place(self, observation: Array) -> Array:
         """The state, the bin, or the feature vector of an observation."""
