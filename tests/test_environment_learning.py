@@ -289,6 +289,30 @@ def test_an_environment_that_fails_leaves_what_was_learned(mdp, tmp_path) -> Non
     np.testing.assert_array_equal(second[0].solution.stats["params"], fresh.stats["params"])
 
 
+class Impatient(ModelEnv):
+    """Somebody presses Ctrl-C in its n-th episode."""
+
+    episodes_left = 0
+
+    def reset(self, **arguments):
+        Impatient.episodes_left -= 1
+        if Impatient.episodes_left == 0:
+            raise KeyboardInterrupt
+        return super().reset(**arguments)
+
+
+@pytest.mark.parametrize("episodes", [4, 100, 400])
+def test_interrupted_keeps_what_there_is(mdp, episodes) -> None:
+    Impatient.episodes_left = episodes
+    problem = cm.Problem(cm.GymnasiumEnv(Impatient(mdp), 0.8), maximize=cm.linear("reward"))
+    found = cm.solve(problem, solver(), seed=0)
+    assert found.status is cm.Status.INTERRUPTED
+    assert found.stats["iterations"] == (episodes - 1) // 8
+    assert np.isfinite(found.objective) == (episodes > 8)
+    assert found.policy.probabilities().shape == (9, 4)
+    assert Impatient.episodes_left == 0  # nothing is played after it
+
+
 @pytest.mark.parametrize("kind", ["raises", "nan", "outside", "info", "reward", "tuple"])
 def test_trouble_in_the_middle_is_an_error_that_says_what(kind) -> None:
     features = cm.UniformBins([-1, -1], [1, 1], 2) if kind == "nan" else None

@@ -96,7 +96,7 @@ class Environment:
         """
         try:
             return self._play(act, horizon, tuple(signals), seed)
-        except BaseException:
+        except Exception:
             self.close()
             raise
 

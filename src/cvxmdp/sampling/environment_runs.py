@@ -7,6 +7,7 @@ run that is stopped and continued ends as if it had not been.
 
 from __future__ import annotations
 
+import math
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -66,7 +67,8 @@ class EnvironmentRun(Run):
                 f'iterate="{solver.iterate}" averages over exact occupancies, which an environment does not '
                 'show: use iterate="last"'
             )
-        self.seed, self.tail, self.cut, self.failed = seed, 0.0, 0.0, False
+        self.seed, self.tail, self.cut = seed, 0.0, 0.0
+        self.ended_early = False
         super().__init__(solver, problem, start, seed, learning)
 
     @property
@@ -85,20 +87,34 @@ class EnvironmentRun(Run):
         )
         return drawn
 
+    def solution(self, status: Status, seconds: float) -> Solution:
+        """The answer; of a run that was stopped, from the episodes it learned from."""
+        self.ended_early = status is not Status.ITERATION_LIMIT
+        return super().solution(status, seconds)
+
     def evaluated(self) -> tuple[Any, Evaluation, dict[str, Any]]:
         """The policy of the answer, estimates of what it is worth, and of those on the way."""
         chunks = self.snapshots[1:]
         visits = np.array([one.seen for _, one in chunks], dtype=np.float64)
         visits = visits.reshape(-1, *self.learning.shape)
         history = self.curves(np.array([at for at, _ in chunks], dtype=int), visits)
-        if self.failed:  # the environment is not to be asked again
-            found = self.problem.evaluate_occupancy(visits[-1])
+        if self.ended_early:  # the environment is not to be asked again
+            found = self._of_latest(visits)
         else:
             experience = self.fresh()
             mean, self.tail = mean_of(self.learning, experience)
             self.cut = float(np.mean(experience.cut))
             found = self.problem.evaluate_occupancy(mean)
         return self.policy(), found, history
+
+    def _of_latest(self, visits: np.ndarray) -> Evaluation:
+        """What the latest episodes were worth; nothing is known before there are any."""
+        if len(visits):
+            return self.problem.evaluate_occupancy(visits[-1])
+        if self.done:
+            return self.problem.evaluate_occupancy(np.asarray(self.carry.seen) / self.done)
+        unknown = dict.fromkeys(self.problem.constraints, math.nan)
+        return Evaluation(math.nan, unknown, np.full(self.learning.shape, math.nan))
 
     def policy(self) -> Any:
         """What acts on the environment's own observations."""
@@ -107,24 +123,19 @@ class EnvironmentRun(Run):
 
     def so_far(self, seconds: float) -> Solution | None:
         """What was learned before the environment failed; None if that was at once."""
-        if not self.done:
-            return None
-        self.failed = True
-        if len(self.snapshots) == 1:
-            self.snapshots.append((self.done, snapshot_of(self.carry, self.done)))
-        return self.solution(Status.FAILED, seconds)
+        return self.solution(Status.FAILED, seconds) if self.done else None
 
     def more_stats(self) -> dict[str, Any]:
         """What truncation hid."""
         return {
-            "evaluation_episodes": 0 if self.failed else self.episodes,
+            "evaluation_episodes": 0 if self.ended_early else self.episodes,
             "truncated": self.cut,
             "truncation_bias": self.tail,
         }
 
     def remark(self) -> str:
         """Where the numbers come from."""
-        if self.failed:
+        if self.ended_early:
             return " Objective and slack are those of the last episodes it learned from."
         share = self.tail * (1.0 - self.problem.mdp.discount)
         cut = (
