@@ -1,6 +1,6 @@
 """What VR-PDPG learns, measured: the numbers of docs/vr-pdpg.md, as Markdown.
 
-    python benchmarks/learning.py                    # everything, about ten minutes on two cores
+    python benchmarks/learning.py                    # everything, half an hour beside other work
     python benchmarks/learning.py momentum rate      # parts of it
     python benchmarks/learning.py --seeds 4          # quicker, wider intervals
     python benchmarks/learning.py corners --page docs/vr-pdpg.md    # put what is measured into the page
