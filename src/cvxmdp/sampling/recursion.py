@@ -26,7 +26,6 @@ from typing import Any, ClassVar, NamedTuple
 import jax
 import jax.numpy as jnp
 
-from cvxmdp.exact.primal_dual import norm
 from cvxmdp.policies.families import BoundFamily
 from cvxmdp.records import Record
 from cvxmdp.sampling.estimators import (
@@ -103,6 +102,7 @@ class LearningState(NamedTuple):
 
     params: Params  # theta_t
     previous: Params  # theta_{t-1}
+    previous_logs: Array  # log pi_{theta_{t-1}}, (S, A); None where it is only looked at on the way
     occupancy: Array  # lambda_{t-1}, (S, A)
     older_occupancy: Array  # lambda_{t-2}
     gradients: Params  # d_{., t-1}, leaves with a leading axis m
@@ -116,7 +116,7 @@ class Evidence(NamedTuple):
     """What an iteration saw: all that its trace is computed from, if it is recorded."""
 
     trajectories: Steps
-    seen: Array  # the mean of the episodes' occupancies, (S, A)
+    seen: Array  # the mean of the episodes' occupancies, (S, A); None unless it is watched
     weights: Array  # of the episodes, (B,)
     slack: Array  # g(lambda_t), (n,)
     multipliers: Array  # mu_t, (n,)
@@ -147,6 +147,7 @@ def initial_state(learning: Learning, params: Params, multipliers: Array) -> Lea
     return LearningState(
         params,
         params,
+        view(learning.family, params, learning.horizon).logs,
         nothing,
         nothing,
         jax.tree.map(lambda leaf: jnp.zeros((functions, *leaf.shape), leaf.dtype), params),
@@ -170,7 +171,7 @@ def update(
     learning: Learning, state: LearningState, trajectories: Steps, policy: View
 ) -> tuple[LearningState, Evidence]:
     """What an iteration does with the trajectories it has drawn under pi_{theta_t}."""
-    previous = view(learning.family, state.previous, learning.horizon)
+    previous = view(learning.family, state.previous, learning.horizon, state.previous_logs)
     masses = discounts(trajectories, learning.model.discount)
 
     first = state.step == 0
@@ -180,14 +181,15 @@ def update(
     capped = jnp.minimum(weights, learning.weight_cap)  # departure: a cap
     stale_masses = rest * capped * masses
 
-    visits, seen = trajectories.measure(jnp.stack([masses - stale_masses, masses]), learning.shape)
+    visits = trajectories.measure((masses - stale_masses)[None], learning.shape)[0]
     occupancy = _flush(visits + rest * state.occupancy)  # line 10; line 3 for t = 0
     now = first | learning.same_trajectory  # r_{-1} = r_0
     newer = jnp.where(now, occupancy, state.occupancy)
     older = jnp.where(first, occupancy, state.older_occupancy)
 
-    fresh = to_go(masses * shadow_rewards(learning, newer, policy, trajectories))
-    stale = to_go(stale_masses * shadow_rewards(learning, older, previous, trajectories))
+    gained = masses * shadow_rewards(learning, newer, policy, trajectories)
+    regained = stale_masses * shadow_rewards(learning, older, previous, trajectories)
+    fresh, stale = to_go(jnp.stack([gained, regained]))
     baseline = state.baseline
     if learning.baseline:  # departure: unbiased, because it is older than the trajectory
         running = BASELINE_RATE * (fresh.mean(axis=1) - baseline)
@@ -200,7 +202,7 @@ def update(
     )
 
     ascent = jax.tree.map(lambda leaf: _lagrangian(leaf, state.multipliers), gradients)
-    size = norm(ascent)
+    size = jnp.sqrt(sum((leaf * leaf).sum() for leaf in jax.tree.leaves(ascent)))
     params, optimiser = _primal_step(learning, state, ascent, size)  # lines 6 and 13
     slack = _slack(learning, occupancy)
     dual_step = learning.dual_step * (state.step + 1.0) ** (-learning.dual_decay)
@@ -210,6 +212,7 @@ def update(
     following = LearningState(
         params,
         state.params,
+        policy.logs,
         occupancy,
         jnp.where(first, occupancy, state.occupancy),
         gradients,
@@ -218,13 +221,16 @@ def update(
         optimiser,
         state.step + 1,
     )
+    seen = trajectories.measure(masses[None], learning.shape)[0] if learning.watched.mean else None
     evidence = Evidence(trajectories, seen, capped[:, -1], slack, state.multipliers, size)
     return following, evidence
 
 
 def trace_of(learning: Learning, after: LearningState, evidence: Evidence) -> LearningTrace:
     """What goes into the history of the iteration that left this state."""
-    policy = view(learning.family, after.previous, learning.horizon)  # pi_{theta_t}
+    policy = view(  # pi_{theta_t}
+        learning.family, after.previous, learning.horizon, after.previous_logs
+    )
     return LearningTrace(
         **_episodes(learning, policy, evidence),
         **_weights(evidence.weights),
@@ -285,7 +291,7 @@ def _episodes(learning: Learning, policy: View, evidence: Evidence) -> dict[str,
         return learning.objective.value(x), _slack(learning, x), jnp.array(distances, x.dtype)
 
     each: Any = jax.vmap(of_one)
-    objective, slack, distances = each(_occupancies(learning, trajectories, evidence.seen))
+    objective, slack, distances = each(_occupancies(learning, trajectories))
     total = jnp.zeros((0, alive.shape[0]), alive.dtype)
     if watched.reward is not None:
         total = (alive * trajectories.along(jnp.asarray(watched.reward))).sum(axis=1)[None]
@@ -299,12 +305,10 @@ def _episodes(learning: Learning, policy: View, evidence: Evidence) -> dict[str,
     }
 
 
-def _occupancies(learning: Learning, trajectories: Steps, seen: Array) -> Array:
+def _occupancies(learning: Learning, trajectories: Steps) -> Array:
     """The occupancy of each episode, (B, S, A)."""
-    if learning.batch_size == 1:
-        return seen[None]
     alone: Any = jax.vmap(
-        lambda tau: occupancy_estimate(tau, discounts(tau, learning.model.discount), seen.shape)
+        lambda tau: occupancy_estimate(tau, discounts(tau, learning.model.discount), learning.shape)
     )
     return alone(jax.tree.map(lambda leaf: leaf[:, None], trajectories))
 

@@ -21,6 +21,7 @@ from cvxmdp.sampling.random import uniforms
 
 Array = Any
 LARGEST_TABLE = 2**28  # entries of the successor lists
+FEW = 32  # actions
 
 
 class Trajectory(NamedTuple):
@@ -58,12 +59,14 @@ class SamplingModel(Record):
     """Cumulative distributions: of the first state, and of each pair's successors.
 
     Attributes:
-        initial: cumulative, (S,).
+        starts: the states that an episode may start in, (k,).
+        initial: their probabilities added up, (k,).
         successors: states, (S*A, b), padded.
         cumulative: probabilities added up, (S*A, b); below one where the episode may end.
         discount: gamma.
     """
 
+    starts: Array
     initial: Array
     successors: Array
     cumulative: Array
@@ -77,6 +80,9 @@ class SamplingModel(Record):
     def trajectories(self, policy: Any, numbers: Array, horizon: int) -> Trajectory:
         """A batch of trajectories under a policy (one of ``views``), from the numbers of an iteration."""
         rows = policy.rows()
+        if len(numbers) == 1:  # without a batch, which would cost two copies
+            alone = sample_trajectory(self, rows, numbers[0])
+            return Trajectory(*(leaf[None] for leaf in alone))
         drawn: Any = jax.vmap(lambda one: sample_trajectory(self, rows, one))
         return Trajectory(*drawn(numbers))
 
@@ -102,9 +108,10 @@ def sampling_model(mdp: TabularMDP) -> SamplingModel:
     last = lengths[rows] - 1
     cumulative[rows, last] = 1.0
     cumulative = np.where(filled, cumulative, cumulative.max(axis=1, keepdims=True))
-    initial = np.cumsum(mdp.initial)
-    initial[np.flatnonzero(mdp.initial > 0)[-1] :] = 1.0
-    return SamplingModel(initial, successors, cumulative, mdp.discount)
+    starts = np.flatnonzero(mdp.initial > 0).astype(np.int32)
+    initial = np.cumsum(mdp.initial[starts])
+    initial[-1] = 1.0
+    return SamplingModel(starts, initial, successors, cumulative, mdp.discount)
 
 
 def draw(cumulative: Array, uniform: Array) -> Array:
@@ -130,13 +137,20 @@ def thresholds(chances: Array) -> Array:
         chance, level = pair
         return later | (chance > 0), jnp.where(later, level, 2.0)
 
+    nothing, never = jnp.zeros_like(columns[0]), jnp.zeros(columns[0].shape, bool)
+    if len(columns) > FEW:
+        _, levels = jax.lax.scan(add, (nothing, nothing), columns)
+        _, found = jax.lax.scan(give_the_rest, never, (columns, levels), reverse=True)
+        return jnp.moveaxis(found, 0, -1)
     # Written out, a few actions are a single pass over the table.
-    unroll = len(columns) if len(columns) <= 32 else 1
-    nothing = jnp.zeros_like(columns[0])
-    _, levels = jax.lax.scan(add, (nothing, nothing), columns, unroll=unroll)
-    never = jnp.zeros(nothing.shape, bool)
-    _, found = jax.lax.scan(give_the_rest, never, (columns, levels), reverse=True, unroll=unroll)
-    return jnp.moveaxis(found, 0, -1)
+    sums, later, levels, found = (nothing, nothing), never, [], []
+    for chance in columns:
+        sums, level = add(sums, chance)
+        levels.append(level)
+    for pair in reversed(list(zip(columns, levels, strict=True))):
+        later, level = give_the_rest(later, pair)
+        found.append(level)
+    return jnp.stack(found[::-1], axis=-1)
 
 
 def sample_trajectory(model: SamplingModel, row_of: Any, uniforms: Array) -> Trajectory:
@@ -147,7 +161,7 @@ def sample_trajectory(model: SamplingModel, row_of: Any, uniforms: Array) -> Tra
         row_of: a function from a state to the thresholds of the actions there, (A,).
         uniforms: numbers in [0, 1), shape (1 + 2 H,).
     """
-    first = draw(jnp.asarray(model.initial, uniforms.dtype), uniforms[0])
+    first = jnp.asarray(model.starts)[draw(jnp.asarray(model.initial, uniforms.dtype), uniforms[0])]
     cumulative = jnp.asarray(model.cumulative, uniforms.dtype)
     successors = jnp.asarray(model.successors)
     width = cumulative.shape[1]
@@ -163,6 +177,6 @@ def sample_trajectory(model: SamplingModel, row_of: Any, uniforms: Array) -> Tra
         # One number in and one out: every other one would be copied around at each step.
         return jnp.where(alive & (entry < width), following, -1), jnp.where(alive, pair, -1)
 
-    _, pairs = jax.lax.scan(step, first.astype(jnp.int32), uniforms[1:].reshape(-1, 2))
+    _, pairs = jax.lax.scan(step, first, uniforms[1:].reshape(-1, 2))
     taken, actions = jnp.maximum(pairs, 0), row_of(first).size
     return Trajectory(taken // actions, taken % actions, (pairs >= 0).astype(uniforms.dtype))

@@ -16,7 +16,7 @@ is a table of numbers on the logits, pulled back through psi(theta; s, a). There
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import jax
 import jax.numpy as jnp
@@ -31,8 +31,12 @@ Steps = Any  # a batch of trajectories, or of experience: states, actions and al
 STATES_PER_STEP = 16  # evaluating this many states at once costs about as much as one more step
 
 
-def view(family: BoundFamily, params: Params, horizon: int) -> AllStates | VisitedStates:
-    """The cheaper of the two ways to look at a policy."""
+def view(
+    family: BoundFamily, params: Params, horizon: int, logs: Array | None = None
+) -> AllStates | VisitedStates:
+    """The cheaper of the two ways to look at a policy; ``logs`` where its chances are known already."""
+    if logs is not None:
+        return AllStates(family, params, logs)
     small = family.actions.shape[0] <= STATES_PER_STEP * horizon
     if family.is_table or (small and not family.observes):
         return AllStates(family, params, family.log_table(params))
@@ -70,10 +74,10 @@ class AllStates(Record):
         """sum_h c_h grad log pi(a_h | s_h), averaged over the batch, for ``numbers`` c of shape (m, B, H)."""
         return self.pull_back(spread(trajectories, numbers, self.logs.shape))
 
-    def pull_back(self, taken: Array) -> Params:
-        """The same from the numbers already added up on their pairs, (m, S, A)."""
-        on_logits = taken - taken.sum(axis=2, keepdims=True) * jnp.exp(self.logs)
-        return _pull_back(self.family.all_logits, self.params, on_logits)
+    def pull_back(self, taken: Array, sums: Array | None = None) -> Params:
+        """The same from the numbers already added up on their pairs, (m, S, A), and on states, (m, S, 1)."""
+        sums = taken.sum(axis=2, keepdims=True) if sums is None else sums
+        return _pull_back(self.family.all_logits, self.params, taken - sums * jnp.exp(self.logs))
 
 
 @dataclass(frozen=True, eq=False)
@@ -82,6 +86,7 @@ class VisitedStates(Record):
 
     family: BoundFamily
     params: Params
+    logs: ClassVar[Any] = None  # on all states: not known
 
     def rows(self) -> Any:
         """A function from a state to the thresholds of the actions there."""
@@ -127,7 +132,11 @@ def score_difference(
     """policy.scores(fresh) - previous.scores(stale); tables share one pass over the trajectories."""
     if isinstance(policy, AllStates) and isinstance(previous, AllStates):
         taken = spread(trajectories, jnp.concatenate([fresh, stale]), policy.logs.shape)
-        parts = policy.pull_back(taken[: len(fresh)]), previous.pull_back(taken[len(fresh) :])
+        sums, split = taken.sum(axis=2, keepdims=True), len(fresh)
+        parts = (
+            policy.pull_back(taken[:split], sums[:split]),
+            previous.pull_back(taken[split:], sums[split:]),
+        )
     else:
         parts = policy.scores(trajectories, fresh), previous.scores(trajectories, stale)
     return jax.tree.map(jnp.subtract, *parts)
