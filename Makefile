@@ -9,7 +9,7 @@ READY := $(VENV)/.ready
 export OPENBLAS_NUM_THREADS ?= 1
 
 # The worked examples of docs/examples, in their order there.
-EXAMPLES := cliff_walking taxi inventory frozen_lake
+EXAMPLES := cliff_walking taxi inventory frozen_lake cart_pole mountain_car
 
 .PHONY: demo examples reproduce test lint types browser bench rates learning screenshot lock clean help
 
