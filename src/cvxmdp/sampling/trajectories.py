@@ -80,9 +80,6 @@ class SamplingModel(Record):
     def trajectories(self, policy: Any, numbers: Array, horizon: int) -> Trajectory:
         """A batch of trajectories under a policy (one of ``views``), from the numbers of an iteration."""
         rows = policy.rows()
-        if len(numbers) == 1:  # without a batch, which would cost two copies
-            alone = sample_trajectory(self, rows, numbers[0])
-            return Trajectory(*(leaf[None] for leaf in alone))
         drawn: Any = jax.vmap(lambda one: sample_trajectory(self, rows, one))
         return Trajectory(*drawn(numbers))
 

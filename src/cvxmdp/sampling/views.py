@@ -74,10 +74,10 @@ class AllStates(Record):
         """sum_h c_h grad log pi(a_h | s_h), averaged over the batch, for ``numbers`` c of shape (m, B, H)."""
         return self.pull_back(spread(trajectories, numbers, self.logs.shape))
 
-    def pull_back(self, taken: Array, sums: Array | None = None) -> Params:
-        """The same from the numbers already added up on their pairs, (m, S, A), and on states, (m, S, 1)."""
-        sums = taken.sum(axis=2, keepdims=True) if sums is None else sums
-        return _pull_back(self.family.all_logits, self.params, taken - sums * jnp.exp(self.logs))
+    def pull_back(self, taken: Array) -> Params:
+        """The same from the numbers already added up on their pairs, (m, S, A)."""
+        on_logits = taken - taken.sum(axis=2, keepdims=True) * jnp.exp(self.logs)
+        return _pull_back(self.family.all_logits, self.params, on_logits)
 
 
 @dataclass(frozen=True, eq=False)
@@ -132,11 +132,7 @@ def score_difference(
     """policy.scores(fresh) - previous.scores(stale); tables share one pass over the trajectories."""
     if isinstance(policy, AllStates) and isinstance(previous, AllStates):
         taken = spread(trajectories, jnp.concatenate([fresh, stale]), policy.logs.shape)
-        sums, split = taken.sum(axis=2, keepdims=True), len(fresh)
-        parts = (
-            policy.pull_back(taken[:split], sums[:split]),
-            previous.pull_back(taken[split:], sums[split:]),
-        )
+        parts = policy.pull_back(taken[: len(fresh)]), previous.pull_back(taken[len(fresh) :])
     else:
         parts = policy.scores(trajectories, fresh), previous.scores(trajectories, stale)
     return jax.tree.map(jnp.subtract, *parts)
