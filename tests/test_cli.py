@@ -323,6 +323,57 @@ def test_export_to_something_else(solved, tmp_path):
 # --- the program itself -------------------------------------------------------------------------------------
 
 
+ENVIRONMENT = """
+title = "Crossing the lake"
+maximize = 'linear("reward")'
+
+[subject_to]
+fall = 'linear("fall") <= 0.9'
+
+[model]
+kind = "environment"
+id = "FrozenLake-v1"
+discount = 0.9
+failure = "fall"
+n_envs = 4
+"""
+
+
+def test_an_environment_is_learned_in_and_kept(tmp_path):
+    path = tmp_path / "lake.toml"
+    path.write_text(ENVIRONMENT + SAMPLING)
+    solved = Done("solve", path, "--seed", 0, "-o", tmp_path / "run", "--json")
+    assert solved.code == Exit.NOT_CONVERGED
+    assert solved.json["objective"] >= 0
+    shown = Done("show", tmp_path / "run")
+    assert "Crossing the lake" in shown.out
+    assert Done("report", tmp_path / "run", "-o", tmp_path / "report.html").code == 0
+    assert Done("export", tmp_path / "run", "-o", tmp_path / "policy.csv").code == 0
+    again = Done("solve", path, "--seed", 0, "-o", tmp_path / "again", "--json")
+    assert again.json["objective"] == solved.json["objective"]
+    for command in (["certify", path, tmp_path / "run"], ["frontier", path, "fall"]):
+        refused = Done(*command)
+        assert refused.code == Exit.BAD_INPUT
+        assert "only shows episodes" in refused.err
+
+
+@pytest.mark.parametrize(
+    ("line", "said"),
+    [
+        ('id = "CartPole-v1"', "which are no states. Give features="),
+        ('id = "os:system-v0"', "only environments that are already registered"),
+        ('id = "Nowhere-v0"', "Gymnasium cannot make 'Nowhere-v0'"),
+        ('id = "FrozenLake-v1"\nbinz = 3', "no key 'binz' here. Did you mean 'bins'"),
+    ],
+)
+def test_an_environment_that_cannot_be(tmp_path, line, said):
+    path = tmp_path / "wrong.toml"
+    path.write_text(ENVIRONMENT.replace('id = "FrozenLake-v1"', line) + SAMPLING)
+    refused = Done("solve", path, "--seed", 0)
+    assert refused.code == Exit.BAD_INPUT
+    assert said in refused.err
+
+
 def test_version_and_help():
     assert Done("--version").out.strip() == f"cvxmdp {cm.__version__}"
     introduction = Done("--help")

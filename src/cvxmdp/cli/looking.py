@@ -13,6 +13,7 @@ from cvxmdp.cli.policies import read_policy, write_policy
 from cvxmdp.errors import FileFormatError
 from cvxmdp.experiments.record import RunRecord
 from cvxmdp.experiments.store import RunState, find_runs, read_run, state_of
+from cvxmdp.policies.tabular import table_of
 from cvxmdp.reports.html_page import write_report
 from cvxmdp.reports.records import record_json, record_text, status_words, worst_violation
 from cvxmdp.reports.tables import number
@@ -129,5 +130,7 @@ def export_policy(policy: str, file: Path, as_json: bool) -> Exit:
         shape = list(given.probabilities().shape)
         say_json({"file": str(file), "shape": shape, "actions": names, "exit_code": 0})
     else:
-        say(f"{file}: {given.n_states:,} states, {given.n_actions} actions.")
+        table = table_of(given)
+        what = "a network" if table is None else f"{len(table):,} states"
+        say(f"{file}: {what}, {given.n_actions} actions.")
     return Exit.OK

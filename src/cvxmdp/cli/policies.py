@@ -12,6 +12,7 @@ from cvxmdp.experiments.arrays import Folder
 from cvxmdp.experiments.store import MANIFEST, read_run
 from cvxmdp.files import whole_file
 from cvxmdp.policies import Policy, TabularPolicy, load_policy
+from cvxmdp.policies.tabular import table_of
 
 FORMATS = (".csv", ".json", ".npz", ".safetensors")
 
@@ -51,7 +52,6 @@ def _read_json(path: Path) -> tuple[Policy, tuple[str, ...] | None]:
 
 def write_policy(policy: Policy, names: tuple[str, ...] | None, path: Path) -> None:
     """Write a policy in the format of the file's ending, whole or not at all."""
-    matrix = policy.probabilities()
     if path.suffix not in FORMATS:
         raise FileFormatError(
             f"cannot write {path.name!r}: give a file that ends in {', '.join(FORMATS)}. "
@@ -60,6 +60,11 @@ def write_policy(policy: Policy, names: tuple[str, ...] | None, path: Path) -> N
     if path.suffix == ".safetensors":
         policy.save(path)
         return
+    matrix = table_of(policy)
+    if matrix is None:
+        raise FileFormatError(
+            f"{policy!r} acts on observations and has no table of probabilities: export it as .safetensors"
+        )
     with whole_file(path) as temporary:
         if path.suffix == ".csv":
             header = ",".join(names) if names else f"{matrix.shape[1]} actions, a row per state"

@@ -57,6 +57,11 @@ def learn(
     finally:
         progress.close()
     if job.error is not None:
+        if job.may_go_on:
+            place.save(0, job.dump())
+            raise SolverError(
+                f"{job.error} The same command goes on from iteration {job.run.done}."
+            )
         raise SolverError(job.error)
     if job.finished:
         shutil.rmtree(place.path)

@@ -57,11 +57,12 @@ def solve_file(
         chosen,
         reason,
         seed,
-        prove,
+        prove and spec.problem.environment is None,  # nothing can be proven of an environment
         rerun_line(problem, solver, settings, seed),
         out,
         specification(spec, chosen, seed),
     )
+    prove = task.prove
     record = _finished(out, task.specification, overwrite)
     if record is None or (prove and record.certificate is None and record.policy is not None):
         with writing(out, task.specification) if out else nullcontext():

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -35,6 +35,17 @@ def on_observations(policy: Any, environment: Environment) -> Any:
     if plain and reader.starts == (0,):
         return policy
     return StatePolicy(policy, reader, environment.features)
+
+
+def mixture_on_observations(policies: Sequence[Any], environment: Environment) -> ObservedMixture:
+    """A policy that draws one of these for each episode."""
+    members = [on_observations(policy, environment) for policy in policies]
+    return ObservedMixture(
+        [
+            StatePolicy(one, environment.reader, None) if isinstance(one, TabularPolicy) else one
+            for one in members
+        ]
+    )
 
 
 def network_rows(bound: BoundFamily, params: Any) -> Callable[[np.ndarray], np.ndarray]:
@@ -96,11 +107,23 @@ class ObservedPolicy:
         """
         inputs, single = self._read(observation)
         rows = self.rows(inputs)
-        if self._random is None:
-            self.seed(np.random.default_rng())
-        assert self._random is not None
-        actions = likeliest(rows, rows) if deterministic else draw_actions(rows, self._random)
+        actions = likeliest(rows, rows) if deterministic else draw_actions(rows, self.random)
         return (actions[0] if single else actions), None
+
+    @property
+    def random(self) -> np.random.Generator:
+        """What ``predict`` draws from: of the last ``seed``, else of the operating system's entropy."""
+        if self._random is None:
+            self._random = np.random.default_rng()
+        return self._random
+
+    def contents(self) -> tuple[Arrays, dict[str, Any]]:
+        """All that a file needs: arrays and a description."""
+        raise NotImplementedError
+
+    def save(self, path: str | Path) -> None:
+        """Write the policy to one file; ``load_policy`` reads it again."""
+        write_arrays(path, "policy", *self.contents())
 
     def _read(self, observation: Any) -> tuple[np.ndarray, bool]:
         """A batch of inputs, and whether a single observation was given."""
@@ -143,12 +166,12 @@ class StatePolicy(ObservedPolicy):
         states = inputs if self.features is None else np.asarray(self.features.index(inputs))
         return self.table.probabilities()[states]
 
-    def save(self, path: str | Path) -> None:
-        """Write the policy to one file; ``load_policy`` reads it again."""
+    def contents(self) -> tuple[Arrays, dict[str, Any]]:
+        """Probabilities, bins, and how observations are read."""
         arrays = {"probabilities": self.table.probabilities()}
-        known = _describe_features(self.features)
-        description = {"kind": self.kind, "reader": _describe_reader(self.reader, arrays)}
-        write_arrays(path, "policy", {**arrays, **known[1]}, {**description, "features": known[0]})
+        features, known = _describe_features(self.features)
+        reader = _describe_reader(self.reader, arrays)
+        return {**arrays, **known}, {"kind": self.kind, "reader": reader, "features": features}
 
     @classmethod
     def read(cls, arrays: Arrays, description: dict[str, Any]) -> StatePolicy:
@@ -187,8 +210,8 @@ class NetworkPolicy(ObservedPolicy):
         rows = self._rows(inputs).astype(np.float64)
         return rows / rows.sum(axis=1, keepdims=True)
 
-    def save(self, path: str | Path) -> None:
-        """Write the policy to one file; ``load_policy`` reads it again."""
+    def contents(self) -> tuple[Arrays, dict[str, Any]]:
+        """Parameters, what the network sees, and how observations are read."""
         bound = self.bound
         if not isinstance(bound, BoundMLP) or not isinstance(bound.inputs, Observed):
             raise PolicyError(
@@ -198,8 +221,8 @@ class NetworkPolicy(ObservedPolicy):
         leaves = jax.tree.leaves(self.params)
         arrays = {f"params{k}": np.asarray(leaf) for k, leaf in enumerate(leaves)}
         structure = describe(self.params)
-        known = _describe_features(bound.inputs.features)
-        arrays |= known[1]
+        features, known = _describe_features(bound.inputs.features)
+        arrays |= known
         arrays["middle"], arrays["scale"] = map(
             np.asarray, (bound.inputs.middle, bound.inputs.scale)
         )
@@ -208,10 +231,10 @@ class NetworkPolicy(ObservedPolicy):
             "widths": list(bound.widths),
             "actions": self.n_actions,
             "structure": structure,
-            "features": known[0],
+            "features": features,
             "reader": _describe_reader(self.reader, arrays),
         }
-        write_arrays(path, "policy", arrays, description)
+        return arrays, description
 
     @classmethod
     def read(cls, arrays: Arrays, description: dict[str, Any]) -> NetworkPolicy:
@@ -231,6 +254,88 @@ class NetworkPolicy(ObservedPolicy):
         size = sum(leaf.size for leaf in jax.tree.leaves(self.params))
         where = self.reader.name if hasattr(self, "reader") else "observations"
         return f"NetworkPolicy({self.family} on {where}; {size:,} parameters; {self.n_actions} actions)"
+
+
+class ObservedMixture(ObservedPolicy):
+    """One of several policies, drawn afresh for each episode and kept until it ends.
+
+    Its occupancy is the mean of theirs: what the theorems on sampling speak of.
+
+    Args:
+        members: the policies that are drawn from.
+    """
+
+    kind = "mixture on observations"
+
+    def __init__(self, members: Sequence[Any]) -> None:
+        self.members = list(members)
+        self.reader, self.numbered = self.members[0].reader, self.members[0].numbered
+        self.n_actions = self.members[0].n_actions
+        self._acting = np.zeros(0, dtype=np.int64)
+
+    def rows(self, inputs: np.ndarray) -> np.ndarray:
+        """Of the members that act in the lanes at present."""
+        rows = np.zeros((len(inputs), self.n_actions))
+        for number in np.unique(self._acting):
+            mine = self._acting == number
+            rows[mine] = self.members[number].rows(inputs[mine])
+        return rows
+
+    def probabilities(self, observation: Any) -> np.ndarray:
+        """Not those of a mixture: they depend on which policy was drawn for the episode."""
+        raise PolicyError(
+            "a mixture over episodes has no probabilities of its own: each of policy.members has"
+        )
+
+    def predict(
+        self,
+        observation: Any,
+        state: Any = None,
+        episode_start: Any = None,
+        deterministic: bool = False,
+    ) -> tuple[Any, None]:
+        """Actions, where another policy is drawn in lanes that begin an episode.
+
+        Args:
+            observation: one, or a batch (one per environment).
+            state: not used; which policy acts where is remembered here.
+            episode_start: where true, an episode begins. Without it, the policy drawn first goes on.
+            deterministic: take the likeliest action, with a warning.
+        """
+        inputs, _ = self._read(observation)
+        begins = np.zeros(len(inputs), dtype=bool)
+        if episode_start is not None:
+            begins = np.broadcast_to(np.asarray(episode_start, dtype=bool), begins.shape)
+        if len(self._acting) != len(inputs):
+            self._acting, begins = np.zeros(len(inputs), dtype=np.int64), ~np.zeros_like(begins)
+        drawn = self.random.integers(len(self.members), size=len(inputs))
+        self._acting = np.where(begins, drawn, self._acting)
+        return super().predict(observation, deterministic=deterministic)
+
+    def contents(self) -> tuple[Arrays, dict[str, Any]]:
+        """Those of its members."""
+        parts = [member.contents() for member in self.members]
+        arrays = {f"{k}/{name}": a for k, (part, _) in enumerate(parts) for name, a in part.items()}
+        return arrays, {"kind": self.kind, "members": [description for _, description in parts]}
+
+    @classmethod
+    def read(cls, arrays: Arrays, description: dict[str, Any]) -> ObservedMixture:
+        """The policy of a file's contents."""
+        members = []
+        for k, described in enumerate(description["members"]):
+            mine = {
+                name.removeprefix(f"{k}/"): array
+                for name, array in arrays.items()
+                if name.startswith(f"{k}/")
+            }
+            kind = NetworkPolicy if described["kind"] == NetworkPolicy.kind else StatePolicy
+            members.append(kind.read(mine, described))
+        if not members:
+            raise PolicyError("a mixture of no policies")
+        return cls(members)
+
+    def __repr__(self) -> str:
+        return f"ObservedMixture({len(self.members):,} policies; {self.n_actions} actions)"
 
 
 def _describe_reader(reader: ObservationReader, arrays: Arrays) -> dict[str, Any]:

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Annotated, Any, Literal
 
 import numpy as np
 from pydantic import BaseModel, ConfigDict, Field
 
+from cvxmdp.environments.features import RandomFourier, UniformBins
+from cvxmdp.environments.gymnasium import GymnasiumEnv
 from cvxmdp.errors import CvxmdpError, did_you_mean
 from cvxmdp.experiments.arrays import Folder
 from cvxmdp.experiments.places import SpecError, validated
@@ -152,18 +155,91 @@ class GymnasiumTable(Strict):
 
     def build(self, folder: Folder) -> TabularMDP:
         """The model."""
-        if ":" in self.id:
-            # Gymnasium would import the module before the colon: a file must not run code.
-            raise SpecError(f"id = {self.id!r}: only environments that are already registered")
-        signals = {}
-        if self.failure is not None:
-            signals[self.failure] = lambda s, a, t, reward, end: float(end and reward <= 0)
-        try:
-            return from_gymnasium_table(self.id, self.discount, signals=signals, **self.arguments)
-        except CvxmdpError:
-            raise
-        except Exception as error:  # Gymnasium's own errors, of many classes
-            raise SpecError(f"Gymnasium cannot make {self.id!r}: {error}") from error
+        model: TabularMDP = _made(
+            self.id,
+            partial(
+                from_gymnasium_table,
+                self.id,
+                self.discount,
+                signals=_failure(self.failure),
+                **self.arguments,
+            ),
+        )
+        return model
+
+
+class Bins(Strict):
+    """``UniformBins(low, high, bins)``."""
+
+    low: list[float]
+    high: list[float]
+    bins: int | list[int]
+
+
+class Fourier(Strict):
+    """``RandomFourier(dimension, size, seed=, scale=)``."""
+
+    dimension: Size
+    size: Size
+    seed: int
+    scale: float | list[float] = 1.0
+
+
+class Simulator(Strict):
+    """``GymnasiumEnv(...)`` of an environment that is registered under its id: to learn in, not to solve."""
+
+    kind: Literal["environment"]
+    id: str
+    discount: float
+    arguments: dict[str, bool | int | float | str] = Field(default_factory=dict)
+    n_envs: Size | None = None
+    bins: Bins | None = None
+    fourier: Fourier | None = None
+    absent: dict[str, float] = Field(default_factory=dict)
+    failure: str | None = None  # name of a signal: 1 for a step that ends the episode unrewarded
+
+    def build(self, folder: Folder) -> GymnasiumEnv:
+        """The environment."""
+        if self.bins is not None and self.fourier is not None:
+            raise SpecError("give bins or fourier, not both: they are two kinds of features")
+        features: Any = None
+        if self.bins is not None:
+            features = UniformBins(self.bins.low, self.bins.high, self.bins.bins)
+        if self.fourier is not None:
+            of = self.fourier
+            features = RandomFourier(of.dimension, of.size, seed=of.seed, scale=of.scale)
+        return _made(
+            self.id,
+            partial(
+                GymnasiumEnv,
+                self.id,
+                self.discount,
+                features=features,
+                n_envs=self.n_envs,
+                signals=_failure(self.failure),
+                absent=self.absent,
+                **self.arguments,
+            ),
+        )
+
+
+def _failure(name: str | None) -> dict[str, Any]:
+    if name is None:
+        return {}
+    return {name: lambda before, action, after, reward, end: float(end and reward <= 0)}
+
+
+def _made(name: str, make: Callable[[], Any]) -> Any:
+    """What Gymnasium makes of an id; its errors, of many classes, as one of ours."""
+    if ":" in name:
+        # Gymnasium would import the module before the colon: a file must not run code.
+        raise SpecError(f"id = {name!r}: only environments that are already registered")
+    try:
+        return make()
+    except CvxmdpError:
+        raise
+    except Exception as error:
+        raise SpecError(f"Gymnasium cannot make {name!r}: {error}") from error
 
 
 MODELS: Mapping[str, type[Any]] = {
@@ -172,17 +248,18 @@ MODELS: Mapping[str, type[Any]] = {
     "table": Table,
     "file": ModelFile,
     "gymnasium": GymnasiumTable,
+    "environment": Simulator,
 }
 
 
-def build_model(table: Mapping[str, Any], folder: Folder) -> TabularMDP:
-    """The model that a ``[model]`` table describes."""
+def build_model(table: Mapping[str, Any], folder: Folder) -> TabularMDP | GymnasiumEnv:
+    """The model, or the environment, that a ``[model]`` table describes."""
     kind = table.get("kind")
     if kind is None:
         raise SpecError(f"kind is missing: one of {', '.join(repr(name) for name in MODELS)}")
     if not isinstance(kind, str) or kind not in MODELS:
         raise SpecError(f"unknown kind {kind!r}. {did_you_mean(str(kind), MODELS)}")
-    model: TabularMDP = validated(MODELS[kind], table, ("model",)).build(folder)
+    model: TabularMDP | GymnasiumEnv = validated(MODELS[kind], table, ("model",)).build(folder)
     return model
 
 

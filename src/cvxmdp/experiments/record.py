@@ -16,7 +16,7 @@ import numpy as np
 
 from cvxmdp.experiments.machine import environment
 from cvxmdp.models.layout import GridLayout
-from cvxmdp.policies.tabular import TabularPolicy
+from cvxmdp.policies.tabular import table_of
 from cvxmdp.reports.tables import constraint_rows
 from cvxmdp.utilities import Utility
 from cvxmdp.utilities.distance import Distance
@@ -172,9 +172,9 @@ def record_of(
     if solution.occupancy is not None and solution.policy is not None:
         # Of an environment, what is measured of signals stands below the features.
         arrays["occupancy"] = np.asarray(solution.occupancy)[: problem.mdp.n_states]
-        table = getattr(solution.policy, "table", solution.policy)
-        if isinstance(table, TabularPolicy):
-            arrays["probabilities"] = np.asarray(table.probabilities())
+        table = table_of(solution.policy)
+        if table is not None:
+            arrays["probabilities"] = np.asarray(table)
     if all(name in solution.history for name in SNAPSHOTS):
         at, visits = (np.asarray(solution.history[name]) for name in SNAPSHOTS)
         # To look at, single precision is enough, and half the size.

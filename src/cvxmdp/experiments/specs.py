@@ -32,6 +32,7 @@ from typing import Annotated, Any
 
 from pydantic import Field
 
+from cvxmdp.environments.gymnasium import GymnasiumEnv
 from cvxmdp.errors import did_you_mean
 from cvxmdp.experiments.arrays import Folder
 from cvxmdp.experiments.expressions import Reader
@@ -40,6 +41,8 @@ from cvxmdp.experiments.places import Place, SpecError, at, read_toml, validated
 from cvxmdp.models import TabularMDP
 from cvxmdp.problem import Problem
 from cvxmdp.solver_names import SOLVERS
+from cvxmdp.utilities import Constraint
+from cvxmdp.utilities.signals import signal_names
 
 
 class ProblemFile(Strict):
@@ -242,7 +245,14 @@ def solver_named(name: Any) -> Any:
         raise SpecError(f"this version of cvxmdp has no {name}") from error
 
 
-def _problem(file: ProblemFile, mdp: TabularMDP, reader: Reader) -> Problem:
+def _bind(mdp: TabularMDP | GymnasiumEnv, constraint: Constraint) -> None:
+    """Where a constraint does not fit the model, that is an error of its own."""
+    slack = constraint.slack
+    space: Any = mdp if isinstance(mdp, TabularMDP) else mdp.space(signal_names(slack))
+    slack.bind(space)
+
+
+def _problem(file: ProblemFile, mdp: TabularMDP | GymnasiumEnv, reader: Reader) -> Problem:
     utilities = {}
     for sense in ("maximize", "minimize"):
         text = getattr(file, sense)
@@ -251,7 +261,7 @@ def _problem(file: ProblemFile, mdp: TabularMDP, reader: Reader) -> Problem:
     constraints = {}
     for name, text in file.subject_to.items():
         constraints[name] = at(("subject_to", name), reader.constraint, text)
-        at(("subject_to", name), constraints[name].slack.bind, mdp)
+        at(("subject_to", name), _bind, mdp, constraints[name])
     for sense, utility in utilities.items():  # one by one, so that an error knows its key
         at((sense,), partial(Problem, mdp, **{sense: utility}))
     return Problem(mdp, **utilities, subject_to=constraints)

@@ -34,6 +34,7 @@ from cvxmdp.experiments.record import SNAPSHOTS, RunRecord, Series
 from cvxmdp.experiments.record_json import record_facts, record_from
 from cvxmdp.files import read_arrays, whole_file, write_arrays
 from cvxmdp.policies import load_policy
+from cvxmdp.policies.tabular import table_of
 
 FORMAT = "cvxmdp run 1"
 MANIFEST = "run.json"
@@ -200,8 +201,9 @@ def _inconsistency(record: RunRecord) -> str:
             return f"{name} has shape {array.shape}, others have {shape}"
     if SNAPSHOTS[1] in arrays and arrays[SNAPSHOTS[1]].shape[1:] != shape:
         return "the snapshots are of another model"
-    if policy is not None and policy.probabilities().shape != shape:
-        return f"the policy has shape {policy.probabilities().shape}, its occupancy {shape}"
+    table = table_of(policy)
+    if table is not None and table.shape != shape:
+        return f"the policy has shape {table.shape}, its occupancy {shape}"
     if shape is not None and layout is not None and layout.rows * layout.columns != shape[0]:
         return f"a grid of {layout.rows} x {layout.columns} does not have {shape[0]} states"
     if shape is not None and record.action_names and len(record.action_names) != shape[1]:

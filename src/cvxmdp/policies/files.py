@@ -34,6 +34,6 @@ def load_policy(path: str | Path) -> Any:
 
 
 def _observed(kind: str) -> Any:
-    from cvxmdp.environments.acting import NetworkPolicy, StatePolicy
+    from cvxmdp.environments.acting import NetworkPolicy, ObservedMixture, StatePolicy
 
-    return {known.kind: known for known in (NetworkPolicy, StatePolicy)}[kind]
+    return {known.kind: known for known in (NetworkPolicy, ObservedMixture, StatePolicy)}[kind]

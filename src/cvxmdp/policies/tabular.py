@@ -166,6 +166,12 @@ def refuse_change(policy: Any, name: str) -> None:
         )
 
 
+def table_of(policy: Any) -> np.ndarray | None:
+    """The probabilities on all states, or on those that observations are turned into; None without any."""
+    table = getattr(policy, "table", policy)
+    return table.probabilities() if isinstance(table, TabularPolicy) else None
+
+
 def draw(probabilities: np.ndarray, random: np.random.Generator) -> int:
     """Draw an index; one with probability zero is never drawn, whatever the rounding."""
     cumulative = np.cumsum(probabilities)

@@ -15,10 +15,9 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from cvxmdp.environments.acting import network_rows, on_observations
-from cvxmdp.environments.environment import seeds
+from cvxmdp.environments.acting import mixture_on_observations, network_rows, on_observations
+from cvxmdp.environments.environment import Environment, seeds
 from cvxmdp.environments.episodes import Episodes
-from cvxmdp.errors import SolverError
 from cvxmdp.policies.acting import draw_actions
 from cvxmdp.problem import Evaluation, Problem
 from cvxmdp.sampling.estimators import discounts
@@ -62,11 +61,6 @@ class EnvironmentRun(Run):
     def __init__(
         self, solver: VRPDPG, problem: Problem, start: Any, seed: int, learning: Learning
     ) -> None:
-        if solver.iterate != "last":
-            raise SolverError(
-                f'iterate="{solver.iterate}" averages over exact occupancies, which an environment does not '
-                'show: use iterate="last"'
-            )
         self.seed, self.tail, self.cut = seed, 0.0, 0.0
         self.ended_early = False
         super().__init__(solver, problem, start, seed, learning)
@@ -76,8 +70,10 @@ class EnvironmentRun(Run):
         """How many estimate the answer."""
         return max(EVALUATED, self.solver.batch_size)
 
-    def fresh(self) -> Experience:
+    def fresh(self, policy: Any) -> Experience:
         """Episodes of the answer's policy that nothing was learned from."""
+        if self.solver.iterate != "last":
+            return self.play_mixture(policy)
         drawn: Experience = play(
             self.learning,
             self.carry.state.params,
@@ -94,18 +90,18 @@ class EnvironmentRun(Run):
 
     def evaluated(self) -> tuple[Any, Evaluation, dict[str, Any]]:
         """The policy of the answer, estimates of what it is worth, and of those on the way."""
-        chunks = self.snapshots[1:]
+        chunks, policy = self.snapshots[1:], self.policy()
         visits = np.array([one.seen for _, one in chunks], dtype=np.float64)
         visits = visits.reshape(-1, *self.learning.shape)
         history = self.curves(np.array([at for at, _ in chunks], dtype=int), visits)
         if self.ended_early:  # the environment is not to be asked again
             found = self._of_latest(visits)
         else:
-            experience = self.fresh()
+            experience = self.fresh(policy)
             mean, self.tail = mean_of(self.learning, experience)
             self.cut = float(np.mean(experience.cut))
             found = self.problem.evaluate_occupancy(mean)
-        return self.policy(), found, history
+        return policy, found, history
 
     def _of_latest(self, visits: np.ndarray) -> Evaluation:
         """What the latest episodes were worth; nothing is known before there are any."""
@@ -117,9 +113,86 @@ class EnvironmentRun(Run):
         return Evaluation(math.nan, unknown, np.full(self.learning.shape, math.nan))
 
     def policy(self) -> Any:
-        """What acts on the environment's own observations."""
+        """What acts on the environment's own observations: the last iterate, or one of several per episode."""
+        environment, chosen = self.environment, [self.params]
+        if self.solver.iterate == "uniform":
+            chosen = self.kept() or chosen
+        elif self.solver.iterate == "average":
+            late = [one.params for at, one in self.snapshots[1:] if at >= self.done // 2]
+            chosen = late or chosen
+        policies = [self.family.deploy(params) for params in chosen]
+        if self.solver.iterate == "last":
+            return on_observations(policies[0], environment)
+        return mixture_on_observations(policies, environment)
+
+    @property
+    def environment(self) -> Environment:
+        """What is played."""
         assert self.problem.environment is not None
-        return on_observations(self.family.deploy(self.params), self.problem.environment)
+        return self.problem.environment
+
+    def play_mixture(self, mixture: Any) -> Experience:
+        """Episodes of a policy that draws one of several for each."""
+        of_environment, of_policy = seeds(self.seed, self.solver.iterations, 0, count=2)
+        mixture.seed(of_policy)
+
+        def act(observations: Any, inputs: np.ndarray, begins: np.ndarray) -> np.ndarray:
+            return np.asarray(mixture.predict(observations, episode_start=begins)[0])
+
+        return self.played(self.episodes, lambda number: act, of_environment)
+
+    def played(self, count: int, act_of: Any, *first: int) -> Experience:
+        """``count`` episodes, in as many rounds as that takes.
+
+        Args:
+            count: how many.
+            act_of: from the number of the round to what acts in it.
+            *first: the seed of each round; further ones go on from where the environment is.
+        """
+        environment, names = self.environment, self.problem.mdp.signal_names
+        rounds = range(-(-count // environment.n_lanes))
+        parts = [
+            environment.episodes(
+                act_of(number),
+                self.solver.horizon,
+                signals=names,
+                seed=first[number] if number < len(first) else None,
+            )
+            for number in rounds
+        ]
+        return self._read(parts, count)
+
+    def _read(self, parts: list[Episodes], count: int) -> Experience:
+        """Episodes as arrays of one shape, whatever their lengths."""
+        environment, horizon = self.environment, self.solver.horizon
+
+        def padded(columns: list[np.ndarray]) -> np.ndarray:
+            full = [
+                np.pad(
+                    column, [(0, 0), (0, horizon - column.shape[1])] + [(0, 0)] * (column.ndim - 2)
+                )
+                for column in columns
+            ]
+            return np.concatenate(full)[:count]
+
+        inputs = padded([part.inputs for part in parts])
+        flat = inputs.reshape(-1, *inputs.shape[2:])
+        lengths = np.concatenate([part.lengths for part in parts])[:count]
+        names = self.problem.mdp.signal_names
+        signals = [padded([part.signals[name] for part in parts]) for name in names]
+        features = environment.states(flat) if environment.has_states else None
+        if features is None and environment.features is not None:
+            features = np.asarray(environment.features(flat), dtype=np.float32)
+        assert features is not None
+        places = np.asarray(features).reshape(*inputs.shape[:2], *np.shape(features)[1:])
+        return Experience(
+            states=inputs.astype(np.float32) if self.family.observes else places,
+            actions=padded([part.actions for part in parts]).astype(np.int32),
+            alive=(np.arange(horizon) < lengths[:, None]).astype(np.float32),
+            features=places,
+            signals=np.stack(signals, axis=2).astype(np.float32),
+            cut=(~np.concatenate([part.terminated for part in parts])[:count]).astype(np.float32),
+        )
 
     def so_far(self, seconds: float) -> Solution | None:
         """What was learned before the environment failed; None if that was at once."""
@@ -170,8 +243,10 @@ def mean_of(learning: Learning, experience: Experience) -> tuple[np.ndarray, flo
 class PlayedRun(EnvironmentRun):
     """A run in an environment that is stepped by Python, such as Gymnasium's."""
 
-    def fresh(self) -> Experience:
+    def fresh(self, policy: Any) -> Experience:
         """Played, too."""
+        if self.solver.iterate != "last":
+            return self.play_mixture(policy)
         return self.play(self.solver.iterations, self.episodes)
 
     def advance(self) -> None:
@@ -194,66 +269,23 @@ class PlayedRun(EnvironmentRun):
 
     def play(self, t: int, count: int) -> Experience:
         """``count`` episodes under the current policy."""
-        environment = self.problem.environment
-        assert environment is not None
+        rounds = -(-count // self.environment.n_lanes)
+        pairs = [seeds(self.seed, t, number, count=2) for number in range(rounds)]
         chances = self._chances()
-        parts = []
-        for number in range(-(-count // environment.n_lanes)):
-            of_environment, of_policy = seeds(self.seed, t, number, count=2)
-            random = np.random.default_rng(of_policy)
 
-            def act(
-                observations: Any, inputs: np.ndarray, begins: np.ndarray, random: Any = random
-            ) -> np.ndarray:
-                return draw_actions(chances(inputs), random)
+        def act_of(number: int) -> Any:
+            random = np.random.default_rng(pairs[number][1])
+            return lambda observations, inputs, begins: draw_actions(chances(inputs), random)
 
-            names = self.problem.mdp.signal_names
-            parts.append(
-                environment.episodes(act, self.solver.horizon, signals=names, seed=of_environment)
-            )
-        return self._read(parts, count)
+        return self.played(count, act_of, *(of_environment for of_environment, _ in pairs))
 
     def _chances(self) -> Any:
         """A function from inputs (n, ...) to the chances of the actions, (n, A)."""
-        environment, params = self.problem.environment, self.carry.state.params
-        assert environment is not None
+        environment, params = self.environment, self.carry.state.params
         if self.family.observes:
             return network_rows(self.family, params)
         table = np.asarray(table_of(self.family, params), dtype=np.float64)
         return lambda inputs: table[environment.states(inputs)]
-
-    def _read(self, parts: list[Episodes], count: int) -> Experience:
-        """Episodes as arrays of one shape, whatever their lengths."""
-        environment, horizon = self.problem.environment, self.solver.horizon
-        assert environment is not None
-
-        def padded(columns: list[np.ndarray]) -> np.ndarray:
-            full = [
-                np.pad(
-                    column, [(0, 0), (0, horizon - column.shape[1])] + [(0, 0)] * (column.ndim - 2)
-                )
-                for column in columns
-            ]
-            return np.concatenate(full)[:count]
-
-        inputs = padded([part.inputs for part in parts])
-        flat = inputs.reshape(-1, *inputs.shape[2:])
-        lengths = np.concatenate([part.lengths for part in parts])[:count]
-        names = self.problem.mdp.signal_names
-        signals = [padded([part.signals[name] for part in parts]) for name in names]
-        features = environment.states(flat) if environment.has_states else None
-        if features is None and environment.features is not None:
-            features = np.asarray(environment.features(flat), dtype=np.float32)
-        assert features is not None
-        places = np.asarray(features).reshape(*inputs.shape[:2], *np.shape(features)[1:])
-        return Experience(
-            states=inputs.astype(np.float32) if self.family.observes else places,
-            actions=padded([part.actions for part in parts]).astype(np.int32),
-            alive=(np.arange(horizon) < lengths[:, None]).astype(np.float32),
-            features=places,
-            signals=np.stack(signals, axis=2).astype(np.float32),
-            cut=(~np.concatenate([part.terminated for part in parts])[:count]).astype(np.float32),
-        )
 
 
 @jax.jit

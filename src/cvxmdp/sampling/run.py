@@ -380,16 +380,19 @@ class Run:
         mdp, chosen = self.problem.mdp, self.solver.iterate
         if chosen == "average":
             return policy_of(mdp, visits[iterations >= self.done // 2].mean(axis=0))
-        if chosen == "uniform" and self.kept_at is not None and self.done:
-            reached = np.flatnonzero(self.kept_at < self.done)
-            kept = host(self.carry.kept)
-            every = [jax.tree.map(lambda rows, k=k: rows[k], kept) for k in reached]
-            if not every:  # interrupted before the first of them
-                every = [self.params]
+        if chosen == "uniform":
+            every = self.kept() or [self.params]  # interrupted before the first of them
             tables = np.stack([self.family.deploy(params).probabilities() for params in every])
             mean = occupancies_of(mdp, tables).mean(axis=0)
             return MixturePolicy(policy_of(mdp, mean).probabilities(), tables)
         return self.family.deploy(self.params)
+
+    def kept(self) -> list[Any]:
+        """For iterate="uniform": the chosen iterates that were reached."""
+        if self.kept_at is None:
+            return []
+        kept, reached = host(self.carry.kept), np.flatnonzero(self.kept_at < self.done)
+        return [jax.tree.map(lambda rows, k=k: rows[k], kept) for k in reached]
 
     def _pessimism(self) -> np.ndarray:
         return np.asarray(self.learning.pessimism)

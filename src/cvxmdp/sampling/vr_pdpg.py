@@ -54,7 +54,8 @@ class VRPDPG:
             smallest (up to a factor of 2) with which the returned policy is certified feasible; in an
             environment, for one with which fresh episodes bound every slack at zero from below.
         iterate: "last"; "uniform", the theorem's: a policy that draws one iterate afresh per episode; or
-            "average": the policy of the average exact occupancy over the last half.
+            "average": the policy of the average exact occupancy over the last half, in an environment a policy
+            that draws one from the last half per episode.
         evaluate_every: iterations between exact evaluations, progress and interruption.
         record_every: iterations between records of episodes, weights and multipliers in the history; 1 records
             all of them, which takes about a third of the time.
