@@ -19,7 +19,7 @@ help:            ## this list
 demo: $(READY)   ## two problems solved and certified, and the paper's experiment in short, with a report
 	@$(BIN)/python examples/demo.py
 
-examples: $(READY) ## the worked examples in full; renews the pictures of docs/examples (about four minutes)
+examples: $(READY) ## the worked examples in full; renews the pictures of docs/examples (about a quarter of an hour)
 	@set -e; for name in $(EXAMPLES); do printf '\n== %s\n' $$name; $(BIN)/python examples/$$name.py --figure; done
 
 reproduce: $(READY) ## the paper's experiments in full: figures, table and report in out/reproduce (goes on where it was)
