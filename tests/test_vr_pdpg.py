@@ -146,11 +146,11 @@ def test_chunks_do_not_change_the_bits(problem, solution, every):
 
 
 def test_another_seed_step_or_budget_does_not_compile_again(problem, solution):
-    before = runs.run_chunk._cache_size()
+    before = runs.run_chunk.program._cache_size()
     assert before > 0
     tuned = replace(SOLVER, primal_step=0.2, dual_step=0.1, momentum=1.0, weight_cap=2.0)
     cm.solve(problem.with_budget("hazard", 0.3), tuned, seed=11)
-    assert runs.run_chunk._cache_size() == before
+    assert runs.run_chunk.program._cache_size() == before
 
 
 @settings(max_examples=12)

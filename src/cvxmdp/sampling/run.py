@@ -10,7 +10,6 @@ from __future__ import annotations
 import time
 import warnings
 from collections.abc import Mapping
-from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import jax
@@ -24,6 +23,7 @@ from cvxmdp.occupancy import occupancies_of, policy_of
 from cvxmdp.policies.mixture import MixturePolicy
 from cvxmdp.problem import Evaluation, Problem
 from cvxmdp.progress import Progress
+from cvxmdp.sampling.compiling import small_loop
 from cvxmdp.sampling.random import key_words
 from cvxmdp.sampling.recursion import (
     Evidence,
@@ -70,7 +70,7 @@ class Summary(NamedTuple):
     broken_at: Any  # the first iteration with a number that is not finite, or NEVER
 
 
-@partial(jax.jit, static_argnames=("length", "every"))
+@small_loop("length", "every")
 def run_chunk(
     learning: Learning, carry: Carry, words: Any, kept_at: Any, count: Any, length: int, every: int
 ) -> tuple[Carry, Summary, LearningTrace]:

@@ -81,6 +81,16 @@ class Folder:
         return None
 
 
+def recorded_lanes(folder: str | Path | None) -> int | None:
+    """The lanes of the sweep that a folder holds, or None."""
+    place = None if folder is None else Path(folder) / "sweep.json"
+    try:
+        lanes = json.loads(place.read_text("utf-8"))["lanes"] if place is not None else None
+    except (OSError, ValueError, KeyError, TypeError):  # none, or one that will be refused
+        return None
+    return lanes if isinstance(lanes, int) and lanes >= 1 else None
+
+
 def _checksum(arrays: Arrays) -> str:
     digest = hashlib.sha256()
     for name in sorted(arrays):

@@ -11,13 +11,13 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
-from functools import partial
 from typing import Any, Protocol
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
+from cvxmdp.sampling.compiling import small_loop
 from cvxmdp.sampling.environment_runs import run_of
 from cvxmdp.sampling.random import key_words
 from cvxmdp.sampling.recursion import Learning, LearningTrace
@@ -123,7 +123,7 @@ class ThreadGroup:
         return member.solution(inside)
 
 
-@partial(jax.jit, static_argnames=("length", "every", "axes"))
+@small_loop("length", "every", "axes")
 def run_lanes(
     learning: Any,
     carry: Carry,
@@ -140,7 +140,8 @@ def run_lanes(
     assert len(leaves) == len(axes)
 
     def lane(learning: Learning, carry: Carry, words: Any, kept_at: Any) -> Any:
-        return run_chunk(learning, carry, words, kept_at, count, length, every)
+        # Options of the compiler go with the outermost function alone.
+        return run_chunk.function(learning, carry, words, kept_at, count, length, every)
 
     return jax.vmap(lane, in_axes=(lanes, 0, 0, 0))(learning, carry, words, kept_at)
 

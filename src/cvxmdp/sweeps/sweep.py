@@ -22,16 +22,14 @@ from cvxmdp.sampling.recursion import Learning
 from cvxmdp.sampling.run import prepare
 from cvxmdp.sampling.vr_pdpg import VRPDPG
 from cvxmdp.sweeps.axes import Case, read_cases
-from cvxmdp.sweeps.checkpoint import Folder
+from cvxmdp.sweeps.checkpoint import Folder, recorded_lanes
 from cvxmdp.sweeps.groups import Group, LaneGroup, ThreadGroup
 from cvxmdp.sweeps.jobs import LearningJob, WholeJob
 from cvxmdp.sweeps.results import Sweep
 
 GROUP = 64  # runs that threads compute between two checkpoints
-MOST_ON_A_CPU = (
-    6  # lanes, and the largest table of all lanes that a CPU still gains from (docs/sweeps.md)
-)
-LARGEST_TABLE = 1_800
+# Lanes, and the largest table of all lanes together, that a CPU still gains from (docs/sweeps.md).
+MOST_ON_A_CPU, LARGEST_TABLE = 32, 8_192
 WIDEST = 16_384  # lanes of one batched program
 CHUNKS = 20  # of a run, at most; between them come progress, checkpoints and interruption
 
@@ -63,8 +61,8 @@ def sweep(
             it had never stopped. Without a folder, everything is kept in memory.
         rows: records kept of each history, at most; longer ones are thinned.
         lanes: how many runs are lanes of one batched program; by default what is fastest: all of them on an
-            accelerator, on a CPU a few while the model is small. Bits depend on it; with 1 they are those of
-            ``solve``.
+            accelerator, on a CPU up to 32 while the model is small, as many on each core. Bits depend on it;
+            with 1 they are those of ``solve``.
         checkpoint_seconds: time between checkpoints, at least.
         progress: show a progress line; by default on a terminal.
 
@@ -80,9 +78,12 @@ def sweep(
         raise SolverError(f"lanes must be a whole number of at least 1; got {lanes!r}")
     if _is_played(problem):
         lanes = 1
-    width = min(lanes or _lanes_for(problem), len(cases))
+    elif lanes is None:
+        # A sweep that goes on keeps its lanes, also on a machine with more or fewer cores.
+        lanes = recorded_lanes(folder) or _lanes_for(problem, len(cases))
+    width = min(lanes, len(cases))
     place = None if folder is None else Folder(folder, _spec(problem, solver, cases, width, rows))
-    groups, compiled = _groups(cases, start, lanes)
+    groups, compiled = _groups(cases, start, width)
     line = Progress(f"sweep of {len(cases):,} runs", len(cases), progress)
     interrupted, before = False, 0
     try:
@@ -131,7 +132,7 @@ def _thinned(case: Case, rows: int) -> Case:
     return replace(case, solver=replace(solver, record_every=every, evaluate_every=length))
 
 
-def _groups(cases: list[Case], start: Any, lanes: int | None) -> tuple[list[Group], int]:
+def _groups(cases: list[Case], start: Any, lanes: int) -> tuple[list[Group], int]:
     """Cases that share a compiled program, in groups; and how many programs there are."""
     threads = 1 if _is_played(cases[0].problem) else os.cpu_count() or 1
     chunked = [case for case in cases if _is_chunked(case.solver)]
@@ -141,12 +142,12 @@ def _groups(cases: list[Case], start: Any, lanes: int | None) -> tuple[list[Grou
         alike.setdefault(_signature(case.solver, learnings[case.index]), []).append(case)
     groups: list[Group] = []
     for members in alike.values():
-        width = min(lanes or _lanes_for(members[0].problem), len(members))
+        width = min(lanes, len(members))
         sets = [
             _lane_set(members[begin : begin + width], start, learnings, width)
             for begin in range(0, len(members), width)
         ]
-        together = max(1, GROUP // width)
+        together = max(threads, GROUP // width)
         for begin in range(0, len(sets), together):
             part = sets[begin : begin + together]
             groups.append(part[0] if len(part) == 1 else ThreadGroup(part, threads))
@@ -166,11 +167,12 @@ def _lane_set(cases: list[Case], start: Any, learnings: dict[int, Learning], wid
     return LaneGroup(cases, start, mine, idle=width - len(cases))
 
 
-def _lanes_for(problem: Problem) -> int:
-    """How many runs to batch, by what is fastest."""
+def _lanes_for(problem: Problem, runs: int) -> int:
+    """How many runs to batch, by what is fastest: on a CPU, every core has some."""
     if jax.default_backend() != "cpu":
         return WIDEST
-    return max(1, min(MOST_ON_A_CPU, LARGEST_TABLE // problem.mdp.actions.size))
+    share = -(-runs // (os.cpu_count() or 1))
+    return max(1, min(MOST_ON_A_CPU, LARGEST_TABLE // problem.mdp.actions.size, share))
 
 
 def _is_played(problem: Problem) -> bool:
