@@ -8,7 +8,7 @@ import pytest
 
 import cvxmdp as cm
 from cvxmdp.errors import ExperienceError
-from environments import Counter
+from environments import Counter, Point
 
 
 class Painted(Counter):
@@ -35,6 +35,27 @@ def test_every_state_is_a_frame_and_the_gif_holds_them(tmp_path) -> None:
     with image.open(tmp_path / "episode.gif") as gif:
         assert gif.format == "GIF"
         assert gif.n_frames == len(frames)
+
+
+class PaintedPoint(Point):
+    """A point on a line, as a shade of grey."""
+
+    render_mode = "rgb_array"
+
+    def render(self):
+        return np.full((8, 6, 3), int(127 * (1 + self.place[0])), dtype=np.uint8)
+
+
+def test_a_policy_on_observations_needs_no_features_to_be_shown() -> None:
+    bins = cm.UniformBins(-1, 1, 4)
+    for policy in (cm.Table(), cm.MLP(3)):
+        problem = cm.Problem(
+            cm.GymnasiumEnv(Point(), 0.9, features=bins), maximize=cm.linear("reward")
+        )
+        solver = cm.VRPDPG(2, 0.1, 0.1, 0.5, 10, policy=policy, progress=False)
+        found = cm.solve(problem, solver, seed=0)
+        frames = cm.record_episode(found, PaintedPoint(), seed=0, horizon=7)
+        assert 2 <= len(frames) <= 8
 
 
 def test_by_id_and_cut() -> None:

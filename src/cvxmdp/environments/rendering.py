@@ -5,9 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import jax.numpy as jnp
 import numpy as np
 
-from cvxmdp.environments.features import Features
+from cvxmdp.environments.features import FeatureFunction, Features
 from cvxmdp.environments.gymnasium import GymnasiumEnv
 from cvxmdp.environments.simulation import actor_of
 from cvxmdp.errors import ExperienceError, require
@@ -35,7 +36,7 @@ def record_episode(
         path: write a GIF there.
         seed: of the environment and the policy.
         horizon: stop after so many steps.
-        features: for observations that are not states.
+        features: for a table on observations that are not states, if it does not know its bins itself.
         deterministic: passed to ``predict``.
         **make_arguments: passed to ``gymnasium.make`` with an id.
 
@@ -48,7 +49,7 @@ def record_episode(
         gymnasium = require("gymnasium", "gym")
         env = gymnasium.make(env_or_id, render_mode="rgb_array", **make_arguments)
     try:
-        source = GymnasiumEnv(env, 0.0, features=features)  # nothing is discounted here
+        source = GymnasiumEnv(env, 0.0, features=features or _unmeasured(env))
         if source.vector or getattr(env, "render_mode", None) != "rgb_array":
             raise ExperienceError(
                 f"{source.name} has render_mode={getattr(env, 'render_mode', None)!r}; an episode is recorded "
@@ -77,6 +78,14 @@ def record_episode(
     if path is not None:
         _write(frames, Path(path))
     return frames
+
+
+def _unmeasured(env: Any) -> Features | None:
+    """For observations that are no states: nothing is discounted or measured here, a policy only acts."""
+    box = require("gymnasium", "gym").spaces.Box
+    if not isinstance(getattr(env, "observation_space", None), box):
+        return None
+    return FeatureFunction(lambda observation: jnp.zeros(1), 1)
 
 
 def _frame(env: Any, name: str) -> np.ndarray:
