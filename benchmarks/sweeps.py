@@ -37,7 +37,7 @@ BANDWIDTH = {"H200": 4.8e12}  # bytes per second, by the maker's data sheet
 
 
 def solver_for(instance: str, policy: Any = None, **settings: Any) -> cm.VRPDPG:
-    """The recommended settings."""
+    """Settings of a run that learns."""
     return cm.VRPDPG(
         10**9,
         0.1,
@@ -173,7 +173,7 @@ def batching(instance: str) -> None:
     problem, solver = tracking_problem(instance), solver_for(instance, record_every=CHUNK)
     learning = prepare(solver, problem, np.zeros(1))
     works: dict[str, Callable[[], Any]] = {"1": fresh_run(instance, solver).advance}
-    for lanes in (2, 4, 6, 8, 16):
+    for lanes in (2, 4, 6, 8, 16, 32, 64):
         group = LaneGroup(read_cases(problem, solver, None, range(lanes)), None, [learning] * lanes)
         works[str(lanes)] = group.advance
     for work in works.values():
