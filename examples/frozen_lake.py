@@ -38,6 +38,13 @@ CARELESS: Mapping[str, dict[str, Any]] = {
     "multiplier from 0": {"initial_multiplier": 0.0},
     "ten times the dual step": {"dual_step": 0.3},
 }
+# None of those above: how often is a seed late, and would more iterations help?
+OTHER_SEEDS = range(10, 40)
+LONGER: Mapping[str, tuple[int, dict[str, Any]]] = {
+    "as it is": (1, {}),
+    "twice the iterations": (2, {}),
+    "twice, averaged": (2, {"iterate": "average"}),
+}
 
 
 def settings(iterations: int, **changes: Any) -> cm.VRPDPG:
@@ -79,6 +86,7 @@ class Found:
         solutions: learned in the real environment, one per seed.
         trials: each of them, its exact worth beside what fresh episodes say.
         corners: exact objective and slack per seed, by what was left out of the settings.
+        longer: the same of other seeds, by how long and what of it.
     """
 
     certificate: cm.Certificate
@@ -86,6 +94,7 @@ class Found:
     solutions: list[cm.Solution]
     trials: list[showing.Trial]
     corners: Mapping[str, list[tuple[float, float]]]
+    longer: Mapping[str, list[tuple[float, float]]]
 
     @property
     def gaps(self) -> list[float]:
@@ -140,9 +149,18 @@ def main(short: bool = False, picture: Path | None = None) -> Found:
         ]
         for name, change in CARELESS.items()
     }
-    found = Found(certificate, worth, solutions, trials, corners)
+    others = OTHER_SEEDS[:2] if short else OTHER_SEEDS
+    longer = {
+        name: [
+            (run.solution.objective, run.solution.slack["fall"])
+            for run in cm.sweep(exact, settings(times * iterations, **change), seeds=others)
+        ]
+        for name, (times, change) in LONGER.items()
+    }
+    found = Found(certificate, worth, solutions, trials, corners, longer)
     show_learned(found)
     show_corners(found)
+    show_longer(found)
     draw(mdp, found, best.policy, picture)
     return found
 
@@ -186,6 +204,25 @@ def show_corners(found: Found) -> None:
         for name, seeds in found.corners.items()
     )
     showing.table(("settings", "reward and slack of each seed"), rows)
+
+
+def show_longer(found: Found) -> None:
+    """What other seeds do, and what more iterations do for them, sampled from the table."""
+    count = len(found.longer["as it is"])
+    showing.heading(f"{count} other seeds (exact; samples drawn from the table)")
+    rows = []
+    for name, seeds in found.longer.items():
+        rewards, slacks = (np.array(column) for column in zip(*seeds, strict=True))
+        rows.append(
+            (
+                name,
+                showing.mean_interval(rewards.tolist()),
+                f"{rewards.min():.3f}",
+                f"{np.count_nonzero(slacks < 0)} of {count}",
+                f"{slacks.min():+.3f}",
+            )
+        )
+    showing.table(("iterations", "reward", "least", "over the budget", "least slack"), rows)
 
 
 def draw(mdp: cm.TabularMDP, found: Found, best: Any, picture: Path | None) -> None:
