@@ -50,5 +50,5 @@ def test_demo_prints_both_solutions_and_learns(run, capsys, monkeypatch, tmp_pat
     assert printed.count("Optimal:") == 2
     assert "23.927" in printed  # 100 * 0.9**13 - 0.2 * (1 - 0.9**13) / 0.1
     assert "4.047617" in printed
-    assert "ours: VR-PDPG, table, step 0.1" in printed
+    assert "ours: VR-PDPG, table, step 0.05" in printed
     assert (tmp_path / printed.rsplit(": ", 1)[1].strip()).is_file()  # the report is the last word

@@ -49,7 +49,7 @@ def test_the_command_leaves_figures_a_table_and_a_report(tiny, tmp_path):
         "grid: VR-PDPG",
         "grid: momentum 1",
         "grid: Avg (100 trajectories)",
-        "ours: VR-PDPG, table, step 0.1",
+        "ours: VR-PDPG, table, step 0.05",
     ]
     # An iteration of Avg takes as many samples as a hundred of the others; all here have full length episodes.
     samples = {row["method"]: row["samples"] for row in found["table"]}
