@@ -161,29 +161,29 @@ def test_the_same_problem_agrees_in_gymnasium_and_in_jax() -> None:
         )
         chosen = solver(
             policy=cm.MLP(16),
-            iterations=120,
+            iterations=80,
             primal_step=0.1,
-            horizon=30,
+            horizon=25,
             batch_size=16,
             baseline=True,
             primal_decay=0.25,
             dual_decay=0.25,
         )
-        found.append([cm.solve(problem, chosen, seed=seed) for seed in range(3)])
+        found.append([cm.solve(problem, chosen, seed=seed) for seed in range(2)])
     objectives = [[one.objective for one in every] for every in found]
     slacks = [[one.slack["left"] for one in every] for every in found]
-    # random numbers differ, so single runs do: by 0.04 and 0.06 (standard deviation)
-    assert np.mean(objectives[0]) == pytest.approx(np.mean(objectives[1]), abs=0.1)
-    assert np.mean(slacks[0]) == pytest.approx(np.mean(slacks[1]), abs=0.12)
+    # random numbers differ, so single runs do: by about 0.05 and 0.08 (standard deviation)
+    assert np.mean(objectives[0]) == pytest.approx(np.mean(objectives[1]), abs=0.2)
+    assert np.mean(slacks[0]) == pytest.approx(np.mean(slacks[1]), abs=0.3)
     # one policy means the same in both
     one = found[0][0].policy
     first, second = (
-        cm.evaluate(one, environment, 2_000, seed=1, problem=found[0][0].problem, horizon=60)
+        cm.evaluate(one, environment, 1_000, seed=1, problem=found[0][0].problem, horizon=30)
         for environment in environments
     )
     assert first.objective.value == pytest.approx(second.objective.value, abs=0.05)
-    # the means of 2,000 episodes each: their difference has a standard deviation of about 0.01
-    assert first.slack["left"].value == pytest.approx(second.slack["left"].value, abs=0.04)
+    # the means of 1,000 episodes each: their difference has a standard deviation of about 0.014
+    assert first.slack["left"].value == pytest.approx(second.slack["left"].value, abs=0.05)
 
 
 def test_compiled_and_played_are_the_same_environment(mdp) -> None:
