@@ -73,7 +73,7 @@ def ours(run: Any) -> Callable[[], int]:
 
 def compiled(run: Any) -> Callable[[], int]:
     """The same in compiled code."""
-    return lambda: int(np.asarray(jax.block_until_ready(run.fresh(None)).alive).sum())
+    return lambda: int(np.asarray(jax.block_until_ready(run.fresh()).alive).sum())
 
 
 def speeds(works: dict[str, Callable[[], int]]) -> dict[str, float]:

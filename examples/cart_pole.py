@@ -241,19 +241,15 @@ def draw(found: Found, picture: Path | None) -> None:
     known = "reward only" if "reward only" in found.others else "uniform"
     seen = {known: found.others[known], "learned, seed 0": found.judged["Gymnasium"][0]}
     for one, (name, evaluation) in zip(axes[2:], seen.items(), strict=True):
-        visits = evaluation.occupancy.sum(axis=1).reshape(PLACES, ANGLES).T * (1 - DISCOUNT)
-        image = one.imshow(
-            visits,
-            origin="lower",
+        showing.draw_map(
+            figure,
+            one,
+            evaluation.occupancy.sum(axis=1).reshape(PLACES, ANGLES) * (1 - DISCOUNT),
+            f"{name}: entropy {evaluation.objective.value:.2f}",
+            labels=("place", "angle, degrees"),
             extent=(-2.4, 2.4, -12, 12),
-            aspect="auto",
-            cmap="viridis",
             vmax=0.15,
         )
-        one.set_title(f"{name}: entropy {evaluation.objective.value:.2f}", fontsize=10)
-        one.set_xlabel("place", fontsize=9)
-        one.set_ylabel("angle, degrees", fontsize=9)
-        figure.colorbar(image, ax=one)
     showing.save(figure, picture)
 
 

@@ -188,14 +188,15 @@ def draw(found: Found, picture: Path | None) -> None:
         one.legend(fontsize=8)
     maps = {"expert": found.recordings.occupancy, "student, seed 0": found.judged[0].occupancy}
     for one, (name, occupancy) in zip(axes[2:], maps.items(), strict=True):
-        visits = np.asarray(occupancy).sum(axis=1).reshape(12, 8).T
-        image = one.imshow(
-            visits, origin="lower", extent=(-1.2, 0.6, -0.07, 0.07), aspect="auto", vmax=10
+        showing.draw_map(
+            figure,
+            one,
+            np.asarray(occupancy).sum(axis=1).reshape(12, 8),
+            f"{name}: discounted steps",
+            labels=("position", "velocity"),
+            extent=(-1.2, 0.6, -0.07, 0.07),
+            vmax=10,
         )
-        one.set_title(f"{name}: discounted steps", fontsize=10)
-        one.set_xlabel("position", fontsize=9)
-        one.set_ylabel("velocity", fontsize=9)
-        figure.colorbar(image, ax=one)
     showing.save(figure, picture)
 
 

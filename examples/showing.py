@@ -75,6 +75,23 @@ def save(figure: Any, path: Path | None) -> None:
         print(f"\nPicture: {path.relative_to(ROOT) if path.is_relative_to(ROOT) else path}")
 
 
+def draw_map(figure: Any, axes: Any, visits: np.ndarray, title: str, **options: Any) -> None:
+    """Numbers on bins of two quantities, the second upwards.
+
+    Args:
+        figure, axes: to draw on.
+        visits: one per bin, the second quantity counting fastest.
+        title: over the map.
+        **options: of ``imshow``, and ``labels`` of the two quantities.
+    """
+    across, upwards = options.pop("labels")
+    image = axes.imshow(visits.T, origin="lower", aspect="auto", **options)
+    axes.set_title(title, fontsize=10)
+    axes.set_xlabel(across, fontsize=9)
+    axes.set_ylabel(upwards, fontsize=9)
+    figure.colorbar(image, ax=axes)
+
+
 def draw_visits(figure: Any, axes: Any, mdp: cm.TabularMDP, policy: Any, title: str) -> None:
     """Where a policy spends its time on the grid of the model, and which way it goes there."""
     policy = policy if hasattr(policy, "probabilities") else cm.TabularPolicy(policy)

@@ -52,17 +52,17 @@ def solve_file(
             f"{type(chosen).__name__} samples and needs a seed, so that the run can be repeated: give "
             "--seed 0, or seed = 0 under [solver]"
         )
+    prove = prove and spec.problem.environment is None  # nothing is proven of an environment
     task = Task(
         spec,
         chosen,
         reason,
         seed,
-        prove and spec.problem.environment is None,  # nothing can be proven of an environment
+        prove,
         rerun_line(problem, solver, settings, seed),
         out,
         specification(spec, chosen, seed),
     )
-    prove = task.prove
     record = _finished(out, task.specification, overwrite)
     if record is None or (prove and record.certificate is None and record.policy is not None):
         with writing(out, task.specification) if out else nullcontext():

@@ -132,14 +132,7 @@ class GymnasiumEnv(Environment):
         return self._batch(observations)
 
     def step(self, actions: np.ndarray, names: Iterable[str], done: np.ndarray, when: str) -> Step:
-        """One step of all lanes.
-
-        Args:
-            actions: (lanes,), counted from 0.
-            names: the signals to read.
-            done: lanes that wait; what they give is not looked at.
-            when: the step in words, for messages.
-        """
+        """One step of all lanes, checked."""
         given = np.asarray(actions) + self.first_action
         try:
             if isinstance(self.env, Several):

@@ -20,20 +20,19 @@ from cvxmdp.environments.environment import Environment, seeds
 from cvxmdp.environments.episodes import Episodes
 from cvxmdp.policies.acting import draw_actions
 from cvxmdp.problem import Evaluation, Problem
-from cvxmdp.sampling.estimators import discounts
-from cvxmdp.sampling.experience import Experience, Played
-from cvxmdp.sampling.recursion import Learning, LearningTrace, trace_of, update
-from cvxmdp.sampling.run import (
-    NEVER,
+from cvxmdp.sampling.chunks import (
     Carry,
-    Run,
     Summary,
-    chunk_size,
+    empty_summary,
     host,
     keep,
     snapshot_of,
     summarise,
 )
+from cvxmdp.sampling.estimators import discounts
+from cvxmdp.sampling.experience import Experience, Played
+from cvxmdp.sampling.recursion import Learning, LearningTrace, trace_of, update
+from cvxmdp.sampling.run import Run, chunk_size
 from cvxmdp.sampling.views import view
 from cvxmdp.solution import Solution, Status
 
@@ -70,10 +69,8 @@ class EnvironmentRun(Run):
         """How many estimate the answer."""
         return max(EVALUATED, self.solver.batch_size)
 
-    def fresh(self, policy: Any) -> Experience:
-        """Episodes of the answer's policy that nothing was learned from."""
-        if self.solver.iterate != "last":
-            return self.play_mixture(policy)
+    def fresh(self) -> Experience:
+        """Episodes of the last policy that nothing was learned from."""
         drawn: Experience = play(
             self.learning,
             self.carry.state.params,
@@ -97,7 +94,8 @@ class EnvironmentRun(Run):
         if self.ended_early:  # the environment is not to be asked again
             found = self._of_latest(visits)
         else:
-            experience = self.fresh(policy)
+            last = self.solver.iterate == "last"
+            experience = self.fresh() if last else self.play_mixture(policy)
             mean, self.tail = mean_of(self.learning, experience)
             self.cut = float(np.mean(experience.cut))
             found = self.problem.evaluate_occupancy(mean)
@@ -243,10 +241,8 @@ def mean_of(learning: Learning, experience: Experience) -> tuple[np.ndarray, flo
 class PlayedRun(EnvironmentRun):
     """A run in an environment that is stepped by Python, such as Gymnasium's."""
 
-    def fresh(self, policy: Any) -> Experience:
+    def fresh(self) -> Experience:
         """Played, too."""
-        if self.solver.iterate != "last":
-            return self.play_mixture(policy)
         return self.play(self.solver.iterations, self.episodes)
 
     def advance(self) -> None:
@@ -284,12 +280,12 @@ class PlayedRun(EnvironmentRun):
         environment, params = self.environment, self.carry.state.params
         if self.family.observes:
             return network_rows(self.family, params)
-        table = np.asarray(table_of(self.family, params), dtype=np.float64)
+        table = np.asarray(chances_on_states(self.family, params), dtype=np.float64)
         return lambda inputs: table[environment.states(inputs)]
 
 
 @jax.jit
-def table_of(family: Any, params: Any) -> Any:
+def chances_on_states(family: Any, params: Any) -> Any:
     """pi(a | s) for every state."""
     return jnp.exp(family.log_table(params))
 
@@ -304,7 +300,6 @@ def learn(
     policy = view(learning.family, carry.state.params, learning.horizon)
     state, evidence = update(learning, carry.state, experience, policy)
     seen = jnp.where(t % length == 0, 0.0, carry.seen) + evidence.seen
-    nothing = Summary(jnp.zeros((), jnp.int32), jnp.zeros(()), jnp.asarray(NEVER, jnp.int32))
     trace = trace_of(learning, state, evidence)
     rows = jax.tree.map(lambda leaf: jnp.asarray(leaf)[None], trace)
-    return Carry(state, kept, seen), summarise(nothing, t, evidence), rows
+    return Carry(state, kept, seen), summarise(empty_summary(), t, evidence), rows

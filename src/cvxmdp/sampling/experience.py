@@ -13,6 +13,7 @@ import jax
 import jax.numpy as jnp
 
 from cvxmdp.records import Record
+from cvxmdp.sampling.trajectories import spread
 
 Array = Any
 
@@ -51,11 +52,9 @@ class Experience(NamedTuple):
         if self.features.ndim == 3:
             above = jnp.einsum("mbh,bhf,bha->mfa", share, self.features, taken)
         else:
-            pairs = (self.features * shape[1] + self.actions).ravel()
-            flat = jnp.zeros((len(numbers), size * shape[1]), numbers.dtype)
-            above = flat.at[:, pairs].add(share.reshape(len(numbers), -1))
+            above = spread(self._replace(states=self.features), numbers, (size, shape[1]))
         below = jnp.einsum("mbh,bhk,bha->mka", share, self.signals, taken)
-        return jnp.concatenate([above.reshape(-1, size, shape[1]), below], axis=1)
+        return jnp.concatenate([above, below], axis=1)
 
     def along(self, reward: Array) -> Array:
         """A reward (F + K, A) along the batch: (B, H)."""

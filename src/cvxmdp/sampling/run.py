@@ -1,4 +1,4 @@
-"""One run of VR-PDPG: compiled chunks of iterations, and what is kept between them.
+"""One run of VR-PDPG: chunk after chunk, and what is made of them.
 
 The model is only sampled from while learning. Where it is known, the policies at the ends of the chunks are
 evaluated exactly afterwards, so that a learning curve shows truth and sample. ``environment_runs`` has what is
@@ -10,12 +10,10 @@ from __future__ import annotations
 import time
 import warnings
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import jax
-import jax.numpy as jnp
 import numpy as np
-from jax.flatten_util import ravel_pytree
 
 from cvxmdp.errors import CvxmdpWarning, ExperienceError, SolverError
 from cvxmdp.exact.settings import per_constraint, read_start
@@ -23,17 +21,18 @@ from cvxmdp.occupancy import occupancies_of, policy_of
 from cvxmdp.policies.mixture import MixturePolicy
 from cvxmdp.problem import Evaluation, Problem
 from cvxmdp.progress import Progress
-from cvxmdp.sampling.compiling import small_loop
-from cvxmdp.sampling.random import key_words
-from cvxmdp.sampling.recursion import (
-    Evidence,
-    Learning,
-    LearningState,
-    LearningTrace,
-    initial_state,
-    iteration,
-    trace_of,
+from cvxmdp.sampling.chunks import (
+    NEVER,
+    Carry,
+    Snapshot,
+    Summary,
+    first_carry,
+    host,
+    run_chunk,
+    snapshot_of,
 )
+from cvxmdp.sampling.random import key_words
+from cvxmdp.sampling.recursion import Learning, LearningTrace
 from cvxmdp.sampling.saved import Arrays, pack, unpack
 from cvxmdp.sampling.setting import read_learning, single_precision, targets_of
 from cvxmdp.snapshots import snapshots_of
@@ -43,111 +42,7 @@ if TYPE_CHECKING:
     from cvxmdp.sampling.vr_pdpg import VRPDPG
 
 KEPT = 256  # iterates that iterate="uniform" draws from, themselves drawn uniformly from all
-NEVER = np.iinfo(np.int32).max
 EXPLODED = 20.0  # an importance weight that says the steps are too large
-
-
-class Carry(NamedTuple):
-    """What one chunk hands to the next."""
-
-    state: LearningState
-    kept: Any  # iterates at chosen iterations, leaves (KEPT, ...); None unless iterate="uniform"
-    seen: Any  # occupancies of the chunk's episodes, added up; None where the model is known
-
-
-class Snapshot(NamedTuple):
-    """What is kept of the end of a chunk."""
-
-    params: Any
-    seen: Any  # the mean occupancy of the chunk's episodes; None where the model is known
-
-
-class Summary(NamedTuple):
-    """What is known of every iteration of a chunk, recorded or not."""
-
-    steps: Any  # taken in the model
-    largest_weight: Any
-    broken_at: Any  # the first iteration with a number that is not finite, or NEVER
-
-
-@small_loop("length", "every")
-def run_chunk(
-    learning: Learning, carry: Carry, words: Any, kept_at: Any, count: Any, length: int, every: int
-) -> tuple[Carry, Summary, LearningTrace]:
-    """``count`` iterations, at most ``length``, of which each ``every``-th is recorded.
-
-    The random numbers of iteration t depend on the key and on t alone, so chunks of any length give the same.
-    A shorter last chunk is another ``count``, not another compilation.
-    """
-
-    def step(_: Any, loop: Any) -> Any:
-        carry, summary, _ = loop
-        t = carry.state.step
-        kept = keep(carry.kept, kept_at, carry.state)
-        state, evidence = iteration(learning, carry.state, _numbers(learning, words, t))
-        seen = None if carry.seen is None else carry.seen + evidence.seen
-        return Carry(state, kept, seen), summarise(summary, t, evidence), evidence
-
-    def block(index: Any, loop: Any) -> Any:
-        inner, rows = loop
-        inner = jax.lax.fori_loop(0, jnp.minimum(every, count - index * every), step, inner)
-        carry, _, evidence = inner
-        # One row of numbers: storing them one by one would cost more than computing them.
-        row = ravel_pytree(trace_of(learning, carry.state, evidence))[0]
-        return inner, jax.lax.dynamic_update_index_in_dim(rows, row, index, 0)
-
-    carry = carry._replace(seen=jax.tree.map(jnp.zeros_like, carry.seen))
-    nothing = Summary(jnp.zeros((), jnp.int32), jnp.zeros(()), jnp.asarray(NEVER, jnp.int32))
-    evidence, form = jax.eval_shape(lambda: _forms(learning, carry.state, words))
-    unseen = jax.tree.map(lambda leaf: jnp.zeros(leaf.shape, leaf.dtype), evidence)
-    columns = sum(leaf.size for leaf in form)
-    rows = jnp.zeros((-(-length // every), columns))
-    blocks = (count + every - 1) // every
-    (carry, summary, _), rows = jax.lax.fori_loop(
-        0, blocks, block, ((carry, nothing, unseen), rows)
-    )
-    return carry, summary, _unpack(rows, form)
-
-
-def _numbers(learning: Learning, words: Any, t: Any) -> Any:
-    return learning.model.numbers(words, t, learning.batch_size, learning.horizon)
-
-
-def _forms(learning: Learning, state: LearningState, words: Any) -> tuple[Evidence, LearningTrace]:
-    """For their shapes: what an iteration saw, and its trace."""
-    after, evidence = iteration(learning, state, _numbers(learning, words, state.step))
-    return evidence, trace_of(learning, after, evidence)
-
-
-def summarise(summary: Summary, t: Any, evidence: Evidence) -> Summary:
-    """With one more iteration."""
-    largest = evidence.weights.max()
-    fine = jnp.isfinite(evidence.gradient_norm) & jnp.isfinite(evidence.slack).all()
-    fine &= jnp.isfinite(largest)
-    return Summary(
-        summary.steps + evidence.trajectories.alive.sum().astype(jnp.int32),
-        jnp.maximum(summary.largest_weight, largest),
-        jnp.where(fine, summary.broken_at, jnp.minimum(summary.broken_at, t)),
-    )
-
-
-def _unpack(rows: Any, form: LearningTrace) -> LearningTrace:
-    """Rows of numbers as the traces they were made of."""
-    ends = np.cumsum([leaf.size for leaf in form])
-    parts = [
-        rows[:, end - leaf.size : end].reshape(rows.shape[0], *leaf.shape)
-        for end, leaf in zip(ends, form, strict=True)
-    ]
-    return LearningTrace(*parts)
-
-
-def keep(kept: Any, kept_at: Any, state: LearningState) -> Any:
-    """Put theta_t where it belongs among the kept iterates, if t is one of theirs."""
-    if kept is None:
-        return None
-    slot = jnp.searchsorted(kept_at, state.step)
-    slot = jnp.where(kept_at[jnp.minimum(slot, kept_at.size - 1)] == state.step, slot, kept_at.size)
-    return jax.tree.map(lambda rows, row: rows.at[slot].set(row, mode="drop"), kept, state.params)
 
 
 def chunk_size(solver: VRPDPG, done: int) -> tuple[int, int]:
@@ -195,17 +90,6 @@ def choose_iterates(solver: VRPDPG, seed: int) -> np.ndarray | None:
     count = min(KEPT, solver.iterations)
     chosen = np.random.default_rng([seed, 1]).choice(solver.iterations, count, False)
     return np.sort(chosen).astype(np.int32)
-
-
-@jax.jit
-def first_carry(learning: Learning, params: Any, multipliers: Any, kept_at: Any) -> Carry:
-    """What the first chunk starts from."""
-    kept = None
-    if kept_at is not None:
-        count = kept_at.size
-        kept = jax.tree.map(lambda leaf: jnp.zeros((count, *leaf.shape), leaf.dtype), params)
-    seen = jnp.zeros(learning.shape) if learning.watched.mean else None
-    return Carry(initial_state(learning, params, multipliers), kept, seen)
 
 
 def not_finite(iteration: int) -> str:
@@ -458,14 +342,3 @@ def run_to_the_end(run: Run) -> Solution:
     finally:
         progress.close()
     return run.solution(status, time.perf_counter() - started)
-
-
-def snapshot_of(carry: Carry, count: int) -> Snapshot:
-    """Of the end of a chunk of ``count`` iterations."""
-    seen = None if carry.seen is None else np.asarray(carry.seen) / count
-    return Snapshot(host(carry.state.params), seen)
-
-
-def host(tree: Any) -> Any:
-    """Every leaf as an array of NumPy."""
-    return jax.tree.map(np.asarray, tree)

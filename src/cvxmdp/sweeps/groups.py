@@ -17,23 +17,25 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from cvxmdp.sampling.chunks import (
+    NEVER,
+    Carry,
+    Snapshot,
+    Summary,
+    first_carry,
+    host,
+    run_chunk,
+    snapshot_of,
+)
 from cvxmdp.sampling.compiling import small_loop
 from cvxmdp.sampling.environment_runs import run_of
 from cvxmdp.sampling.random import key_words
 from cvxmdp.sampling.recursion import Learning, LearningTrace
 from cvxmdp.sampling.run import (
-    NEVER,
-    Carry,
-    Snapshot,
-    Summary,
     choose_iterates,
     chunk_size,
-    first_carry,
-    host,
     not_finite,
     read_first,
-    run_chunk,
-    snapshot_of,
 )
 from cvxmdp.sampling.saved import Arrays, pack, unpack
 from cvxmdp.solution import Solution, Status
