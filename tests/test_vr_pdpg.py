@@ -431,3 +431,17 @@ def test_departures_are_numbers_that_are_not_negative(name):
     for wrong in (-0.1, math.inf, "a", None):
         with pytest.raises(SolverError, match=f"{name} must be"):
             replace(SOLVER, **{name: wrong})
+
+
+def test_what_decays_ends_at_zero_and_not_in_denormal_numbers() -> None:
+    """They slow a processor down several times; a table that is no longer visited would end there."""
+    mdp = cm.gridworld(3, discount=0.9, goal=1)
+    problem = cm.Problem(mdp, maximize=cm.entropy(), subject_to={"all": cm.linear("reward") <= 9.0})
+    solver = cm.VRPDPG(400, 0.1, 0.1, 0.9, 4, progress=False)
+    run = runs.Run(solver, problem, None, 0, runs.prepare(solver, problem, np.zeros(1)))
+    while not run.finished:
+        run.advance()
+    state = run.carry.state
+    for leaf in (np.asarray(state.occupancy), np.asarray(state.gradients)):
+        assert not ((leaf != 0) & (np.abs(leaf) < 1e-30)).any()
+    assert (np.asarray(state.occupancy) == 0).any()
