@@ -19,8 +19,8 @@ from typing import Any
 import numpy as np
 
 import cvxmdp as cm
-from cvxmdp.certificates.bounds import Claims
-from cvxmdp.certificates.values import optimal_values
+from cvxmdp.checker.bounds import Claims
+from cvxmdp.models.values import optimal_values
 from hardware import hardware
 
 

@@ -20,8 +20,8 @@ import jax
 import numpy as np
 
 import cvxmdp as cm
-from cvxmdp.sampling.environment_runs import run_of
-from cvxmdp.sampling.run import prepare
+from cvxmdp.solvers.environment_runs import run_of
+from cvxmdp.solvers.vr_pdpg_run import prepare
 from hardware import hardware
 
 sys.path.insert(0, str(Path(__file__).parent.parent / "examples"))

@@ -26,7 +26,7 @@ os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
 import learning_optima as optima
 import learning_tracking as tracking
-from cvxmdp.errors import CvxmdpWarning
+from cvxmdp.base.errors import CvxmdpWarning
 from hardware import hardware
 
 FEW = 5  # seeds of the problems that are compared one by one

@@ -13,7 +13,7 @@ import numpy as np
 
 import cvxmdp as cm
 from cvxmdp import theory
-from cvxmdp.occupancy import occupancies_of
+from cvxmdp.models.flow import occupancies_of
 from pdpg import reference_problems
 from pdpg_gaps import further_problems
 from rates import Case, cases
@@ -193,7 +193,7 @@ def averages(case: Case, iterations: int, seeds: int) -> tuple[np.ndarray, np.nd
 
 def spread(values: np.ndarray) -> str:
     """Mean and half the width of its interval, in the digits of small numbers."""
-    from cvxmdp.sweeps.results import interval
+    from cvxmdp.runs.sweep_results import interval
 
     found = interval(values)
     return f"{found.mean:.4f} ± {found.high - found.mean:.4f}"

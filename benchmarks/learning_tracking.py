@@ -15,8 +15,8 @@ import numpy as np
 import scipy.stats
 
 import cvxmdp as cm
-from cvxmdp.experiments.tracking import INSTANCES, tracking_problem
-from cvxmdp.sweeps.results import interval
+from cvxmdp.paper.tracking import INSTANCES, tracking_problem
+from cvxmdp.runs.sweep_results import interval
 
 WINDOW = 250
 BUDGETS = (0.001, 0.005, 0.01, 0.05)

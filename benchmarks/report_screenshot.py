@@ -10,9 +10,9 @@ import tempfile
 from pathlib import Path
 
 import cvxmdp as cm
-from cvxmdp.experiments.record import record_of
-from cvxmdp.experiments.specs import read_problem
 from cvxmdp.reports.html_page import write_report
+from cvxmdp.runs.record import record_of
+from cvxmdp.runs.specs.problem_specs import read_problem
 from hardware import hardware
 
 ROOT = Path(__file__).parent.parent

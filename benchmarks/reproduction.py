@@ -26,10 +26,9 @@ os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 import numpy as np
 
 import cvxmdp as cm
-from cvxmdp.errors import CvxmdpWarning
-from cvxmdp.experiments.paper_curves import Curves, curves_of
-from cvxmdp.experiments.paper_runs import read_study
-from cvxmdp.experiments.paper_studies import (
+from cvxmdp.base.errors import CvxmdpWarning
+from cvxmdp.paper.learning_curves import Curves, curves_of
+from cvxmdp.paper.studies import (
     AVERAGED,
     COMPARED,
     GRIDS,
@@ -37,8 +36,9 @@ from cvxmdp.experiments.paper_studies import (
     recommended,
     studies_of,
 )
-from cvxmdp.experiments.record import RunRecord
-from cvxmdp.sweeps.results import interval
+from cvxmdp.paper.study_runs import read_study
+from cvxmdp.runs.record import RunRecord
+from cvxmdp.runs.sweep_results import interval
 from hardware import hardware
 
 BEST = {"8x8": 97.4, "20x20": 92.6}  # the return of a shortest path

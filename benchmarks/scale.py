@@ -64,7 +64,7 @@ def general_solver(problem: cm.Problem, name: str) -> float:
     """Seconds of a general solver on the linear program, at a relative gap of 1e-6."""
     from scipy.optimize import linprog
 
-    from cvxmdp.exact.convex_program import flow_equations
+    from cvxmdp.solvers.convex_program import flow_equations
 
     usable = problem.mdp.reachable_pairs
     flow, initial = flow_equations(problem.mdp, usable)

@@ -23,12 +23,12 @@ import jax
 import numpy as np
 
 import cvxmdp as cm
-from cvxmdp.experiments.tracking import expert_occupancy, tracking_model, tracking_problem
-from cvxmdp.sampling.recursion import iteration
-from cvxmdp.sampling.run import Run, prepare
-from cvxmdp.sampling.views import view
-from cvxmdp.sweeps.axes import read_cases
-from cvxmdp.sweeps.groups import LaneGroup
+from cvxmdp.algorithms.recursion import iteration
+from cvxmdp.algorithms.views import view
+from cvxmdp.paper.tracking import expert_occupancy, tracking_model, tracking_problem
+from cvxmdp.runs.axes import read_cases
+from cvxmdp.runs.lanes import LaneGroup
+from cvxmdp.solvers.vr_pdpg_run import Run, prepare
 from hardware import hardware
 
 CHUNK = 500

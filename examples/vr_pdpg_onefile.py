@@ -252,7 +252,7 @@ def near(target: Array, budget: float) -> Function:
 
 def main(iterations: int = 2_000, seed: int = 0) -> list[Step]:
     """Learn the paper's tracking instance 8x8-traj2 and print how it goes."""
-    from cvxmdp.experiments.tracking import expert_occupancy, tracking_model
+    from cvxmdp.paper.tracking import expert_occupancy, tracking_model
 
     mdp = tracking_model("8x8-traj2")
     model = tables(mdp.dense_transition(), mdp.initial, mdp.discount)

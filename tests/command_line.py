@@ -6,7 +6,7 @@ import json
 
 from typer.testing import CliRunner
 
-from cvxmdp.cli.main import commands
+from cvxmdp.cli.commands import commands
 
 PROBLEM = """
 title = "Safe exploration"

@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import cvxmdp as cm
-from cvxmdp.errors import CurvatureError, UtilityError
+from cvxmdp.base.errors import CurvatureError, UtilityError
 from strategies import (
     generator,
     random_concave_utility,

@@ -10,10 +10,10 @@ import pytest
 from hypothesis import given, settings
 
 import cvxmdp as cm
-from cvxmdp.errors import CurvatureError, ModelError, PolicyError, UtilityError
-from cvxmdp.precision import double_precision
-from cvxmdp.utilities.cvxpy_form import OccupancyVariable
-from cvxmdp.utilities.function import Space
+from cvxmdp.atoms.cvxpy_form import OccupancyVariable
+from cvxmdp.atoms.function import Space
+from cvxmdp.base.errors import CurvatureError, ModelError, PolicyError, UtilityError
+from cvxmdp.base.precision import double_precision
 from strategies import (
     AFFINE,
     CUSTOM_CONCAVE,

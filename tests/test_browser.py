@@ -14,8 +14,8 @@ import pytest
 
 import cvxmdp as cm
 from chromium import Chromium, find_chromium
-from cvxmdp.experiments.record import RunRecord, record_of
 from cvxmdp.reports.html_page import write_report
+from cvxmdp.runs.record import RunRecord, record_of
 
 LOUD = "THE BROWSER TESTS DID NOT RUN: there is no Chromium here. Install it (apt-get install chromium)."
 WIDTHS = (380, 1400)

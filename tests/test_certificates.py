@@ -11,10 +11,10 @@ import pytest
 from hypothesis import given, settings
 
 import cvxmdp as cm
-from cvxmdp.certificates.atoms import CertificateError, Error, read_function
-from cvxmdp.certificates.bounds import Claims, achieved, policy_support, upper_bound
-from cvxmdp.certificates.search import tangents_at
-from cvxmdp.errors import ProblemError
+from cvxmdp.base.errors import ProblemError
+from cvxmdp.certificates.evidence import tangents_at
+from cvxmdp.checker.bounds import Claims, achieved, policy_support, upper_bound
+from cvxmdp.checker.closed_forms import CertificateError, Error, read_function
 from strategies import (
     AFFINE,
     CONCAVE,

@@ -15,8 +15,8 @@ import pytest
 import cvxmdp as cm
 from command_line import PROBLEM, SAMPLING, Done
 from cvxmdp.cli.outcome import Exit
-from cvxmdp.cli.policies import read_policy
-from cvxmdp.experiments.store import RunState, read_run, state_of
+from cvxmdp.cli.policy_arguments import read_policy
+from cvxmdp.runs.run_folder import RunState, read_run, state_of
 
 
 @pytest.fixture
@@ -386,7 +386,7 @@ def test_version_and_help():
 
 
 def test_the_small_problem_of_the_help_can_be_solved(tmp_path):
-    from cvxmdp.cli.main import introduction
+    from cvxmdp.cli.commands import introduction
 
     text = introduction.__doc__.split("A small one:")[1].split("Every command")[0]
     (tmp_path / "problem.toml").write_text("\n".join(line.strip() for line in text.splitlines()))
@@ -428,7 +428,7 @@ def test_completion_offers_the_commands():
 def test_help_does_not_load_the_numerical_packages():
     code = (
         "import sys\n"
-        "from cvxmdp.cli.main import commands\n"
+        "from cvxmdp.cli.commands import commands\n"
         "print(sorted({'jax', 'scipy', 'pyarrow', 'cvxpy'} & set(sys.modules)))"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

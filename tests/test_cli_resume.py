@@ -15,7 +15,7 @@ import pytest
 
 from command_line import PROBLEM, SAMPLING, Done
 from cvxmdp.cli.outcome import Exit
-from cvxmdp.experiments.store import RunState, read_run, state_of
+from cvxmdp.runs.run_folder import RunState, read_run, state_of
 
 
 @pytest.fixture

@@ -10,11 +10,11 @@ import numpy as np
 import pytest
 
 import cvxmdp as cm
-from cvxmdp.certificates import search
-from cvxmdp.driver import choose_solver
-from cvxmdp.errors import SolverError
-from cvxmdp.exact import generation
-from cvxmdp.progress import Progress
+from cvxmdp.algorithms.columns import generation
+from cvxmdp.base.errors import SolverError
+from cvxmdp.base.progress import Progress
+from cvxmdp.certificates import evidence as search
+from cvxmdp.runs.solving import choose_solver
 
 
 def budgets(mdp: cm.TabularMDP, budget: float, names: tuple[str, ...]) -> dict[str, cm.Constraint]:

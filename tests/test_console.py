@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from cvxmdp.cli.main import commands
+from cvxmdp.cli.commands import commands
 
 ROOT = Path(__file__).parent.parent
 PAGES = [page for page in sorted((ROOT / "docs").glob("*.md")) if "```console" in page.read_text()]

@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 import cvxmdp as cm
-from cvxmdp.errors import MissingExtraError, SolverError
-from cvxmdp.exact import convex_program
+from cvxmdp.base.errors import MissingExtraError, SolverError
+from cvxmdp.solvers import convex_program
 from strategies import coverage
 
 DISCOUNT = 0.75

@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 
 import cvxmdp as cm
-from cvxmdp.errors import UtilityError
-from cvxmdp.utilities import Constants, Space
+from cvxmdp.atoms import Constants, Space
+from cvxmdp.base.errors import UtilityError
 from strategies import EVERY_UTILITY, generator, interior_point, random_model
 
 

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 import cvxmdp as cm
-from cvxmdp.environments.simulation import ModelSimulator, actor_of
-from cvxmdp.errors import ExperienceError
+from cvxmdp.base.errors import ExperienceError
+from cvxmdp.experience.environments.simulated import ModelSimulator, actor_of
 
 EPISODES = [[(0, 1), (2, 0), (0, 1)], [(1, 1)]]
 EXPECTED = np.array([[0, 1 + 0.81], [0, 1], [0.9, 0]]) / 2

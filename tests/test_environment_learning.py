@@ -11,11 +11,11 @@ import pytest
 from gymnasium.vector import SyncVectorEnv
 
 import cvxmdp as cm
-from cvxmdp.errors import ExperienceError, PolicyError, ProblemError, SolverError, UtilityError
-from cvxmdp.sampling.environment_runs import learn, run_of
-from cvxmdp.sampling.experience import Experience
-from cvxmdp.sampling.recursion import iteration
-from cvxmdp.sampling.run import prepare
+from cvxmdp.algorithms.recursion import iteration
+from cvxmdp.base.errors import ExperienceError, PolicyError, ProblemError, SolverError, UtilityError
+from cvxmdp.experience.steps import Experience
+from cvxmdp.solvers.environment_runs import learn, run_of
+from cvxmdp.solvers.vr_pdpg_run import prepare
 from environments import JaxModel, JaxPoint, ModelEnv, Point, SixTuple, Trouble
 
 HORIZON = 12

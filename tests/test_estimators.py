@@ -16,15 +16,15 @@ import numpy as np
 import pytest
 
 import cvxmdp as cm
-from cvxmdp.precision import double_precision
-from cvxmdp.sampling.estimators import (
+from cvxmdp.algorithms.estimators import (
     discounts,
     gradient_estimates,
     occupancy_estimate,
     step_weights,
 )
-from cvxmdp.sampling.trajectories import Trajectory, sample_trajectory, sampling_model
-from cvxmdp.sampling.views import AllStates, VisitedStates
+from cvxmdp.algorithms.views import AllStates, VisitedStates
+from cvxmdp.base.precision import double_precision
+from cvxmdp.experience.trajectories import Trajectory, sample_trajectory, sampling_model
 from strategies import generator
 
 HORIZON = 3

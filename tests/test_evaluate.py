@@ -9,12 +9,18 @@ import pytest
 from gymnasium.vector import SyncVectorEnv
 
 import cvxmdp as cm
-from cvxmdp.environments.concentration import Radius, VectorBound, bernstein_radius
-from cvxmdp.environments.episodes import summarise
-from cvxmdp.environments.paths import return_range
-from cvxmdp.environments.simulation import ModelSimulator, actor_of
-from cvxmdp.errors import ExperienceError, FileFormatError, PolicyError, ProblemError, UtilityError
-from cvxmdp.policies.mixture import MixturePolicy
+from cvxmdp.base.errors import (
+    ExperienceError,
+    FileFormatError,
+    PolicyError,
+    ProblemError,
+    UtilityError,
+)
+from cvxmdp.experience.concentration import Radius, VectorBound, bernstein_radius
+from cvxmdp.experience.environments.simulated import ModelSimulator, actor_of
+from cvxmdp.experience.episodes import summarise
+from cvxmdp.experience.paths import return_range
+from cvxmdp.policies.mixtures import MixturePolicy
 from environments import Counter, ModelEnv, SixTuple
 from strategies import generator, random_model
 
@@ -185,7 +191,7 @@ def test_without_bounds_a_signal_gets_a_labelled_bootstrap(mdp, policy) -> None:
 
 def test_the_bootstrap_covers_about_as_often_as_it_says(mdp, policy, monkeypatch) -> None:
     """An approximation: asked for 0.9 it should not fall below 0.8 in 20 runs."""
-    monkeypatch.setattr("cvxmdp.environments.intervals.RESAMPLES", 200)
+    monkeypatch.setattr("cvxmdp.experience.intervals.RESAMPLES", 200)
     own = cm.concave(lambda x: jnp.log(x.sum(axis=1) + 1.0).sum())
     problem = cm.Problem(mdp, maximize=own)
     truth = problem.evaluate(policy).objective

@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given, settings
 
 import cvxmdp as cm
-from cvxmdp.utilities.distance import FLOOR as KL_FLOOR
-from cvxmdp.utilities.entropy import FLOOR as ENTROPY_FLOOR
-from cvxmdp.utilities.logarithm import FLOOR as LOG_FLOOR
+from cvxmdp.atoms.distance import FLOOR as KL_FLOOR
+from cvxmdp.atoms.entropy import FLOOR as ENTROPY_FLOOR
+from cvxmdp.atoms.logarithm import FLOOR as LOG_FLOOR
 from strategies import AFFINE, CONCAVE, CONVEX, generator, interior_point, random_model, seeds
 
 SIGN = {**dict.fromkeys([*AFFINE, *CONCAVE], 1.0), **dict.fromkeys(CONVEX, -1.0)}

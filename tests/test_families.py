@@ -10,10 +10,10 @@ import pytest
 from scipy.optimize import minimize
 
 import cvxmdp as cm
-from cvxmdp.errors import FileFormatError, PolicyError
-from cvxmdp.files import read_arrays, write_arrays
+from cvxmdp.base.errors import FileFormatError, PolicyError
+from cvxmdp.base.precision import double_precision
+from cvxmdp.base.storage import read_arrays, write_arrays
 from cvxmdp.policies.families import LOGIT_RANGE, PolicyFamily
-from cvxmdp.precision import double_precision
 from strategies import generator, random_model, random_policy
 
 STATES, ACTIONS = 5, 3

@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 
 import cvxmdp as cm
-from cvxmdp.environments.features import Features, Norms
-from cvxmdp.errors import ExperienceError
+from cvxmdp.base.errors import ExperienceError
+from cvxmdp.policies.features import Features, Norms
 
 random = np.random.default_rng(0)
 POINTS = random.uniform(-2, 2, size=(50, 2))

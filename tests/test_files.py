@@ -13,8 +13,8 @@ import numpy as np
 import pytest
 
 import cvxmdp as cm
-from cvxmdp.errors import FileFormatError
-from cvxmdp.files import read_arrays, write_arrays
+from cvxmdp.base.errors import FileFormatError
+from cvxmdp.base.storage import read_arrays, write_arrays
 
 
 def masked_model() -> cm.TabularMDP:

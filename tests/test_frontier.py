@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import cvxmdp as cm
-from cvxmdp.errors import ProblemError
+from cvxmdp.base.errors import ProblemError
 from strategies import generator, random_model
 
 ACCURACY = 1e-7  # of the solver that the envelopes are compared with

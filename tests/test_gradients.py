@@ -9,10 +9,10 @@ import numpy as np
 import pytest
 
 import cvxmdp as cm
-from cvxmdp.exact import dynamics as dynamics_module
-from cvxmdp.exact import primal_dual as core
-from cvxmdp.exact.kinks import follow, rounded
-from cvxmdp.precision import double_precision
+from cvxmdp.algorithms.primal_dual import iteration as core
+from cvxmdp.algorithms.primal_dual.kinks import follow, rounded
+from cvxmdp.base.precision import double_precision
+from cvxmdp.models import compiled_systems as dynamics_module
 from strategies import generator, interior_point, random_model, random_policy
 from test_families import ACTIONS, STATES, away_from_start, families
 

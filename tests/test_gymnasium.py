@@ -9,8 +9,8 @@ import pytest
 from gymnasium.vector import AutoresetMode, SyncVectorEnv
 
 import cvxmdp as cm
-from cvxmdp.environments.episodes import summarise
-from cvxmdp.errors import ExperienceError
+from cvxmdp.base.errors import ExperienceError
+from cvxmdp.experience.episodes import summarise
 from environments import Counter, ModelEnv, SixTuple, Trouble
 
 

@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 
 import cvxmdp as cm
-from cvxmdp.errors import CvxmdpWarning, ModelError
-from cvxmdp.occupancy import episode_visits
+from cvxmdp.base.errors import CvxmdpWarning, ModelError
+from cvxmdp.models.flow import episode_visits
 
 LEFT, DOWN, RIGHT, UP = range(4)
 

@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given, settings
 
 import cvxmdp as cm
-from cvxmdp.occupancy import flow_residual
+from cvxmdp.models.flow import flow_residual
 from strategies import (
     AFFINE,
     CONCAVE,

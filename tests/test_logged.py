@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import cvxmdp as cm
-from cvxmdp.errors import ModelError
+from cvxmdp.base.errors import ModelError
 
 TWO_EPISODES = {
     "state": [0, 1, 0, 1, 1],

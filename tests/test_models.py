@@ -10,7 +10,7 @@ import pytest
 import scipy.sparse as sp
 
 import cvxmdp as cm
-from cvxmdp.errors import CvxmdpError, ModelError
+from cvxmdp.base.errors import CvxmdpError, ModelError
 
 # Two states, two actions. Action 1 of state 0 ends the episode with probability 1/2.
 DENSE = np.array([[[0.25, 0.75], [0.5, 0.0]], [[0.0, 1.0], [0.4, 0.6]]])

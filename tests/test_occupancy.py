@@ -9,8 +9,8 @@ from hypothesis import given
 
 import cvxmdp as cm
 from cvxmdp import fixed_point
-from cvxmdp.errors import PolicyError
-from cvxmdp.occupancy import as_policy, episode_visits, flow_residual
+from cvxmdp.base.errors import PolicyError
+from cvxmdp.models.flow import as_policy, episode_visits, flow_residual
 
 
 def random_mask(random: np.random.Generator, n_states: int, n_actions: int) -> np.ndarray:

@@ -13,10 +13,10 @@ import numpy as np
 import pytest
 
 import cvxmdp as cm
-from cvxmdp.experiments.tracking import tracking_problem
-from cvxmdp.precision import double_precision
-from cvxmdp.sampling.recursion import initial_state, iteration, trace_of
-from cvxmdp.sampling.setting import read_learning
+from cvxmdp.algorithms.recursion import initial_state, iteration, trace_of
+from cvxmdp.base.precision import double_precision
+from cvxmdp.paper.tracking import tracking_problem
+from cvxmdp.solvers.learning import read_learning
 from strategies import generator, random_model
 
 ITERATIONS = 30

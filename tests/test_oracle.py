@@ -4,10 +4,10 @@ import numpy as np
 import pytest
 
 import cvxmdp as cm
-from cvxmdp.certificates.bounds import Claims, achieved, best_return_bound
-from cvxmdp.certificates.values import optimal_values
-from cvxmdp.exact.device import DeviceSolver
-from cvxmdp.exact.oracle import Oracle, bicgstab, largest, total
+from cvxmdp.checker.bounds import Claims, achieved, best_return_bound
+from cvxmdp.models.device_systems import DeviceSolver
+from cvxmdp.models.planning import Oracle, bicgstab, largest, total
+from cvxmdp.models.values import optimal_values
 
 
 def masked_garnet(seed: int = 0, ending: float = 0.0, discount: float = 0.9) -> cm.TabularMDP:

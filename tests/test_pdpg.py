@@ -11,10 +11,10 @@ import optax
 import pytest
 
 import cvxmdp as cm
+from cvxmdp.base.errors import PolicyError, ProblemError, SolverError
 from cvxmdp.certificates.certify import Certifier
-from cvxmdp.errors import PolicyError, ProblemError, SolverError
-from cvxmdp.exact import dynamics as dynamics_module
-from cvxmdp.exact import loop
+from cvxmdp.models import compiled_systems as dynamics_module
+from cvxmdp.solvers import pdpg_loop as loop
 from strategies import coverage, generator, random_policy
 from test_pdpg_reaches import budgets, gap, listed  # noqa: F401 (a fixture)
 

@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 import cvxmdp as cm
-from cvxmdp.errors import PolicyError
-from cvxmdp.policies.tabular import draw
+from cvxmdp.base.errors import PolicyError
+from cvxmdp.policies.tables import draw
 
 ROWS = np.array([[0.2, 0.0, 0.8], [0.0, 1.0, 0.0]])
 MASK = np.array([[True, False, True], [True, True, True]])

@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 
 import cvxmdp as cm
-from cvxmdp.errors import CvxmdpWarning, PolicyError
-from cvxmdp.policies.mixture import MixturePolicy
+from cvxmdp.base.errors import CvxmdpWarning, PolicyError
+from cvxmdp.policies.mixtures import MixturePolicy
 from cvxmdp.policies.parametric import ParametricPolicy
 
 TABLE = np.array([[0.2, 0.5, 0.3], [0.0, 1.0, 0.0], [0.6, 0.0, 0.4]])

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import cvxmdp as cm
-from cvxmdp.errors import FileFormatError, ModelError
+from cvxmdp.base.errors import FileFormatError, ModelError
 from strategies import generator, random_model, seeds
 
 TRA = "4 5 7\n0 0 1 1\n1 0 2 0.5 x\n1 0 3 0.5 x\n1 1 0 .7\n1 1 1 3e-1\n2 0 2 1\n3 0 3 1\n"

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 
 import cvxmdp as cm
-from cvxmdp.errors import CurvatureError, ModelError, PolicyError, ProblemError, UtilityError
+from cvxmdp.base.errors import CurvatureError, ModelError, PolicyError, ProblemError, UtilityError
 from strategies import (
     generator,
     random_concave_utility,

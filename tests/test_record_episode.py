@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 import cvxmdp as cm
-from cvxmdp.errors import ExperienceError
+from cvxmdp.base.errors import ExperienceError
 from environments import Counter, Point
 
 

@@ -11,11 +11,11 @@ import pytest
 from scipy import stats
 
 import cvxmdp as cm
-from cvxmdp.errors import CvxmdpError
-from cvxmdp.experiments.record import RunRecord, Series, record_of
+from cvxmdp.base.errors import CvxmdpError
 from cvxmdp.reports.html_curves import averaged, groups_of, panel_of, panels
 from cvxmdp.reports.html_data import headline, report_data
 from cvxmdp.reports.html_page import report_page
+from cvxmdp.runs.record import RunRecord, Series, record_of
 from strategies import walled_problem
 
 
@@ -236,7 +236,7 @@ def test_snapshots_become_frames(solution):
 
 
 def test_solvers_keep_snapshots_few_and_in_order(problem):
-    from cvxmdp.snapshots import KEPT, LARGEST, Snapshots
+    from cvxmdp.problems.snapshots import KEPT, LARGEST, Snapshots
 
     kept = Snapshots()
     for iteration in range(1000):

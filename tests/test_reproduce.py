@@ -9,14 +9,16 @@ import numpy as np
 import pytest
 
 from command_line import Done
-from cvxmdp.errors import ProblemError
-from cvxmdp.experiments import paper_runs, paper_studies, reproduce
-from cvxmdp.experiments.paper_curves import Curves, protocols
-from cvxmdp.experiments.paper_studies import BUDGET, COMPARED, OURS, PAPER, studies_of
-from cvxmdp.experiments.published import published_curves
-from cvxmdp.experiments.store import find_runs, read_run
-from cvxmdp.experiments.tracking import INSTANCES
+from cvxmdp.base.errors import ProblemError
+from cvxmdp.paper import reproduce
+from cvxmdp.paper import studies as paper_studies
+from cvxmdp.paper import study_runs as paper_runs
+from cvxmdp.paper.learning_curves import Curves, protocols
+from cvxmdp.paper.published import published_curves
+from cvxmdp.paper.studies import BUDGET, COMPARED, OURS, PAPER, studies_of
+from cvxmdp.paper.tracking import INSTANCES
 from cvxmdp.policies.families import Table
+from cvxmdp.runs.run_folder import find_runs, read_run
 
 FILES = {
     "8x8-half-squared-grid.png",
@@ -33,7 +35,7 @@ def tiny(monkeypatch):
     monkeypatch.setattr(paper_studies, "QUICK_BATCHES", 20)
     monkeypatch.setattr(paper_studies, "QUICK_RUNS", 2)
     monkeypatch.setattr(paper_studies, "MLP", lambda hidden: Table())
-    monkeypatch.setattr("cvxmdp.experiments.paper_tables.AT", (20, 60))
+    monkeypatch.setattr("cvxmdp.paper.study_tables.AT", (20, 60))
 
 
 def test_the_command_leaves_figures_a_table_and_a_report(tiny, tmp_path):

@@ -12,16 +12,16 @@ import pytest
 from jax.extend.random import threefry_2x32
 
 import cvxmdp as cm
-from cvxmdp.precision import double_precision
-from cvxmdp.sampling.random import key_words, threefry, uniforms
-from cvxmdp.sampling.recursion import Learning, initial_state, iteration, trace_of
-from cvxmdp.sampling.setting import read_learning
-from cvxmdp.sampling.trajectories import (
+from cvxmdp.algorithms.recursion import Learning, initial_state, iteration, trace_of
+from cvxmdp.base.precision import double_precision
+from cvxmdp.experience.counted_random import key_words, threefry, uniforms
+from cvxmdp.experience.trajectories import (
     Trajectory,
     sample_trajectory,
     sampling_model,
     thresholds,
 )
+from cvxmdp.solvers.learning import read_learning
 from strategies import generator, random_model, random_policy
 
 HORIZON = 8

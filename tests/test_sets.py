@@ -10,8 +10,8 @@ import pytest
 from hypothesis import assume, given, settings
 
 import cvxmdp as cm
-from cvxmdp.errors import UtilityError
-from cvxmdp.precision import double_precision
+from cvxmdp.base.errors import UtilityError
+from cvxmdp.base.precision import double_precision
 from strategies import generator, seeds
 
 SHAPE = (4, 2)

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given, settings
 
 import cvxmdp as cm
-from cvxmdp.certificates.bounds import Claims, upper_bound
-from cvxmdp.errors import ProblemError
+from cvxmdp.base.errors import ProblemError
+from cvxmdp.checker.bounds import Claims, upper_bound
 from strategies import coverage, generator, random_model, random_policy, random_problem, seeds
 
 ROUNDING = 1e-11

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import cvxmdp as cm
-from cvxmdp.errors import CvxmdpError, MissingExtraError, ProblemError, SolverError
+from cvxmdp.base.errors import CvxmdpError, MissingExtraError, ProblemError, SolverError
 from test_convex_program import ending_model
 
 MDP = cm.garnet(6, 3, 3, seed=0, discount=0.9)

@@ -11,11 +11,11 @@ import pytest
 import scipy.sparse as sp
 
 import cvxmdp as cm
-from cvxmdp.certificates.fingerprint import fingerprint
-from cvxmdp.errors import FileFormatError
-from cvxmdp.experiments.arrays import Folder, read_npz
-from cvxmdp.experiments.places import line_of
-from cvxmdp.experiments.specs import SOLVERS, SpecError, read_problem, read_sweep
+from cvxmdp.base.errors import FileFormatError
+from cvxmdp.checker.fingerprint import fingerprint
+from cvxmdp.runs.specs.arrays import Folder, read_npz
+from cvxmdp.runs.specs.places import line_of
+from cvxmdp.runs.specs.problem_specs import SOLVERS, SpecError, read_problem, read_sweep
 
 GRID = """
 [model]
@@ -121,7 +121,7 @@ def test_what_a_utility_prints_can_be_read_again(tmp_path):
 
 
 def test_the_examples():
-    from cvxmdp.experiments import tracking_problem
+    from cvxmdp.paper import tracking_problem
 
     examples = Path(__file__).parent.parent / "examples" / "problems"
     tracking = read_problem(examples / "tracking.toml")

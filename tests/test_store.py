@@ -17,9 +17,9 @@ import pyarrow.parquet as pq
 import pytest
 
 import cvxmdp as cm
-from cvxmdp.errors import FileFormatError
-from cvxmdp.experiments.record import RunRecord, record_of
-from cvxmdp.experiments.store import (
+from cvxmdp.base.errors import FileFormatError
+from cvxmdp.runs.record import RunRecord, record_of
+from cvxmdp.runs.run_folder import (
     RunState,
     StoreError,
     find_runs,
@@ -174,7 +174,7 @@ def test_truncated_changed_and_missing_files(tmp_path, record, name):
 
 def relist(folder: Path, name: str) -> None:
     """Make run.json agree with a file that was tampered with: checksums do not stop an attacker."""
-    from cvxmdp.experiments.store import _checksum
+    from cvxmdp.runs.run_folder import _checksum
 
     manifest = json.loads((folder / "run.json").read_text())
     manifest["files"][name] = _checksum(folder / name)
@@ -320,7 +320,7 @@ def test_finding_runs(tmp_path, record):
 WRITER = """
 import sys, time
 from pathlib import Path
-from cvxmdp.experiments.store import writing, StoreError
+from cvxmdp.runs.run_folder import writing, StoreError
 try:
     with writing(sys.argv[1]) as folder:
         print("held", flush=True)
@@ -346,7 +346,8 @@ def test_a_writer_that_dies_leaves_an_unfinished_run_and_no_lock(tmp_path, recor
 
 REWRITER = """
 import sys
-from cvxmdp.experiments.store import read_run, save_run
+from cvxmdp.runs.run_folder import read_run
+from cvxmdp.runs.run_folder import save_run
 record = read_run(sys.argv[1])
 print("ready", flush=True)
 for _ in range(20):

@@ -14,10 +14,10 @@ import numpy as np
 import pytest
 
 import cvxmdp as cm
-from cvxmdp.errors import SolverError
-from cvxmdp.sampling import run as runs
-from cvxmdp.sweeps import checkpoint
-from cvxmdp.sweeps.groups import LaneGroup, ThreadGroup, run_lanes
+from cvxmdp.base import checkpoints as checkpoint
+from cvxmdp.base.errors import SolverError
+from cvxmdp.runs.lanes import LaneGroup, ThreadGroup, run_lanes
+from cvxmdp.solvers import vr_pdpg_run as runs
 from strategies import small_problem
 
 SOLVER = cm.VRPDPG(60, 0.1, 0.3, 0.3, 10, dual_bound=2.0, evaluate_every=20)
@@ -227,7 +227,7 @@ def test_lanes_are_split_over_devices(tmp_path):
         "import jax, numpy as np\n"
         "from strategies import small_problem\nfrom test_sweeps import SOLVER\n"
         "import cvxmdp as cm\n"
-        "from cvxmdp.sweeps.groups import LaneGroup\n"
+        "from cvxmdp.runs.lanes import LaneGroup\n"
         "kept = []\n"
         "old = LaneGroup._on_devices\n"
         "LaneGroup._on_devices = lambda self, tree: kept.append(old(self, tree)) or kept[-1]\n"
@@ -296,7 +296,7 @@ def test_a_finished_sweep_is_read_not_run(problem, tmp_path, monkeypatch):
     def never(*_, **__):
         raise AssertionError("computed again")
 
-    monkeypatch.setattr("cvxmdp.sweeps.groups.run_lanes", never)
+    monkeypatch.setattr("cvxmdp.runs.lanes.run_lanes", never)
     second = cm.sweep(problem, SOLVER, seeds=range(2), folder=tmp_path)
     for mine, theirs in zip(second, first, strict=True):
         same_bits(mine.solution, theirs.solution)
@@ -304,7 +304,7 @@ def test_a_finished_sweep_is_read_not_run(problem, tmp_path, monkeypatch):
 
 def test_pdpg_results_are_kept_as_well(problem, tmp_path, monkeypatch):
     first = cm.sweep(problem, cm.PDPG(60), seeds=[0], folder=tmp_path)[0].solution
-    monkeypatch.setattr("cvxmdp.sweeps.jobs.solve", None)
+    monkeypatch.setattr("cvxmdp.runs.jobs.solve", None)
     second = cm.sweep(problem, cm.PDPG(60), seeds=[0], folder=tmp_path)[0].solution
     assert second.objective == pytest.approx(first.objective, rel=1e-12)
     assert second.status is first.status

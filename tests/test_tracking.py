@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 import cvxmdp as cm
-from cvxmdp.errors import ProblemError
-from cvxmdp.experiments import INSTANCES, expert_occupancy, tracking_model, tracking_problem
-from cvxmdp.occupancy import episode_visits, flow_residual
+from cvxmdp.base.errors import ProblemError
+from cvxmdp.models.flow import episode_visits, flow_residual
+from cvxmdp.paper import INSTANCES, expert_occupancy, tracking_model, tracking_problem
 
 BEST_RETURN = {"8x8": 97.4, "20x20": 92.6}  # undiscounted: 13 (37) steps at -0.2, then 100
 STEPS = {"8x8": 14, "20x20": 38}

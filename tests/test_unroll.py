@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 import cvxmdp as cm
-from cvxmdp.errors import ModelError
+from cvxmdp.base.errors import ModelError
 from strategies import generator, random_model, seeds
 
 

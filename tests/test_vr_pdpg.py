@@ -13,9 +13,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import cvxmdp as cm
-from cvxmdp.errors import CvxmdpWarning, PolicyError, SolverError
-from cvxmdp.experiments.tracking import tracking_problem
-from cvxmdp.sampling import run as runs
+from cvxmdp.base.errors import CvxmdpWarning, PolicyError, SolverError
+from cvxmdp.paper.tracking import tracking_problem
+from cvxmdp.solvers import vr_pdpg_run as runs
 from strategies import generator, random_policy, seeds, small_problem
 
 OPTIMUM = 23.927031448955  # 100 * 0.9**13 - 0.2 * (1 - 0.9**13) / 0.1

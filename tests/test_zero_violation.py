@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 import cvxmdp as cm
-from cvxmdp.errors import SolverError
-from cvxmdp.exact import loop
-from cvxmdp.exact.run import Run
+from cvxmdp.base.errors import SolverError
+from cvxmdp.solvers import pdpg_loop as loop
+from cvxmdp.solvers.pdpg_run import Run
 from cvxmdp.theory import TheoryError
 from test_pdpg_reaches import LISTED, budgets, costly_garnet, listed  # noqa: F401 (a fixture)
 

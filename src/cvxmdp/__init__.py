@@ -11,73 +11,237 @@ from typing import TYPE_CHECKING, Any
 
 __version__ = "0.1.0"
 
+__all__ = [
+    "MLP",
+    "PDPG",
+    "VRPDPG",
+    "Certificate",
+    "Check",
+    "ColumnGeneration",
+    "Constraint",
+    "ConvexProgram",
+    "Curvature",
+    "Demonstrations",
+    "Direct",
+    "EquinoxModule",
+    "FeatureFunction",
+    "Frontier",
+    "GridLayout",
+    "GymnasiumEnv",
+    "JaxEnv",
+    "LinearSoftmax",
+    "Normalised",
+    "OneHot",
+    "Policy",
+    "PolicyEvaluation",
+    "Problem",
+    "RandomFourier",
+    "Slater",
+    "SoftmaxTable",
+    "Solution",
+    "Status",
+    "Sweep",
+    "Table",
+    "TabularMDP",
+    "TabularPolicy",
+    "UniformBins",
+    "Utility",
+    "__version__",
+    "ball",
+    "box",
+    "certify",
+    "check",
+    "check_utility",
+    "concave",
+    "convex",
+    "demonstrations",
+    "distance",
+    "entropy",
+    "evaluate",
+    "from_function",
+    "from_gymnasium_table",
+    "from_prism",
+    "from_transitions",
+    "frontier",
+    "garnet",
+    "gridworld",
+    "linear",
+    "load_policy",
+    "log_barrier",
+    "log_sum",
+    "minimum",
+    "occupancy_of",
+    "policy_of",
+    "polytope",
+    "quadratic",
+    "record_episode",
+    "report",
+    "slater",
+    "solve",
+    "state_distribution",
+    "sweep",
+    "to_prism",
+    "uniform_policy",
+]
+
+if TYPE_CHECKING:
+    from cvxmdp.atoms.constraint import Constraint
+    from cvxmdp.atoms.curvature import Curvature
+    from cvxmdp.atoms.custom import concave, convex
+    from cvxmdp.atoms.distance import distance
+    from cvxmdp.atoms.entropy import entropy
+    from cvxmdp.atoms.linear import linear
+    from cvxmdp.atoms.logarithm import log_barrier, log_sum
+    from cvxmdp.atoms.minimum import minimum
+    from cvxmdp.atoms.probing import check_utility
+    from cvxmdp.atoms.quadratic import quadratic
+    from cvxmdp.atoms.sets import ball, box, polytope
+    from cvxmdp.atoms.utility import Utility
+    from cvxmdp.certificates.certificate import Certificate
+    from cvxmdp.certificates.certify import certify
+    from cvxmdp.certificates.slater import Slater, slater
+    from cvxmdp.checker.check import Check, check
+    from cvxmdp.experience.demonstrations import Demonstrations, demonstrations
+    from cvxmdp.experience.environments.gymnasium_env import GymnasiumEnv
+    from cvxmdp.experience.environments.jax_env import JaxEnv
+    from cvxmdp.experience.evaluation import evaluate
+    from cvxmdp.experience.logs import from_transitions
+    from cvxmdp.experience.policy_evaluation import PolicyEvaluation
+    from cvxmdp.experience.rendering import record_episode
+    from cvxmdp.models.flow import occupancy_of, policy_of, state_distribution, uniform_policy
+    from cvxmdp.models.garnet import garnet
+    from cvxmdp.models.gridworld import gridworld
+    from cvxmdp.models.importers.gymnasium_table import from_gymnasium_table
+    from cvxmdp.models.importers.prism import from_prism, to_prism
+    from cvxmdp.models.importers.successor_function import from_function
+    from cvxmdp.models.layout import GridLayout
+    from cvxmdp.models.table import TabularMDP
+    from cvxmdp.policies.families import MLP, Direct, EquinoxModule, LinearSoftmax, Table
+    from cvxmdp.policies.features import FeatureFunction, OneHot, RandomFourier, UniformBins
+    from cvxmdp.policies.policy import Policy
+    from cvxmdp.policies.policy_file import load_policy
+    from cvxmdp.policies.softmax import SoftmaxTable
+    from cvxmdp.policies.tables import TabularPolicy
+    from cvxmdp.problems.problem import Problem
+    from cvxmdp.problems.solution import Solution, Status
+    from cvxmdp.reports.html_page import report
+    from cvxmdp.runs.frontier import Frontier, frontier
+    from cvxmdp.runs.solving import solve
+    from cvxmdp.runs.sweep_results import Sweep
+    from cvxmdp.runs.sweeping import sweep
+    from cvxmdp.solvers.column_generation import ColumnGeneration
+    from cvxmdp.solvers.convex_program import ConvexProgram
+    from cvxmdp.solvers.pdpg import PDPG
+    from cvxmdp.solvers.start import Normalised
+    from cvxmdp.solvers.vr_pdpg import VRPDPG
+
+# Where each name lives; a test holds this table, ``__all__`` and the imports above together.
 _WHERE = {
-    "models": (
-        "GridLayout",
-        "TabularMDP",
-        "from_function",
-        "from_gymnasium_table",
-        "from_prism",
-        "from_transitions",
-        "garnet",
-        "gridworld",
-        "to_prism",
-    ),
-    "utilities": (
-        "Constraint",
-        "Curvature",
-        "Utility",
-        "ball",
-        "box",
-        "check_utility",
+    "atoms.constraint": ("Constraint",),
+    "atoms.curvature": ("Curvature",),
+    "atoms.custom": (
         "concave",
         "convex",
-        "distance",
-        "entropy",
-        "linear",
+    ),
+    "atoms.distance": ("distance",),
+    "atoms.entropy": ("entropy",),
+    "atoms.linear": ("linear",),
+    "atoms.logarithm": (
         "log_barrier",
         "log_sum",
-        "minimum",
-        "polytope",
-        "quadratic",
     ),
-    "policies": ("Policy", "SoftmaxTable", "TabularPolicy", "load_policy"),
-    "policies.families": ("Direct", "EquinoxModule", "LinearSoftmax", "MLP", "Table"),
-    "occupancy": ("occupancy_of", "policy_of", "state_distribution", "uniform_policy"),
-    "environments.demonstrations": ("Demonstrations", "demonstrations"),
-    "environments.evaluation": ("evaluate",),
-    "environments.features": ("FeatureFunction", "OneHot", "RandomFourier", "UniformBins"),
-    "environments.gymnasium": ("GymnasiumEnv",),
-    "environments.jax_env": ("JaxEnv",),
-    "environments.rendering": ("record_episode",),
-    "environments.result": ("PolicyEvaluation",),
-    "problem": ("Problem",),
-    "solution": ("Solution", "Status"),
-    "exact": ("ColumnGeneration", "ConvexProgram", "Normalised", "PDPG"),
-    "exact.frontier": ("Frontier", "frontier"),
-    "sampling": ("VRPDPG",),
-    "driver": ("solve",),
-    "sweeps": ("Sweep", "sweep"),
-    "reports.html_page": ("report",),
-    "certificates": (
-        "Certificate",
-        "Check",
+    "atoms.minimum": ("minimum",),
+    "atoms.probing": ("check_utility",),
+    "atoms.quadratic": ("quadratic",),
+    "atoms.sets": (
+        "ball",
+        "box",
+        "polytope",
+    ),
+    "atoms.utility": ("Utility",),
+    "certificates.certificate": ("Certificate",),
+    "certificates.certify": ("certify",),
+    "certificates.slater": (
         "Slater",
-        "certify",
-        "check",
         "slater",
     ),
+    "checker.check": (
+        "Check",
+        "check",
+    ),
+    "experience.demonstrations": (
+        "Demonstrations",
+        "demonstrations",
+    ),
+    "experience.environments.gymnasium_env": ("GymnasiumEnv",),
+    "experience.environments.jax_env": ("JaxEnv",),
+    "experience.evaluation": ("evaluate",),
+    "experience.logs": ("from_transitions",),
+    "experience.policy_evaluation": ("PolicyEvaluation",),
+    "experience.rendering": ("record_episode",),
+    "models.flow": (
+        "occupancy_of",
+        "policy_of",
+        "state_distribution",
+        "uniform_policy",
+    ),
+    "models.garnet": ("garnet",),
+    "models.gridworld": ("gridworld",),
+    "models.importers.gymnasium_table": ("from_gymnasium_table",),
+    "models.importers.prism": (
+        "from_prism",
+        "to_prism",
+    ),
+    "models.importers.successor_function": ("from_function",),
+    "models.layout": ("GridLayout",),
+    "models.table": ("TabularMDP",),
+    "policies.families": (
+        "Direct",
+        "EquinoxModule",
+        "LinearSoftmax",
+        "MLP",
+        "Table",
+    ),
+    "policies.features": (
+        "FeatureFunction",
+        "OneHot",
+        "RandomFourier",
+        "UniformBins",
+    ),
+    "policies.policy": ("Policy",),
+    "policies.policy_file": ("load_policy",),
+    "policies.softmax": ("SoftmaxTable",),
+    "policies.tables": ("TabularPolicy",),
+    "problems.problem": ("Problem",),
+    "problems.solution": (
+        "Solution",
+        "Status",
+    ),
+    "reports.html_page": ("report",),
+    "runs.frontier": (
+        "Frontier",
+        "frontier",
+    ),
+    "runs.solving": ("solve",),
+    "runs.sweep_results": ("Sweep",),
+    "runs.sweeping": ("sweep",),
+    "solvers.column_generation": ("ColumnGeneration",),
+    "solvers.convex_program": ("ConvexProgram",),
+    "solvers.pdpg": ("PDPG",),
+    "solvers.start": ("Normalised",),
+    "solvers.vr_pdpg": ("VRPDPG",),
 }
 _MODULE_OF = {name: module for module, names in _WHERE.items() for name in names}
-
-__all__ = ["__version__", *sorted(_MODULE_OF)]
 
 
 def __getattr__(name: str) -> Any:
     if name not in _MODULE_OF:
-        from cvxmdp.errors import did_you_mean
+        # Only close names: an error that lists the whole library helps nobody.
+        from difflib import get_close_matches
 
-        raise AttributeError(f"cvxmdp has no {name!r}. {did_you_mean(name, _MODULE_OF)}")
+        close = get_close_matches(name, _MODULE_OF, n=3)
+        hint = f" Did you mean {' or '.join(close)}?" if close else ""
+        raise AttributeError(f"module 'cvxmdp' has no attribute {name!r}.{hint}")
     value = getattr(importlib.import_module(f"cvxmdp.{_MODULE_OF[name]}"), name)
     globals()[name] = value
     return value
@@ -85,58 +249,3 @@ def __getattr__(name: str) -> Any:
 
 def __dir__() -> list[str]:
     return __all__
-
-
-if TYPE_CHECKING:
-    from cvxmdp.certificates.certificate import Certificate
-    from cvxmdp.certificates.certify import certify
-    from cvxmdp.certificates.checker import Check, check
-    from cvxmdp.certificates.slater import Slater, slater
-    from cvxmdp.driver import solve
-    from cvxmdp.environments.demonstrations import Demonstrations, demonstrations
-    from cvxmdp.environments.evaluation import evaluate
-    from cvxmdp.environments.features import FeatureFunction, OneHot, RandomFourier, UniformBins
-    from cvxmdp.environments.gymnasium import GymnasiumEnv
-    from cvxmdp.environments.jax_env import JaxEnv
-    from cvxmdp.environments.rendering import record_episode
-    from cvxmdp.environments.result import PolicyEvaluation
-    from cvxmdp.exact import PDPG, ColumnGeneration, ConvexProgram, Normalised
-    from cvxmdp.exact.frontier import Frontier, frontier
-    from cvxmdp.models import (
-        GridLayout,
-        TabularMDP,
-        from_function,
-        from_gymnasium_table,
-        from_prism,
-        from_transitions,
-        garnet,
-        gridworld,
-        to_prism,
-    )
-    from cvxmdp.occupancy import occupancy_of, policy_of, state_distribution, uniform_policy
-    from cvxmdp.policies import Policy, SoftmaxTable, TabularPolicy, load_policy
-    from cvxmdp.policies.families import MLP, Direct, EquinoxModule, LinearSoftmax, Table
-    from cvxmdp.problem import Problem
-    from cvxmdp.reports.html_page import report
-    from cvxmdp.sampling import VRPDPG
-    from cvxmdp.solution import Solution, Status
-    from cvxmdp.sweeps.results import Sweep
-    from cvxmdp.sweeps.sweep import sweep
-    from cvxmdp.utilities import (
-        Constraint,
-        Curvature,
-        Utility,
-        ball,
-        box,
-        check_utility,
-        concave,
-        convex,
-        distance,
-        entropy,
-        linear,
-        log_barrier,
-        log_sum,
-        minimum,
-        polytope,
-        quadratic,
-    )

@@ -13,8 +13,8 @@ from typing import Any
 
 import numpy as np
 
-from cvxmdp.certificates.atoms import CertificateError
-from cvxmdp.files import whole_file
+from cvxmdp.base.storage import whole_file
+from cvxmdp.checker.closed_forms import CertificateError
 from cvxmdp.policies import TabularPolicy
 
 FORMAT = "cvxmdp certificate 1"
@@ -100,7 +100,7 @@ class Certificate:
         return self.gap / self.size if self.size > 0 else 0.0
 
     def __str__(self) -> str:
-        from cvxmdp.reports.certificates import certificate_text
+        from cvxmdp.certificates.certificate_text import certificate_text
 
         return certificate_text(self)
 

@@ -15,11 +15,9 @@ from typing import Any
 
 import numpy as np
 
-from cvxmdp.certificates.bounds import Achieved, Claims, achieved
+from cvxmdp.base.errors import ProblemError, did_you_mean
 from cvxmdp.certificates.certificate import Certificate
-from cvxmdp.certificates.fingerprint import fingerprint
-from cvxmdp.certificates.repair import Repaired, repair
-from cvxmdp.certificates.search import (
+from cvxmdp.certificates.evidence import (
     Proof,
     best,
     by_columns,
@@ -30,11 +28,13 @@ from cvxmdp.certificates.search import (
     linearise,
     occupancy_policy,
 )
+from cvxmdp.certificates.repair import Repaired, repair
 from cvxmdp.certificates.slater import Slater, slater_of
-from cvxmdp.errors import ProblemError, did_you_mean
-from cvxmdp.occupancy import as_policy
+from cvxmdp.checker.bounds import Achieved, Claims, achieved
+from cvxmdp.checker.fingerprint import fingerprint
+from cvxmdp.models.flow import as_policy
 from cvxmdp.policies import TabularPolicy
-from cvxmdp.problem import Problem
+from cvxmdp.problems.problem import Problem
 
 # Claims are written down a little looser than computed, so that another machine's rounding cannot
 # turn a true certificate away.

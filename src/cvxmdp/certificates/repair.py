@@ -13,9 +13,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from cvxmdp.certificates.bounds import Achieved, Claims, achieved
-from cvxmdp.certificates.search import occupancy_policy, tangents_at
-from cvxmdp.certificates.values import optimal_values
+from cvxmdp.certificates.evidence import occupancy_policy, tangents_at
+from cvxmdp.checker.bounds import Achieved, Claims, achieved
+from cvxmdp.models.values import optimal_values
 
 ROUNDING_SHARE = 1e-6  # repairs up to this share only undo rounding; any interior point will do
 

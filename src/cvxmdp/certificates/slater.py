@@ -15,8 +15,8 @@ from typing import Any
 
 import numpy as np
 
-from cvxmdp.certificates.bounds import Claims, achieved
-from cvxmdp.certificates.search import (
+from cvxmdp.base.errors import ProblemError, SolverError
+from cvxmdp.certificates.evidence import (
     Proof,
     best,
     by_columns,
@@ -27,9 +27,9 @@ from cvxmdp.certificates.search import (
     occupancy_policy,
     room_by_columns,
 )
-from cvxmdp.errors import ProblemError, SolverError
+from cvxmdp.checker.bounds import Claims, achieved
 from cvxmdp.policies import TabularPolicy
-from cvxmdp.problem import Problem
+from cvxmdp.problems.problem import Problem
 
 NEGLIGIBLE = 1e-6  # weight of a constraint that is a solver's rounding, not part of a conflict
 SHARES = (0.0, 1e-4, 1e-3, 1e-2, 0.1, 0.3, 0.5)  # of the uniform policy, to enter f's domain

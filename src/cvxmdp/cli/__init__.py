@@ -16,6 +16,6 @@ def app() -> None:
             f"cvxmdp: the command line needs {', '.join(missing)}, not installed here. Install it with: "
             "pip install 'cvxmdp[cli]'"
         )
-    from cvxmdp.cli.main import commands
+    from cvxmdp.cli.commands import commands
 
     commands(prog_name="cvxmdp")

@@ -8,15 +8,15 @@ from typing import Any
 from rich.table import Table
 from rich.text import Text
 
+from cvxmdp.base.errors import FileFormatError
 from cvxmdp.cli.outcome import Exit, note, out, say, say_json
-from cvxmdp.cli.policies import read_policy, write_policy
-from cvxmdp.errors import FileFormatError
-from cvxmdp.experiments.record import RunRecord
-from cvxmdp.experiments.store import RunState, find_runs, read_run, state_of
-from cvxmdp.policies.tabular import table_of
+from cvxmdp.cli.policy_arguments import read_policy, write_policy
+from cvxmdp.policies.tables import table_of
+from cvxmdp.problems.solution_text import number
 from cvxmdp.reports.html_page import write_report
-from cvxmdp.reports.records import record_json, record_text, status_words, worst_violation
-from cvxmdp.reports.tables import number
+from cvxmdp.runs.record import RunRecord
+from cvxmdp.runs.record_text import record_json, record_text, status_words, worst_violation
+from cvxmdp.runs.run_folder import RunState, find_runs, read_run, state_of
 
 WIDEST_GRID = 40  # columns of a grid that is drawn in the terminal
 

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from cvxmdp.solver_names import SOLVERS
+from cvxmdp.solvers.names import SOLVERS
 
 
 def _solvers(incomplete: str) -> list[str]:

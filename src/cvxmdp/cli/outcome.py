@@ -17,7 +17,7 @@ import typer
 from rich.console import Console
 from rich.text import Text
 
-from cvxmdp.errors import CvxmdpError, SolverError
+from cvxmdp.base.errors import CvxmdpError, SolverError
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 

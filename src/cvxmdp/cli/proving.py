@@ -7,20 +7,20 @@ from contextlib import nullcontext
 from dataclasses import asdict
 from pathlib import Path
 
+from cvxmdp.base.errors import did_you_mean
 from cvxmdp.certificates.certificate import Certificate
+from cvxmdp.certificates.certificate_text import certificate_facts
 from cvxmdp.certificates.certify import certify
-from cvxmdp.certificates.checker import check
+from cvxmdp.checker.check import check
 from cvxmdp.cli.outcome import Exit, note, say, say_json, working
-from cvxmdp.cli.policies import read_policy
-from cvxmdp.cli.settings import read
-from cvxmdp.cli.solving import problem_files
-from cvxmdp.driver import choose_solver, solve
-from cvxmdp.errors import did_you_mean
-from cvxmdp.exact.frontier import frontier
-from cvxmdp.experiments.places import SpecError
-from cvxmdp.experiments.record import frontier_facts, record_of
-from cvxmdp.experiments.store import RunState, StoreError, state_of, write_run, writing
-from cvxmdp.reports.certificates import certificate_facts
+from cvxmdp.cli.overrides import read
+from cvxmdp.cli.policy_arguments import read_policy
+from cvxmdp.cli.solve_command import problem_files
+from cvxmdp.runs.frontier import frontier
+from cvxmdp.runs.record import frontier_facts, record_of
+from cvxmdp.runs.run_folder import RunState, StoreError, state_of, write_run, writing
+from cvxmdp.runs.solving import choose_solver, solve
+from cvxmdp.runs.specs.places import SpecError
 
 
 def certify_policy(

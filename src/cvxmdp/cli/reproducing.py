@@ -5,11 +5,11 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+from cvxmdp.base.errors import FileFormatError, did_you_mean
 from cvxmdp.cli.outcome import Exit, note, say, say_json
-from cvxmdp.errors import FileFormatError, did_you_mean
-from cvxmdp.experiments.paper_studies import GRIDS
-from cvxmdp.experiments.reproduce import Reproduction, reproduce
-from cvxmdp.reports.tables import text_table
+from cvxmdp.paper.reproduce import Reproduction, reproduce
+from cvxmdp.paper.studies import GRIDS
+from cvxmdp.problems.solution_text import text_table
 
 ALL = "all"
 

@@ -7,16 +7,16 @@ import time
 from pathlib import Path
 from typing import Any
 
-from cvxmdp.errors import SolverError
-from cvxmdp.exact.settings import per_constraint
-from cvxmdp.problem import Problem
-from cvxmdp.progress import Progress
-from cvxmdp.sampling.run import prepare
-from cvxmdp.sampling.vr_pdpg import VRPDPG
-from cvxmdp.solution import Solution
-from cvxmdp.sweeps.axes import Case
-from cvxmdp.sweeps.checkpoint import Folder
-from cvxmdp.sweeps.jobs import LearningJob
+from cvxmdp.base.checkpoints import Folder
+from cvxmdp.base.errors import SolverError
+from cvxmdp.base.progress import Progress
+from cvxmdp.problems.problem import Problem
+from cvxmdp.problems.solution import Solution
+from cvxmdp.runs.axes import Case
+from cvxmdp.runs.jobs import LearningJob
+from cvxmdp.solvers.start import per_constraint
+from cvxmdp.solvers.vr_pdpg import VRPDPG
+from cvxmdp.solvers.vr_pdpg_run import prepare
 
 CHECKPOINT = "checkpoint"
 SECONDS = 5.0  # between checkpoints

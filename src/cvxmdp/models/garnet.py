@@ -6,8 +6,8 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from cvxmdp.errors import ModelError
-from cvxmdp.models.tabular import TabularMDP
+from cvxmdp.base.errors import ModelError
+from cvxmdp.models.table import TabularMDP
 
 
 def garnet(

@@ -7,9 +7,9 @@ from typing import Any
 
 import numpy as np
 
-from cvxmdp.errors import ModelError
+from cvxmdp.base.errors import ModelError
 from cvxmdp.models.layout import GridLayout
-from cvxmdp.models.tabular import TabularMDP
+from cvxmdp.models.table import TabularMDP
 from cvxmdp.models.validation import read_table
 
 ACTIONS = ("left", "down", "right", "up")

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from cvxmdp.errors import ModelError
+from cvxmdp.base.errors import ModelError
 
 ARROWS = {"left": "←", "down": "↓", "right": "→", "up": "↑"}
 

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
-from cvxmdp.errors import CvxmdpError, ModelError
+from cvxmdp.base.errors import CvxmdpError, ModelError
 
 # A row that misses one by less than ROUNDING sums to one; by more than ENDING it ends episodes.
 # In between it looks like lost digits, and treating those as endings would be a silent mistake.

@@ -1,8 +1,8 @@
 """Policies: a small protocol and its members."""
 
-from cvxmdp.policies.files import load_policy
 from cvxmdp.policies.policy import Policy
+from cvxmdp.policies.policy_file import load_policy
 from cvxmdp.policies.softmax import SoftmaxTable
-from cvxmdp.policies.tabular import TabularPolicy
+from cvxmdp.policies.tables import TabularPolicy
 
 __all__ = ["Policy", "SoftmaxTable", "TabularPolicy", "load_policy"]

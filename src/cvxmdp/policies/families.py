@@ -23,15 +23,15 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from cvxmdp.errors import PolicyError, require
-from cvxmdp.feature_space import FeatureSpace
-from cvxmdp.models.tabular import TabularMDP
+from cvxmdp.atoms.function import namespace
+from cvxmdp.base.errors import PolicyError, require
+from cvxmdp.base.pytrees import Record
+from cvxmdp.models.space import FeatureSpace
+from cvxmdp.models.table import TabularMDP
 from cvxmdp.policies.observed import Observed, observed
 from cvxmdp.policies.parametric import ParametricPolicy
 from cvxmdp.policies.softmax import SoftmaxTable
-from cvxmdp.policies.tabular import TabularPolicy
-from cvxmdp.records import Record
-from cvxmdp.utilities.function import namespace
+from cvxmdp.policies.tables import TabularPolicy
 
 Array = Any
 Params = Any  # a pytree of arrays
@@ -117,7 +117,7 @@ class BoundFamily(Record):
     def deploy(self, params: Params) -> Any:
         """The policy of these parameters, in NumPy."""
         if self.observes:
-            from cvxmdp.environments.acting import NetworkPolicy
+            from cvxmdp.policies.observers import NetworkPolicy
 
             return NetworkPolicy(self, params)
         states = jnp.arange(self.actions.shape[0])

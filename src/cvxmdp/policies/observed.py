@@ -7,8 +7,8 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from cvxmdp.feature_space import FeatureSpace
-from cvxmdp.records import Record
+from cvxmdp.base.pytrees import Record
+from cvxmdp.models.space import FeatureSpace
 
 Array = Any
 

@@ -8,8 +8,8 @@ from typing import Any
 import jax
 import numpy as np
 
-from cvxmdp.files import write_arrays
-from cvxmdp.policies.tabular import TabularPolicy
+from cvxmdp.base.storage import write_arrays
+from cvxmdp.policies.tables import TabularPolicy
 
 
 class ParametricPolicy(TabularPolicy):

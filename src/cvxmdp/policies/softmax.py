@@ -14,10 +14,10 @@ from typing import Any
 import numpy as np
 from scipy.special import softmax
 
-from cvxmdp.errors import PolicyError
-from cvxmdp.files import write_arrays
+from cvxmdp.base.errors import PolicyError
+from cvxmdp.base.storage import write_arrays
 from cvxmdp.models.validation import numbers
-from cvxmdp.policies.tabular import TabularPolicy
+from cvxmdp.policies.tables import TabularPolicy
 
 
 class SoftmaxTable(TabularPolicy):

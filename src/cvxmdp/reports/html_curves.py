@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from scipy.special import stdtrit
 
-from cvxmdp.experiments.record import RunRecord, Series
+from cvxmdp.runs.record import RunRecord, Series
 
 LINEAR_BINS, LOG_BINS = 150, 75  # both, so that a curve is fine on either axis
 MOST_POINTS = 400

@@ -10,11 +10,11 @@ import numpy as np
 
 import cvxmdp
 from cvxmdp.certificates.certificate import Certificate
-from cvxmdp.experiments.certificate_files import certificate_from
-from cvxmdp.experiments.record import SNAPSHOTS, FrontierFacts, RunRecord
+from cvxmdp.problems.solution_text import number
 from cvxmdp.reports.html_curves import groups_of, panels, rounded
-from cvxmdp.reports.records import run_line, status_words, worst_violation
-from cvxmdp.reports.tables import number
+from cvxmdp.runs.certificate_files import certificate_from
+from cvxmdp.runs.record import SNAPSHOTS, FrontierFacts, RunRecord
+from cvxmdp.runs.record_text import run_line, status_words, worst_violation
 
 MOST_CELLS = 10_000  # states of a grid that is drawn
 MOST_FRAMES = 40

@@ -13,17 +13,17 @@ from importlib.resources import files
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from cvxmdp.errors import CvxmdpError
-from cvxmdp.experiments.record import RunRecord, record_of
-from cvxmdp.files import whole_file
+from cvxmdp.base.errors import CvxmdpError
+from cvxmdp.base.storage import whole_file
 from cvxmdp.reports.html_data import report_data
-from cvxmdp.reports.records import record_text
+from cvxmdp.runs.record import RunRecord, record_of
+from cvxmdp.runs.record_text import record_text
 
 if TYPE_CHECKING:
     from cvxmdp.certificates.certificate import Certificate
-    from cvxmdp.exact.frontier import Frontier
-    from cvxmdp.solution import Solution
-    from cvxmdp.sweeps.results import Sweep
+    from cvxmdp.problems.solution import Solution
+    from cvxmdp.runs.frontier import Frontier
+    from cvxmdp.runs.sweep_results import Sweep
 
 # The page may run its own script and style, and load nothing from anywhere.
 POLICY = "default-src 'none'; script-src 'unsafe-inline'; style-src 'unsafe-inline'; img-src data:"
@@ -60,7 +60,7 @@ def report(
     if len(given) > 1 and any(extra is not None for extra in extras.values()):
         raise CvxmdpError(
             "certificate=, frontier= and solver= go with a single solution; for several make records with "
-            "cvxmdp.experiments.record.record_of(solution, certificate=..., label=...)"
+            "cvxmdp.runs.record.record_of(solution, certificate=..., label=...)"
         )
     records = [
         one if isinstance(one, RunRecord) else record_of(one, label=label, title=title, **extras)
@@ -70,9 +70,9 @@ def report(
 
 
 def _labelled(what: Any) -> list[tuple[str, Any]]:
-    from cvxmdp.experiments.sweep_records import sweep_records
-    from cvxmdp.solution import Solution
-    from cvxmdp.sweeps.results import Sweep
+    from cvxmdp.problems.solution import Solution
+    from cvxmdp.runs.sweep_records import sweep_records
+    from cvxmdp.runs.sweep_results import Sweep
 
     if isinstance(what, Solution | RunRecord):
         return [("", what)]

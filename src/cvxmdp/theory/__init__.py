@@ -2,14 +2,6 @@
 
 from cvxmdp.theory.compare import Comparison, Rate, compare, fit_rate
 from cvxmdp.theory.constants import ProblemConstants, problem_constants
-from cvxmdp.theory.exact import (
-    Bound,
-    average_lagrangian_bound,
-    decoupled_bound,
-    exact_bound,
-    strong_average_lagrangian_bound,
-    strong_mixing,
-)
 from cvxmdp.theory.parameterisation import (
     DirectConstants,
     ParameterisationConstants,
@@ -17,15 +9,23 @@ from cvxmdp.theory.parameterisation import (
     direct_constants,
     softmax_table_constants,
 )
-from cvxmdp.theory.sample import (
+from cvxmdp.theory.schedules import ExactSchedule, exact_schedule
+from cvxmdp.theory.theorem_exact import (
+    Bound,
+    average_lagrangian_bound,
+    decoupled_bound,
+    exact_bound,
+    strong_average_lagrangian_bound,
+    strong_mixing,
+)
+from cvxmdp.theory.theorem_sample import (
     SampleConstants,
     SampleSchedule,
     sample_bound,
     sample_constants,
     sample_schedule,
 )
-from cvxmdp.theory.schedules import ExactSchedule, exact_schedule
-from cvxmdp.theory.zero_violation import (
+from cvxmdp.theory.theorem_zero import (
     iterations_for_zero_violation,
     pessimism_equation,
     theory_pessimism,

@@ -14,15 +14,15 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from cvxmdp.problem import Problem
+from cvxmdp.problems.problem import Problem
 from cvxmdp.theory.constants import ProblemConstants
-from cvxmdp.theory.exact import Bound, exact_bound
 from cvxmdp.theory.parameterisation import TheoryError, require_real
 from cvxmdp.theory.schedules import ExactSchedule, exact_schedule
-from cvxmdp.theory.zero_violation import zero_violation_bound
+from cvxmdp.theory.theorem_exact import Bound, exact_bound
+from cvxmdp.theory.theorem_zero import zero_violation_bound
 
 if TYPE_CHECKING:
-    from cvxmdp.solution import Solution
+    from cvxmdp.problems.solution import Solution
 
 SAME = 1e-9  # relative difference up to which two step sizes are the same
 
@@ -162,7 +162,7 @@ def fit_rate(iterations: Sequence[int], values: Sequence[float]) -> Rate:
 
 def _optimum(problem: Problem) -> float:
     # Solvers ask this package for their schedules.
-    from cvxmdp.exact.convex_program import ConvexProgram
+    from cvxmdp.solvers.convex_program import ConvexProgram
 
     return ConvexProgram().solve(problem).objective
 

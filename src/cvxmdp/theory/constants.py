@@ -21,18 +21,18 @@ from dataclasses import dataclass, replace
 from numbers import Integral
 from typing import TYPE_CHECKING, Any
 
-from cvxmdp.problem import Problem
+from cvxmdp.atoms.function import Constants, Space
+from cvxmdp.atoms.utility import Utility
+from cvxmdp.problems.problem import Problem
 from cvxmdp.theory.parameterisation import (
     DirectConstants,
     ParameterisationConstants,
     TheoryError,
     require_real,
 )
-from cvxmdp.utilities.function import Constants, Space
-from cvxmdp.utilities.utility import Utility
 
 if TYPE_CHECKING:
-    from cvxmdp.certificates import Slater
+    from cvxmdp.certificates.slater import Slater
 
 # Why an atom has no smoothness constant, by the class it becomes when bound to a model.
 _REASONS = {
@@ -215,7 +215,7 @@ def problem_constants(
 
 def _slater_of(problem: Problem) -> Slater:
     # Certificates bring solvers with them, and solvers ask this module for their schedules.
-    from cvxmdp.certificates import slater
+    from cvxmdp.certificates.slater import slater
 
     return slater(problem)
 

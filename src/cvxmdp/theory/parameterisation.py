@@ -22,10 +22,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from cvxmdp.errors import CvxmdpError
+from cvxmdp.base.errors import CvxmdpError
 
 if TYPE_CHECKING:
-    from cvxmdp.models.tabular import TabularMDP
+    from cvxmdp.models.table import TabularMDP
 
 
 class TheoryError(CvxmdpError, ValueError):

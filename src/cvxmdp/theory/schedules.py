@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from cvxmdp.theory.constants import ProblemConstants, require_iterations
-from cvxmdp.theory.exact import dual_step_of, require_enough, strong_mixing
-from cvxmdp.theory.zero_violation import theory_pessimism
+from cvxmdp.theory.theorem_exact import dual_step_of, require_enough, strong_mixing
+from cvxmdp.theory.theorem_zero import theory_pessimism
 
 
 @dataclass(frozen=True)

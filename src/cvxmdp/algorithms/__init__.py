@@ -1,0 +1,1 @@
+"""Algorithms: pure steps from state to state, without settings, clocks or words."""

@@ -1,0 +1,242 @@
+"""The master of column generation for concave problems, as ``generation`` talks to it."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+from cvxmdp.algorithms.columns.curves import Blend, Local, Store, curve_of, needs
+from cvxmdp.algorithms.columns.interior_point import interior_point
+from cvxmdp.algorithms.columns.linear_master import Answer, Price
+from cvxmdp.algorithms.columns.pool import Column
+from cvxmdp.checker.bounds import Claims, lagrangian_tangent
+
+FIRST_SHARE = 0.1  # of a safe mixture in the weights that an interior point starts from
+EVENLY = 0.1  # share of even weights in that
+LEAST_ROOM = 1e-4  # slack of a start, in units and per share of the safe mixture
+ROOM_ACCURACY = 1e-4  # in units, of the largest smallest slack
+NEEDED = 1e-3  # weight in the safe mixture that makes a column worth keeping
+ACCURACY = 1e-3  # of the gap, left open by the interior point
+TINY = 1e-300
+ROUNDING = 0.1  # of the gap, by which kinks are rounded
+
+
+class ConcaveMaster:
+    """Concave objective and slacks: an interior point over the weights.
+
+    Args:
+        claims: the problem.
+        error: of the visits of columns, absolute; margins allow for it.
+    """
+
+    def __init__(self, claims: Claims, error: float) -> None:
+        self.claims, self.error = claims, error
+        self.nodes = [claims.objective, *claims.slacks.values()]
+        self.curves = [curve_of(node) for node in self.nodes]
+        looked_at = [needs(node) for node in self.nodes]
+        self.store = Store(
+            claims.shape,
+            any(states for states, _ in looked_at),
+            any(pairs for _, pairs in looked_at),
+        )
+        self.count = 0
+        self.units = np.ones(len(claims.slacks))
+        self.margins = np.zeros(len(claims.slacks))
+        self.weights = np.zeros(0)
+        self.safe, self.room = np.zeros(0), -math.inf
+        self.gap = math.inf  # of the whole problem, absolute: sets accuracy and rounding
+        self.size = 1.0
+
+    def add(self, column: Column) -> None:
+        """Take one more column into account."""
+        self.store.add(column)
+        for curve in self.curves:
+            curve.add(column)
+        self.count += 1
+        self.weights = np.append(self.weights, 0.0)
+        self.safe = np.append(self.safe, 0.0)
+        if self.count == 1:
+            self.weights[:] = 1.0
+            self._measure(column)
+        alone = np.zeros(self.count)
+        alone[-1] = 1.0
+        self._offer_safe(alone)
+
+    def _offer_safe(self, weights: np.ndarray) -> None:
+        """Remember the mixture with the most room: every start leans on it."""
+        values = self._values(weights)
+        room = float((values[1:] / self.units).min(initial=math.inf))
+        if math.isfinite(values[0]) and room > self.room:
+            self.safe, self.room = weights, room
+
+    def needed(self) -> np.ndarray:
+        """The columns of the mixture with the most room."""
+        return self.safe > NEEDED
+
+    def _measure(self, column: Column) -> None:
+        """Units of the slacks and margins, from the first column."""
+        first = [curve.local(Blend(self.store, np.ones(1)), 1e-3) for curve in self.curves]
+        self.size = abs(first[0].value) if math.isfinite(first[0].value) else 1.0
+        for k, one in enumerate(first[1:]):
+            value = one.value if math.isfinite(one.value) else 0.0
+            slope = float(one.gradient[0]) if math.isfinite(one.gradient[0]) else 0.0
+            self.units[k] = max(abs(value), abs(slope), 1e-12)
+        x = np.zeros(self.claims.shape)
+        column.add_to(x, 1.0)
+        drifts = [node.drift(x, _error(self.claims, self.error)) for node in self.nodes[1:]]
+        self.margins = np.array([2.0 * d if math.isfinite(d) else 0.0 for d in drifts])
+
+    def keep(self, stay: np.ndarray) -> None:
+        """Forget the others."""
+        self.store.keep(stay)
+        for curve in self.curves:
+            curve.keep(stay)
+        self.weights = self.weights[stay] / self.weights[stay].sum()
+        self.safe = self.safe[stay] / max(self.safe[stay].sum(), 1e-300)
+        self.count = stay.size
+
+    @property
+    def rounding(self) -> float:
+        """How far kinks are rounded."""
+        return ROUNDING * max(min(self.gap, 0.1 * self.size), TINY)
+
+    def _values(self, weights: np.ndarray) -> np.ndarray:
+        blend = Blend(self.store, weights)
+        found = [curve.value(blend, self.rounding) for curve in self.curves]
+        found[1:] = [value - margin for value, margin in zip(found[1:], self.margins, strict=True)]
+        return np.array(found)
+
+    def _locals(self, weights: np.ndarray) -> list[Local]:
+        blend = Blend(self.store, weights)
+        found = [curve.local(blend, self.rounding) for curve in self.curves]
+        for k, margin in enumerate(self.margins, start=1):
+            found[k] = found[k]._replace(value=found[k].value - margin)
+        return found
+
+    def solve(self) -> Answer:
+        """The best mixture or, while none is feasible, the one with the most room."""
+        start = self._inside()
+        if start is None:
+            found = self.safest()
+            if found.value <= 0:
+                return found._replace(feasible=False)
+            self.weights = found.weights
+            start = self._inside()
+            if start is None:
+                return found._replace(feasible=False)
+        accuracy = ACCURACY * min(self.gap, 0.1 * self.size)
+        solved = interior_point(
+            self._locals,
+            self._values,
+            start,
+            np.ones(self.count),
+            np.ones(self.count, dtype=bool),
+            accuracy,
+            self.units,
+        )
+        weights = self._into(solved.weights / solved.weights.sum())
+        if weights is None:
+            return self.safest()._replace(feasible=False)
+        self.weights = weights
+        here = self._locals(self.weights)
+        value = self._true_value(self.weights, here)
+        return Answer(self.weights, value, solved.multipliers, self._tangents(here), True)
+
+    def _into(self, weights: np.ndarray) -> np.ndarray | None:
+        """The weights, with as little of the safe mixture as makes up for what the interior point left."""
+        share = 0.0
+        while share <= 1.0:
+            trial = (1.0 - share) * weights + share * self.safe
+            values = self._values(trial)
+            if np.isfinite(values).all() and (values[1:] >= -0.5 * self.margins).all():
+                return trial
+            if not self.room > 0:
+                return None
+            share = max(1e-9, 4.0 * share)
+        return self.safe.copy()
+
+    def _true_value(self, weights: np.ndarray, here: list[Local]) -> float:
+        """The objective, kinks as they are."""
+        return max(here[0].value, self.curves[0].value(Blend(self.store, weights), 0.0))
+
+    def _tangents(self, here: list[Local]) -> dict[str, Any]:
+        slacks = dict(zip(self.claims.slacks, (one.parameters for one in here[1:]), strict=True))
+        return {"objective": here[0].parameters, "slacks": slacks}
+
+    def _inside(self) -> np.ndarray | None:
+        """A start strictly inside all constraints, near the last mixture."""
+        even = np.full(self.count, 1.0 / self.count)
+        inner = self.safe if self.room > -math.inf else even
+        share = FIRST_SHARE
+        while share > 1e-8:
+            trial = (1.0 - share) * self.weights + share * ((1.0 - EVENLY) * inner + EVENLY * even)
+            values = self._values(trial)
+            if np.isfinite(values).all() and (values[1:] > LEAST_ROOM * share * self.units).all():
+                return trial
+            share *= 0.3
+        return None
+
+    def safest(self) -> Answer:
+        """The mixture with the largest smallest slack in units."""
+        k = self.count
+        n = len(self.curves) - 1
+
+        def extended(z: np.ndarray) -> list[Local]:
+            here = self._locals(z[:-1])[1:]
+            objective = np.append(np.zeros(k), 1.0)
+            found = [Local(float(z[-1]), objective, np.zeros((k + 1, k + 1)), {})]
+            for one, unit in zip(here, self.units, strict=True):
+                hessian = np.zeros((k + 1, k + 1))
+                hessian[:k, :k] = one.hessian / unit
+                slope = np.append(one.gradient / unit, -1.0)
+                found.append(Local(one.value / unit - float(z[-1]), slope, hessian, one.parameters))
+            return found
+
+        def values(z: np.ndarray) -> np.ndarray:
+            slacks = self._values(z[:-1])[1:] / self.units
+            return np.append(float(z[-1]), slacks - float(z[-1]))
+
+        even = np.full(k, 1.0 / k)
+        first = (1.0 - EVENLY) * self.weights + EVENLY * even
+        level = float((self._values(first)[1:] / self.units).min())
+        if not math.isfinite(level):
+            first = even
+            level = float((self._values(first)[1:] / self.units).min())
+        start = np.append(first, level - 1.0)
+        fixed = np.append(np.ones(k), 0.0)
+        solved = interior_point(
+            extended, values, start, fixed, np.arange(k + 1) < k, ROOM_ACCURACY, np.ones(n)
+        )
+        weights = solved.weights[:-1] / solved.weights[:-1].sum()
+        here = self._locals(weights)
+        room = min(float(one.value / unit) for one, unit in zip(here[1:], self.units, strict=True))
+        self._offer_safe(weights)
+        duals = np.maximum(solved.multipliers, 0.0)
+        duals = duals / duals.sum() if duals.sum() > 0 else np.full(n, 1.0 / n)
+        return Answer(weights, room, duals, self._tangents(here), room >= 0)
+
+    def price(self, answer: Answer) -> Price:
+        """The reward and constant of the tangents."""
+        if answer.feasible:
+            named = dict(zip(self.claims.slacks, answer.multipliers.tolist(), strict=True))
+            reward, constant, _ = lagrangian_tangent(self.claims, named, answer.tangents)
+            return Price(reward, constant)
+        reward, constant = np.zeros(self.claims.shape), 0.0
+        factors = answer.multipliers / self.units
+        for factor, (name, node) in zip(factors, self.claims.slacks.items(), strict=True):
+            part = node.tangent(answer.tangents["slacks"][name])
+            reward += factor * part.reward
+            constant += factor * part.constant
+        return Price(reward, constant)
+
+    def between(self, first: Answer, second: Answer, share: float) -> Answer:
+        """The second: multipliers of natural steps are steadied elsewhere."""
+        return second
+
+
+def _error(claims: Claims, size: float) -> Any:
+    from cvxmdp.checker.closed_forms import Error
+
+    return Error(size, claims.reached[:, None] & claims.actions)

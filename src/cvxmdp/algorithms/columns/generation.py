@@ -1,0 +1,431 @@
+r"""Column generation on a problem as the checker reads it: the loop between master and oracle.
+
+Columns are occupancies of policies. The *master* finds the best mixture of the columns at hand: its objective
+is a lower bound. Its multipliers mu and tangents give a reward R and a constant c with
+f(y) + sum mu_i g_i(y) <= <R, y> + c for every occupancy y, and the *oracle* bounds max <R, y> + c: an upper
+bound, and a policy whose occupancy is the next column (Dantzig and Wolfe, 1960; von Hohenbalken, 1977). Both
+bounds are kept at their best; nothing has to converge for them to be true.
+
+Multipliers of a master with few columns jump. The oracle is asked at a point between them and those of the
+best upper bound so far (Wentges, 1997), which on three budgets takes a third fewer calls.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+import numpy as np
+import scipy.sparse as sp
+
+from cvxmdp.algorithms.columns.concave_master import ConcaveMaster
+from cvxmdp.algorithms.columns.flow_duals import absorb, only_leaf
+from cvxmdp.algorithms.columns.linear_master import Answer, Mixture, Price, best_mixture, most_room
+from cvxmdp.algorithms.columns.natural import NaturalSteps
+from cvxmdp.algorithms.columns.pool import NEGLIGIBLE, Column, Columns, small_actions
+from cvxmdp.certificates.evidence import Proof, finish_with, occupancy_policy, tangents_at
+from cvxmdp.checker.bounds import Claims, chain
+from cvxmdp.models.planning import Best, Oracle
+
+SMOOTHING = 0.4  # share of the best multipliers so far in those the oracle is asked at
+STEADY = 0.5  # least share of what was before in the moving means of natural steps
+MEMORY = 4.0  # the larger, the shorter these means
+STALLED = 5  # natural steps in a row without progress after which the oracle is asked, too
+PROGRESS = 1e-3  # of the gap: what a bound has to move by to count as progress
+VALUES_SHARE = 0.02  # of the gap: accuracy of the values of a natural step
+ORACLE_SHARE = 0.05  # of the gap, that the oracle may leave open
+FIRST_ACCURACY = 1e-3  # of the oracle, relative to the size of the reward, before there is a gap
+VISITS_SHARE = 1e-4  # of the tolerance: relative error of the visits of a column
+CURVED_VISITS_SHARE = 1e-2  # the same for concave problems, whose optima are flat
+OCCUPANCY_ERROR = 1e-9  # relative error with which a mixture passes for an occupancy
+MARGIN_FACTOR = 4.0  # margins of constraints, in errors of the visits
+
+
+class Master(Protocol):
+    """The small problem over mixtures of columns."""
+
+    def add(self, column: Column) -> None:
+        """Take one more column into account."""
+        ...
+
+    def keep(self, stay: np.ndarray) -> None:
+        """Forget all columns but these."""
+        ...
+
+    def needed(self) -> np.ndarray:
+        """Columns that must not be forgotten, boolean (K,)."""
+        ...
+
+    def solve(self) -> Answer:
+        """The best mixture."""
+        ...
+
+    def price(self, answer: Answer) -> Price:
+        """The reward that the oracle is asked about."""
+        ...
+
+    def between(self, first: Answer, second: Answer, share: float) -> Answer:
+        """Multipliers and tangents with a share of the first one's."""
+        ...
+
+
+class LinearMaster:
+    """Affine objective and slacks: numbers per column, and a linear program.
+
+    Args:
+        claims: the problem.
+        error: of the visits of columns, absolute, which margins allow for.
+    """
+
+    def __init__(self, claims: Claims, error: float) -> None:
+        zero = np.zeros(claims.shape)
+        self.tangents = tangents_at(claims, zero)
+        nodes = [claims.objective, *claims.slacks.values()]
+        parts = [node.tangent(node.at(zero)) for node in nodes]
+        usable = claims.reached[:, None] & claims.actions
+        self.rewards = [part.reward for part in parts]
+        self.constants = [part.constant for part in parts]
+        steepest = [float(np.abs(reward[usable]).max(initial=0.0)) for reward in self.rewards]
+        self.margins = MARGIN_FACTOR * error * np.array(steepest[1:])
+        sizes = [s * claims.mass + abs(c) for s, c in zip(steepest, self.constants, strict=True)]
+        self.units = np.array([size or 1.0 for size in sizes[1:]])
+        self.features = np.zeros((len(parts), 0))
+
+    def add(self, column: Column) -> None:
+        """One number per function."""
+        pairs = zip(self.rewards, self.constants, strict=True)
+        seen = [column.inner(reward) + constant for reward, constant in pairs]
+        self.features = np.column_stack([self.features, seen])
+
+    def keep(self, stay: np.ndarray) -> None:
+        """Forget the others."""
+        self.features = self.features[:, stay]
+
+    def needed(self) -> np.ndarray:
+        """No column is needed for its own sake."""
+        return np.zeros(self.features.shape[1], dtype=bool)
+
+    def solve(self) -> Answer:
+        """A linear program."""
+        found = best_mixture(self.features[0], self.features[1:], self.margins, self.units)
+        return self._answer(found)
+
+    def safest(self) -> Answer:
+        """The mixture with the most room in all constraints."""
+        return self._answer(most_room(self.features[1:], self.units))
+
+    def _answer(self, found: Mixture) -> Answer:
+        return Answer(found.weights, found.value, found.multipliers, self.tangents, found.feasible)
+
+    def price(self, answer: Answer) -> Price:
+        """The reward of the Lagrangian or, before a mixture is feasible, of the weighted slacks."""
+        if answer.feasible:
+            factors = np.append(1.0, answer.multipliers)
+        else:
+            factors = np.append(0.0, answer.multipliers / self.units)
+        reward = factors[0] * self.rewards[0]
+        for factor, part in zip(factors[1:], self.rewards[1:], strict=True):
+            if factor:
+                reward += factor * part
+        return Price(reward, math.fsum(factors * self.constants))
+
+    def between(self, first: Answer, second: Answer, share: float) -> Answer:
+        """A mean of the multipliers."""
+        mean = share * first.multipliers + (1.0 - share) * second.multipliers
+        return second._replace(multipliers=mean)
+
+
+@dataclass
+class Trail:
+    """Bounds and multipliers after every step."""
+
+    upper: list[float] = field(default_factory=list)
+    lower: list[float] = field(default_factory=list)
+    multipliers: list[np.ndarray] = field(default_factory=list)
+    columns: list[int] = field(default_factory=list)
+
+
+class Generation:
+    """The loop. ``step`` until ``gap`` is small or ``infeasible`` is True.
+
+    Args:
+        claims: the problem.
+        tolerance: the relative gap that is aimed at: it sets how exact columns and oracle are.
+        most_columns: how many columns are kept.
+    """
+
+    def __init__(self, claims: Claims, tolerance: float, most_columns: int) -> None:
+        self.claims, self.tolerance = claims, tolerance
+        self.oracle = Oracle(claims)
+        share = VISITS_SHARE if claims.affine else CURVED_VISITS_SHARE
+        self.error = share * tolerance * claims.mass
+        if claims.promises:  # a function of the user's own is linearised at occupancies only
+            self.error = min(self.error, OCCUPANCY_ERROR * claims.mass)
+        self.columns = Columns(claims.shape, most_columns)
+        kind = LinearMaster if claims.affine else ConcaveMaster
+        self.master: Any = kind(claims, self.error)
+        self.lower, self.upper = -math.inf, math.inf
+        self.room_upper = math.inf  # of the smallest slack in units
+        self.current: Answer | None = None  # of the last master
+        self.answer: Answer | None = None  # of the best lower bound; weights of columns now kept
+        self.proof: tuple[Answer, np.ndarray] | None = None  # of the best upper bound, with its V
+        self.room_proof: tuple[Answer, np.ndarray] | None = None
+        self.trail = Trail()
+        self.natural = None if claims.affine else NaturalSteps(self.oracle, claims.actions)
+        self.leaf = None if claims.affine else only_leaf(claims)
+        self.steady: np.ndarray | None = None
+        self.mean_values: np.ndarray | None = None
+        self.mean_multipliers: np.ndarray | None = None
+        self.steps = self.stalled = 0
+        self.scale = 0.0  # |f| of the uniform policy and the like, for relative gaps
+        uniform = claims.actions / claims.actions.sum(axis=1, keepdims=True)
+        self.uniform = self.add_policy(uniform)
+
+    def add_policy(self, policy: np.ndarray) -> float:
+        """Take a policy's occupancy as a column. Returns its objective."""
+        matrix = chain(self.claims, policy)
+        visits = self.oracle.visits(matrix, self.error)
+        self._add(Column(visits, None, policy, self.error))
+        return float(self.claims.objective.value(visits[:, None] * policy))
+
+    def _add(self, column: Column) -> None:
+        self.columns.add(column)
+        self.master.add(column)
+
+    def start_at(self, multipliers: Mapping[str, float]) -> None:
+        """Ask the oracle at given multipliers first: those of another solution."""
+        known = self.master.solve()
+        mu = np.array([float(multipliers[name]) for name in self.claims.slacks])
+        # They may be optimal: then the bound should be as tight as was asked.
+        sharp = 0.1 * self.tolerance * max(abs(self.uniform), 1e-300)
+        self._ask(known._replace(multipliers=mu, feasible=True), sharp)
+
+    @property
+    def infeasible(self) -> bool:
+        """No policy satisfies all constraints (up to rounding; the certificate computes it anew)."""
+        return self.room_upper < 0
+
+    @property
+    def gap(self) -> float:
+        """The relative gap between the bounds so far, as certificates define it."""
+        if not (math.isfinite(self.upper) and math.isfinite(self.lower)):
+            return math.inf
+        size = max(abs(self.upper), abs(self.lower), abs(self.upper - self.uniform))
+        return (self.upper - self.lower) / size if size > 0 else 0.0
+
+    def step(self) -> None:
+        """One call of the oracle, and the best mixture with what it found."""
+        found = self.current if self.current is not None else self._mix()
+        upper, lower = self.upper, self.lower
+        before = self.proof if found.feasible else self.room_proof
+        asked = found if before is None else self.master.between(before[0], found, SMOOTHING)
+        if self.natural is not None:
+            self._natural_step(self._steadied(found) if found.feasible else asked)
+        else:
+            self._ask(asked)
+        self._forget()
+        mixed = self._mix()
+        if self.natural is not None:
+            self.natural.learn(float(mixed.weights[-1]))
+            worth = PROGRESS * min(upper - lower, 0.1 * abs(lower))
+            moved = upper - self.upper >= worth or self.lower - lower >= worth
+            self.stalled = 0 if moved else self.stalled + 1
+        self._record(mixed)
+
+    def room_step(self) -> None:
+        """One call of the oracle towards the largest smallest slack, whether or not it is positive."""
+        found = self.master.safest()._replace(feasible=False)
+        before = self.room_proof
+        asked = found if before is None else self.master.between(before[0], found, SMOOTHING)
+        if self.natural is not None:
+            self._natural_step(asked)
+        else:
+            self._ask(asked)
+        self._forget()
+
+    def _steadied(self, found: Answer) -> Answer:
+        """Multipliers of a mixture of few, similar columns are noisy: the mean with those before."""
+        self.steps += 1
+        self.steady = self._mean(self.steady, found.multipliers)
+        return found._replace(multipliers=self.steady)
+
+    def _mean(self, before: np.ndarray | None, now: np.ndarray) -> np.ndarray:
+        """A moving mean, over about half of the steps so far."""
+        if before is None:
+            return now
+        share = max(STEADY, 1.0 - MEMORY / self.steps)
+        return share * before + (1.0 - share) * now
+
+    def _natural_step(self, asked: Answer) -> None:
+        """A bound and a column from the values of the mixture's own policy; now and then, the oracle's."""
+        assert self.natural is not None
+        policy = self.natural.base(self.columns.mix(self._padded(asked.weights)))
+        self._condense()
+        leaf = self.leaf if asked.feasible else None
+        if leaf is None or self.stalled >= STALLED:
+            self.stalled = 0
+            self._ask(asked)
+        price = self.master.price(asked)
+        gap = min(self.upper - self.lower, 0.1 * abs(self.lower))
+        if not asked.feasible:
+            gap = min(self.room_upper - asked.value, 1.0)
+        accuracy = VALUES_SHARE * gap / self.claims.mass
+        values, following = self.natural.evaluate(policy, price.reward, accuracy)
+        if leaf is not None:
+            self._bound(asked, values, following)
+        self._add(self.natural.column(policy, self.error))
+
+    def _bound(self, asked: Answer, values: np.ndarray, following: np.ndarray) -> None:
+        """Upper bounds from values: these, and the mean of the last ones.
+
+        The bound is jointly convex in values and multipliers, and grows exponentially with their noise: that
+        of the mean is far below the mean of the bounds.
+        """
+        assert self.leaf is not None
+        self.mean_values = self._mean(self.mean_values, values)
+        self.mean_multipliers = self._mean(self.mean_multipliers, asked.multipliers)
+        mean = self.mean_values
+        for mu, v, after in (
+            (asked.multipliers, values, following),
+            (self.mean_multipliers, mean, self.oracle.following(mean)),
+        ):
+            named = dict(zip(self.claims.slacks, mu.tolist(), strict=True))
+            tangents, endless = asked.tangents, self.oracle.endless
+            bound = absorb(self.claims, self.leaf, named, tangents, v, after, endless)
+            if bound is not None and bound.upper < self.upper:
+                self.upper = bound.upper
+                proven = asked._replace(multipliers=mu, tangents=bound.tangents)
+                self.proof = (proven, bound.values)
+
+    def _padded(self, weights: np.ndarray) -> np.ndarray:
+        return self._padded_to(weights, len(self.columns))
+
+    def _mix(self) -> Answer:
+        """The best mixture of the columns there are."""
+        self.master.gap = self.upper - self.lower
+        found: Answer = self.master.solve()
+        self.columns.used(found.weights)
+        if found.feasible and found.value >= self.lower:
+            self.lower, self.answer = found.value, found
+        self.current = found
+        return found
+
+    @property
+    def room(self) -> float:
+        """The largest smallest slack of a mixture, in units of the constraints."""
+        return float(self.master.safest().value)
+
+    @property
+    def stuck(self) -> bool:
+        """No mixture is feasible, and none with a positive smallest slack is possible beyond rounding."""
+        return self.answer is None and self.room_upper - self.room <= self.tolerance * 1e-3
+
+    def safest(self) -> np.ndarray:
+        """The mixed occupancy with the most room in all constraints, (S, A)."""
+        return self.columns.mix(self.master.safest().weights)
+
+    def _ask(self, asked: Answer, accuracy: float | None = None) -> None:
+        price = self.master.price(asked)
+        wide = self._accuracy(asked, price) if accuracy is None else accuracy
+        best = self.oracle.best(price.reward, wide)
+        upper = best.upper + price.constant
+        if asked.feasible and upper < self.upper:
+            self.upper, self.proof = upper, (asked, best.values)
+        if not asked.feasible and upper < self.room_upper:
+            self.room_upper, self.room_proof = upper, (asked, best.values)
+        self._add(self._column(best))
+
+    def _accuracy(self, asked: Answer, price: Price) -> float:
+        """How wide the oracle's interval may stay."""
+        size = max(abs(self.upper), abs(self.uniform)) if asked.feasible else 0.0
+        floor = 0.1 * self.tolerance * (size if math.isfinite(size) else abs(self.uniform))
+        gap = self.upper - self.lower if asked.feasible else self.room_upper - asked.value
+        if not math.isfinite(gap):
+            # Before there is a gap: relative to what the reward can make of a difference.
+            usable = self.claims.reached[:, None] & self.claims.actions
+            return FIRST_ACCURACY * float(np.ptp(price.reward[usable])) * self.claims.mass
+        return max(ORACLE_SHARE * gap, floor)
+
+    def _column(self, best: Best) -> Column:
+        matrix: sp.csr_array = self.oracle.chain(best.actions)
+        visits = self.oracle.visits(matrix, self.error)
+        return Column(visits, small_actions(best.actions, self.claims.shape[1]), None, self.error)
+
+    def _forget(self) -> None:
+        """Drop idle columns; those of the best mixture stay."""
+        if len(self.columns) <= self.columns.most or self.natural is not None:
+            return
+        needed = self.master.needed()
+        if self.answer is not None:
+            needed |= self._padded(self.answer.weights) > NEGLIGIBLE
+        stay = self.columns.forget(needed, self.columns.most)
+        self.master.keep(stay)
+        if self.answer is not None:
+            kept = self._padded_to(self.answer.weights, int(stay.max()) + 1)[stay]
+            self.answer = self.answer._replace(weights=kept / kept.sum())
+
+    def _condense(self) -> None:
+        """Before a natural step: where room is short, the best mixture becomes a column of its own."""
+        if self.answer is None or len(self.columns) + 3 <= self.columns.most:
+            return
+        x = self.columns.mix(self._padded(self.answer.weights))
+        stay = self.columns.forget(self.master.needed(), self.columns.most - 3)
+        self.master.keep(stay)
+        self._add(Column(x.sum(axis=1), None, occupancy_policy(self.claims, x), self.error))
+        alone = np.zeros(len(self.columns))
+        alone[-1] = 1.0
+        self.answer = self.answer._replace(weights=alone)
+        self.master.weights = alone.copy()
+
+    @staticmethod
+    def _padded_to(weights: np.ndarray, count: int) -> np.ndarray:
+        return np.append(weights, np.zeros(max(count - weights.size, 0)))
+
+    def _record(self, found: Answer) -> None:
+        self.trail.upper.append(self.upper)
+        self.trail.lower.append(self.lower)
+        self.trail.multipliers.append(
+            found.multipliers if found.feasible else found.multipliers * 0
+        )
+        self.trail.columns.append(len(self.columns))
+
+    def occupancy(self) -> np.ndarray | None:
+        """The best feasible mixture so far, (S, A)."""
+        if self.answer is None:
+            return None
+        return self.columns.mix(self._padded(self.answer.weights))
+
+    def mixture(self) -> list[tuple[float, np.ndarray]]:
+        """Weights and policies (S, A) whose occupancies the answer mixes."""
+        if self.answer is None:
+            return []
+        weighed = zip(self.answer.weights, self.columns, strict=False)
+        return [(float(weight), self._policy(column)) for weight, column in weighed if weight > 0]
+
+    def _policy(self, column: Column) -> np.ndarray:
+        if column.policy is not None:
+            return column.policy
+        policy = np.zeros(self.claims.shape)
+        policy.ravel()[column.places(self.claims.shape[1])] = 1.0
+        return policy
+
+    def upper_proof(self) -> Proof | None:
+        """The best upper bound, computed by the checker's own code."""
+        if self.proof is None:
+            return None
+        asked, values = self.proof
+        named = dict(zip(self.claims.slacks, asked.multipliers.tolist(), strict=True))
+        return finish_with(self.claims, named, asked.tangents, values)
+
+    def room_bound(self) -> Proof | None:
+        """The proof that no policy has a smallest slack above some number, by the checker's own code."""
+        if self.room_proof is None:
+            return None
+        asked, values = self.room_proof
+        weights = asked.multipliers / self.master.units
+        room = self.claims.smallest_slack()
+        parts = list(asked.tangents["slacks"].values())
+        tangents = {"objective": {"weights": weights, "parts": parts}, "slacks": {}}
+        return finish_with(room, {}, tangents, values / weights.sum())

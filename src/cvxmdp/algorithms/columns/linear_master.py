@@ -1,0 +1,133 @@
+r"""The master of column generation for linear problems: a linear program over mixtures of columns.
+
+With f_k and g_ik the objective and slacks of column k,
+
+    maximise sum_k w_k f_k   subject to   sum_k w_k g_ik >= margin_i,   sum_k w_k = 1,   w >= 0.
+
+It has one row per constraint and at most a few hundred columns; HiGHS's simplex solves it in milliseconds.
+The duals of its rows are the multipliers. While no mixture satisfies the constraints, the smallest slack in
+units of each constraint is maximised instead; its duals are the weights of a proof of infeasibility, should
+the oracle find nothing better. The margins are small and keep the mixture's policy surely feasible, whose
+occupancy has errors of its own.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+from scipy.optimize import linprog
+
+from cvxmdp.base.errors import SolverError
+
+FEASIBILITY = 1e-10  # HiGHS takes none below
+
+
+class Price(NamedTuple):
+    """<reward, y> + constant, above the Lagrangian for every occupancy y."""
+
+    reward: np.ndarray
+    constant: float
+
+
+class Answer(NamedTuple):
+    """What a master finds.
+
+    Attributes:
+        weights: of the columns.
+        value: objective of the mixture or, while none is feasible, its smallest slack in units.
+        multipliers: by constraint; while no mixture is feasible, weights of the slacks in units.
+        tangents: parameters of the tangents, as a certificate holds them.
+        feasible: whether the mixture satisfies the constraints.
+    """
+
+    weights: np.ndarray
+    value: float
+    multipliers: np.ndarray
+    tangents: dict[str, Any]
+    feasible: bool
+
+
+class Mixture(NamedTuple):
+    """The answer of the master.
+
+    Attributes:
+        weights: of the columns, not negative, sum one.
+        value: of the mixture: its objective or, without a feasible one, its smallest slack in units.
+        multipliers: (n,), not negative; without a feasible mixture, weights of the slacks in units.
+        feasible: whether the mixture satisfies the constraints.
+    """
+
+    weights: np.ndarray
+    value: float
+    multipliers: np.ndarray
+    feasible: bool
+
+
+def best_mixture(
+    objective: np.ndarray, slacks: np.ndarray, margins: np.ndarray, units: np.ndarray
+) -> Mixture:
+    """The best feasible mixture or, where there is none, the one with the largest smallest slack.
+
+    Args:
+        objective: f_k, shape (K,).
+        slacks: g_ik, shape (n, K).
+        margins: (n,).
+        units: size of each slack, (n,).
+    """
+    if not len(slacks):
+        weights = np.zeros(objective.size)
+        weights[objective.argmax()] = 1.0
+        return Mixture(weights, float(objective.max()), np.zeros(0), True)
+    room = most_room(slacks - margins[:, None], units)
+    if room.value < 0:
+        return room
+    scaled = (slacks - margins[:, None]) / units[:, None]
+    centre, unit = float(objective.mean()), float(np.ptp(objective)) or 1.0
+    found = linprog(
+        -(objective - centre) / unit,
+        A_ub=-scaled,
+        b_ub=np.zeros(len(slacks)),
+        A_eq=np.ones((1, objective.size)),
+        b_eq=[1.0],
+        method="highs-ds",
+        options={
+            "primal_feasibility_tolerance": FEASIBILITY,
+            "dual_feasibility_tolerance": FEASIBILITY,
+        },
+    )
+    if found.x is None:
+        return room._replace(value=min(room.value, -FEASIBILITY))
+    weights = _simplex(found.x)
+    multipliers = np.maximum(-found.ineqlin.marginals, 0.0) * unit / units
+    return Mixture(weights, float(objective @ weights), multipliers, True)
+
+
+def most_room(slacks: np.ndarray, units: np.ndarray) -> Mixture:
+    """The mixture with the largest smallest slack in units, and the weights that prove it."""
+    n, k = slacks.shape
+    scaled = slacks / units[:, None]
+    found = linprog(
+        np.append(np.zeros(k), -1.0),
+        A_ub=np.column_stack([-scaled, np.ones(n)]),
+        b_ub=np.zeros(n),
+        A_eq=np.append(np.ones(k), 0.0)[None, :],
+        b_eq=[1.0],
+        bounds=[(0, None)] * k + [(None, None)],
+        method="highs-ds",
+    )
+    if found.x is None:
+        raise SolverError(f"HiGHS could not solve the master of column generation: {found.message}")
+    weights = _simplex(found.x[:-1])
+    return Mixture(
+        weights,
+        float((scaled @ weights).min()),
+        _simplex(-found.ineqlin.marginals),
+        bool((scaled @ weights).min() >= 0),
+    )
+
+
+def _simplex(weights: np.ndarray) -> np.ndarray:
+    """Without a simplex method's rounding below zero, and with sum one."""
+    weights = np.where(weights > 1e-14, weights, 0.0)
+    return np.asarray(weights / weights.sum())

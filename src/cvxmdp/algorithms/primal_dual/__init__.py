@@ -1,0 +1,1 @@
+"""One iteration of PDPG, and how it gets past kinks."""

@@ -1,0 +1,322 @@
+r"""One iteration of VR-PDPG, Algorithm 1 of the paper, as a pure function.
+
+With diamond standing for the objective f and each constraint g_i (axis m = 1 + n below), iteration t draws
+tau_t under theta_t and computes (lines 9 to 14)
+
+    lambda_t = occupancy_hat(tau_t) + (1 - alpha_t) [lambda_{t-1} - w_t occupancy_hat(tau_t)]
+    r_{diamond,t} = grad diamond(lambda_t)
+    d_{diamond,t} = gradient_hat(tau_t, theta_t, r_{diamond,t-1})
+                    + (1 - alpha_t) [d_{diamond,t-1} - w_t gradient_hat(tau_t, theta_{t-1}, r_{diamond,t-2})]
+    theta_{t+1} = theta_t + eta_theta d_{L,t} / |d_{L,t}|,   d_{L,t} = d_{f,t} + sum_i mu_{i,t} d_{g_i,t}
+    mu_{t+1}    = Proj_U( mu_t - eta_mu g(lambda_t) )
+
+with w_t = w(tau_t | theta_{t-1}, theta_t), the weight of the *previous* policy. With a batch, "weight times
+estimate" is averaged over its trajectories. A zero gradient means no step. Lines 2 to 7 are the same with
+alpha_0 = 1 and r_{-1} = r_0. The recursive occupancy lambda_t is not an occupancy; functions are used in their
+extended form there.
+
+The departures from the paper are off unless asked for; each is marked where it acts.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, ClassVar, NamedTuple
+
+import jax
+import jax.numpy as jnp
+
+from cvxmdp.algorithms.estimators import (
+    discounts,
+    occupancy_estimate,
+    step_weights,
+    to_go,
+)
+from cvxmdp.algorithms.views import AllStates, Steps, VisitedStates, score_difference, view
+from cvxmdp.atoms.function import OccupancyFunction
+from cvxmdp.base.pytrees import Record
+from cvxmdp.policies.families import BoundFamily
+
+Array = Any
+Params = Any
+View = AllStates | VisitedStates
+TINY = 1e-30  # decaying estimates become denormal numbers, which slow a CPU down several times
+BASELINE_RATE = 0.1  # of the running mean that the baseline is
+
+
+@dataclass(frozen=True, eq=False)
+class Learning(Record):
+    """What an iteration needs besides its state; every entry that is not static is numbers."""
+
+    model: Any  # where trajectories come from: ``SamplingModel``, or the source of an environment
+    objective: OccupancyFunction  # extended
+    slacks: tuple[OccupancyFunction, ...]  # extended
+    family: BoundFamily
+    watched: Watched
+    primal_step: Array
+    primal_decay: Array  # eta_t = eta (t+1)^(-decay); zero in the paper
+    dual_step: Array  # (n,)
+    dual_decay: Array
+    dual_bound: Array  # (n,)
+    pessimism: Array  # (n,)
+    momentum: Array  # alpha
+    momentum_decay: Array  # alpha_t = alpha (t+1)^(-decay)
+    weight_cap: Array  # infinite in the paper
+    entropy_bonus: Array  # zero in the paper
+    shape: tuple[int, int]  # of an occupancy: (S, A), or what is measured of an environment
+    horizon: int
+    batch_size: int
+    per_decision: bool  # False in the paper
+    baseline: bool  # False in the paper
+    same_trajectory: bool  # True only for vanilla REINFORCE
+    transform: Any  # an Optax transformation in place of the normalised step, or None
+    static: ClassVar[tuple[str, ...]] = (
+        "shape",
+        "horizon",
+        "batch_size",
+        "per_decision",
+        "baseline",
+        "same_trajectory",
+        "transform",
+    )
+
+
+@dataclass(frozen=True, eq=False)
+class Watched(Record):
+    """What is recorded of single episodes and plays no part in learning.
+
+    Attributes:
+        reward: (S, A), added up undiscounted as the episode's return; None where the model has none.
+        targets: occupancies (S, A) that a distance of the problem is taken to.
+        mean: whether the mean occupancy of all episodes is kept; where no model says what it is.
+    """
+
+    reward: Array | None
+    targets: tuple[Array, ...]
+    mean: bool = False
+    static: ClassVar[tuple[str, ...]] = ("mean",)
+
+
+class LearningState(NamedTuple):
+    """Between iterations t-1 and t."""
+
+    params: Params  # theta_t
+    previous: Params  # theta_{t-1}
+    previous_logs: Array  # log pi_{theta_{t-1}}, (S, A); None where it is only looked at on the way
+    occupancy: Array  # lambda_{t-1}, (S, A)
+    older_occupancy: Array  # lambda_{t-2}
+    gradients: Params  # d_{., t-1}, leaves with a leading axis m
+    multipliers: Array  # mu_t, (n,)
+    baseline: Array  # mean reward to go, (m, H); empty without a baseline
+    optimiser: Any  # of the Optax transformation
+    step: Array  # t
+
+
+class Evidence(NamedTuple):
+    """What an iteration saw: all that its trace is computed from, if it is recorded."""
+
+    trajectories: Steps
+    seen: Array  # the mean of the episodes' occupancies, (S, A); None unless it is watched
+    weights: Array  # of the episodes, (B,)
+    slack: Array  # g(lambda_t), (n,)
+    multipliers: Array  # mu_t, (n,)
+    gradient_norm: Array
+
+
+class LearningTrace(NamedTuple):
+    """What an iteration leaves in the history; means over the batch."""
+
+    episode_objective: Array  # f of the episodes' occupancies
+    episode_slack: Array  # g of them, (n,)
+    episode_return: Array  # undiscounted, (0,) or (1,)
+    tracking_error: Array  # half the squared distance of the episodes' occupancies to each target
+    recursive_slack: Array  # g(lambda_t), what the dual step sees, (n,)
+    multipliers: Array  # mu_t, (n,)
+    gradient_norm: Array
+    policy_entropy: Array  # per step of the episodes
+    weight_mean: Array
+    weight_max: Array
+    effective_sample_size: Array
+    episode_length: Array
+
+
+def initial_state(learning: Learning, params: Params, multipliers: Array) -> LearningState:
+    """Line 1, before the first trajectory."""
+    dtype, functions = multipliers.dtype, 1 + len(learning.slacks)
+    nothing = jnp.zeros(learning.shape, dtype)
+    return LearningState(
+        params,
+        params,
+        view(learning.family, params, learning.horizon).logs,
+        nothing,
+        nothing,
+        jax.tree.map(lambda leaf: jnp.zeros((functions, *leaf.shape), leaf.dtype), params),
+        multipliers,
+        jnp.zeros((functions, learning.horizon) if learning.baseline else (0,), dtype),
+        None if learning.transform is None else learning.transform.init(params),
+        jnp.zeros((), jnp.int32),
+    )
+
+
+def iteration(
+    learning: Learning, state: LearningState, numbers: Array
+) -> tuple[LearningState, Evidence]:
+    """Lines 2 to 7 for t = 0, lines 9 to 14 afterwards, with the random numbers of iteration t."""
+    policy = view(learning.family, state.params, learning.horizon)
+    trajectories = learning.model.trajectories(policy, numbers, learning.horizon)
+    return update(learning, state, trajectories, policy)
+
+
+def update(
+    learning: Learning, state: LearningState, trajectories: Steps, policy: View
+) -> tuple[LearningState, Evidence]:
+    """What an iteration does with the trajectories it has drawn under pi_{theta_t}."""
+    previous = view(learning.family, state.previous, learning.horizon, state.previous_logs)
+    masses = discounts(trajectories, learning.model.discount)
+
+    first = state.step == 0
+    alpha = learning.momentum * (state.step + 1.0) ** (-learning.momentum_decay)
+    rest = jnp.where(first, 0.0, 1.0 - alpha)
+    weights = step_weights(previous, policy, trajectories, learning.per_decision)
+    capped = jnp.minimum(weights, learning.weight_cap)  # departure: a cap
+    stale_masses = rest * capped * masses
+
+    visits = trajectories.measure((masses - stale_masses)[None], learning.shape)[0]
+    occupancy = _flush(visits + rest * state.occupancy)  # line 10; line 3 for t = 0
+    now = first | learning.same_trajectory  # r_{-1} = r_0
+    newer = jnp.where(now, occupancy, state.occupancy)
+    older = jnp.where(first, occupancy, state.older_occupancy)
+
+    gained = masses * shadow_rewards(learning, newer, policy, trajectories)
+    regained = stale_masses * shadow_rewards(learning, older, previous, trajectories)
+    fresh, stale = to_go(jnp.stack([gained, regained]))
+    baseline = state.baseline
+    if learning.baseline:  # departure: unbiased, because it is older than the trajectory
+        running = BASELINE_RATE * (fresh.mean(axis=1) - baseline)
+        fresh = fresh - trajectories.alive * baseline[:, None]
+        stale = stale - rest * capped * trajectories.alive * baseline[:, None]
+        baseline = baseline + running
+    corrected = score_difference(policy, previous, trajectories, fresh, stale)
+    gradients = jax.tree.map(  # line 12; line 5 for t = 0
+        lambda new, old: _flush(new + rest * old), corrected, state.gradients
+    )
+
+    ascent = jax.tree.map(lambda leaf: _lagrangian(leaf, state.multipliers), gradients)
+    size = jnp.sqrt(sum((leaf * leaf).sum() for leaf in jax.tree.leaves(ascent)))
+    params, optimiser = _primal_step(learning, state, ascent, size)  # lines 6 and 13
+    slack = _slack(learning, occupancy)
+    dual_step = learning.dual_step * (state.step + 1.0) ** (-learning.dual_decay)
+    multipliers = jnp.clip(  # lines 7 and 14
+        state.multipliers - dual_step * slack, 0.0, learning.dual_bound
+    )
+    following = LearningState(
+        params,
+        state.params,
+        policy.logs,
+        occupancy,
+        jnp.where(first, occupancy, state.occupancy),
+        gradients,
+        multipliers,
+        baseline,
+        optimiser,
+        state.step + 1,
+    )
+    seen = trajectories.measure(masses[None], learning.shape)[0] if learning.watched.mean else None
+    evidence = Evidence(trajectories, seen, capped[:, -1], slack, state.multipliers, size)
+    return following, evidence
+
+
+def trace_of(learning: Learning, after: LearningState, evidence: Evidence) -> LearningTrace:
+    """What goes into the history of the iteration that left this state."""
+    policy = view(  # pi_{theta_t}
+        learning.family, after.previous, learning.horizon, after.previous_logs
+    )
+    return LearningTrace(
+        **_episodes(learning, policy, evidence),
+        **_weights(evidence.weights),
+        recursive_slack=evidence.slack,
+        multipliers=evidence.multipliers,
+        gradient_norm=evidence.gradient_norm,
+    )
+
+
+def _lagrangian(leaf: Array, multipliers: Array) -> Array:
+    """d_f + sum_i mu_i d_{g_i}; written out, because a product of matrices this small costs more."""
+    weights = multipliers.reshape(-1, *[1] * (leaf.ndim - 1))
+    return leaf[0] + (weights * leaf[1:]).sum(axis=0)
+
+
+def shadow_rewards(
+    learning: Learning, occupancy: Array, policy: View, trajectories: Steps
+) -> Array:
+    """grad f and grad g_i at lambda along the trajectories, (m, B, H).
+
+    With an entropy bonus (a departure), the objective also rewards -log pi.
+    """
+    functions = (learning.objective, *learning.slacks)
+    # One by one: a compiler then computes a gradient only where the trajectories went.
+    rewards = [trajectories.along(function.gradient(occupancy)) for function in functions]
+    rewards[0] = rewards[0] - learning.entropy_bonus * policy.chosen(trajectories)
+    return jnp.stack(rewards)
+
+
+def _primal_step(
+    learning: Learning, state: LearningState, ascent: Params, size: Array
+) -> tuple[Params, Any]:
+    if learning.transform is not None:  # departure
+        downwards = jax.tree.map(jnp.negative, ascent)  # Optax minimises
+        updates, optimiser = learning.transform.update(downwards, state.optimiser, state.params)
+        return jax.tree.map(jnp.add, state.params, updates), optimiser
+    step = learning.primal_step * (state.step + 1.0) ** (-learning.primal_decay)
+    scale = step / jnp.where(size > 0, size, 1.0)
+    return jax.tree.map(lambda leaf, d: leaf + scale * d, state.params, ascent), None
+
+
+def _slack(learning: Learning, occupancy: Array) -> Array:
+    values = [slack.value(occupancy) for slack in learning.slacks]
+    return jnp.stack(values) - learning.pessimism if values else jnp.zeros(0, occupancy.dtype)
+
+
+def _flush(leaf: Array) -> Array:
+    return jnp.where(jnp.abs(leaf) < TINY, 0.0, leaf)
+
+
+def _episodes(learning: Learning, policy: View, evidence: Evidence) -> dict[str, Array]:
+    """What the episodes showed."""
+    trajectories, watched = evidence.trajectories, learning.watched
+    alive = trajectories.alive
+
+    def of_one(x: Array) -> Any:
+        distances = [0.5 * ((x[: len(y)] - y) ** 2).sum() for y in watched.targets]
+        return learning.objective.value(x), _slack(learning, x), jnp.array(distances, x.dtype)
+
+    each: Any = jax.vmap(of_one)
+    objective, slack, distances = each(_occupancies(learning, trajectories))
+    total = jnp.zeros((0, alive.shape[0]), alive.dtype)
+    if watched.reward is not None:
+        total = (alive * trajectories.along(jnp.asarray(watched.reward))).sum(axis=1)[None]
+    return {
+        "episode_objective": objective.mean(),
+        "episode_slack": slack.mean(axis=0),
+        "episode_return": total.mean(axis=1),
+        "tracking_error": distances.mean(axis=0),
+        "episode_length": alive.sum(axis=1).mean(),
+        "policy_entropy": (alive * policy.entropy(trajectories)).sum() / alive.sum(),
+    }
+
+
+def _occupancies(learning: Learning, trajectories: Steps) -> Array:
+    """The occupancy of each episode, (B, S, A)."""
+    alone: Any = jax.vmap(
+        lambda tau: occupancy_estimate(tau, discounts(tau, learning.model.discount), learning.shape)
+    )
+    return alone(jax.tree.map(lambda leaf: leaf[:, None], trajectories))
+
+
+def _weights(weights: Array) -> dict[str, Array]:
+    """What became of the importance weights."""
+    return {
+        "weight_mean": weights.mean(),
+        "weight_max": weights.max(),
+        "effective_sample_size": weights.sum() ** 2 / jnp.maximum((weights**2).sum(), TINY),
+    }

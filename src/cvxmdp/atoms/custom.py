@@ -1,0 +1,166 @@
+"""Your own utility: a JAX function with the promise that it is concave, or convex."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any, ClassVar, overload
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from cvxmdp.atoms.curvature import Curvature
+from cvxmdp.atoms.function import Array, Constants, OccupancyFunction, Space
+from cvxmdp.atoms.utility import Utility
+from cvxmdp.base.errors import UtilityError
+from cvxmdp.base.precision import double_precision
+
+if TYPE_CHECKING:
+    from cvxmdp.models.table import TabularMDP
+
+Function = Callable[[Any], Any]
+
+
+@overload
+def concave(function: Function) -> Custom: ...
+@overload
+def concave(
+    *, lipschitz: float | None = None, smoothness: float | None = None, bound: float | None = None
+) -> Callable[[Function], Custom]: ...
+def concave(
+    function: Function | None = None,
+    *,
+    lipschitz: float | None = None,
+    smoothness: float | None = None,
+    bound: float | None = None,
+) -> Any:
+    """Declare a function of the occupancy to be concave. Use it as a decorator.
+
+    The function takes the occupancy, an (S, A) JAX array, and returns a scalar; write it with
+    ``jax.numpy``, the gradient is automatic. Concavity is your promise: certificates list it among
+    what they assume, and ``check_utility`` probes it.
+
+        @concave
+        def coverage(occupancy):
+            return jnp.log(occupancy.sum(axis=1) + 1e-3).mean()
+
+    Args:
+        function: the function.
+        lipschitz, smoothness, bound: the constants of the paper's assumption on utilities, if you
+            know them; the theory's step sizes need them.
+    """
+    return _declare(function, Curvature.CONCAVE, Constants(lipschitz, smoothness, bound))
+
+
+@overload
+def convex(function: Function) -> Custom: ...
+@overload
+def convex(
+    *, lipschitz: float | None = None, smoothness: float | None = None, bound: float | None = None
+) -> Callable[[Function], Custom]: ...
+def convex(
+    function: Function | None = None,
+    *,
+    lipschitz: float | None = None,
+    smoothness: float | None = None,
+    bound: float | None = None,
+) -> Any:
+    """Declare a function of the occupancy to be convex. See ``concave``."""
+    return _declare(function, Curvature.CONVEX, Constants(lipschitz, smoothness, bound))
+
+
+def _declare(function: Function | None, curvature: Curvature, constants: Constants) -> Any:
+    if function is None:
+        return lambda given: _declare(given, curvature, constants)
+    if isinstance(function, Utility) or not callable(function):
+        raise UtilityError(
+            f"@{curvature.value} goes on a function of the occupancy; got {function!r}"
+        )
+    try:
+        hash(function)
+    except TypeError as error:
+        raise UtilityError(
+            f"@{curvature.value}: JAX compiles functions that can be hashed, and {function!r} cannot. "
+            "Wrap it: a function that takes the occupancy and calls it."
+        ) from error
+    return Custom(function, curvature, constants)
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Custom(Utility):
+    """A declared function; still callable with an occupancy."""
+
+    function: Function
+    declared: Curvature
+    declared_constants: Constants
+
+    @property
+    def curvature(self) -> Curvature:
+        """As declared."""
+        return self.declared
+
+    def __call__(self, occupancy: Any) -> Any:
+        """The function itself."""
+        return self.function(occupancy)
+
+    def bind(self, mdp: TabularMDP) -> OccupancyFunction:
+        """Check that the function returns a scalar for this model's shape."""
+        bound = CustomFunction(self.function, repr(self), self.declared_constants)
+        shape = (mdp.n_states, mdp.n_actions)
+        try:
+            with double_precision():
+                result = jax.eval_shape(self.function, jnp.zeros(shape))
+        except Exception as error:
+            raise UtilityError(
+                f"{self!r} cannot be traced by JAX with an occupancy of shape {shape}: {error}. "
+                "Write it with jax.numpy, without NumPy calls or Python branches on values."
+            ) from error
+        if getattr(result, "shape", None) != ():
+            raise UtilityError(
+                f"{self!r} must return a scalar; for an occupancy of shape {shape} it returns "
+                f"{getattr(result, 'shape', result)!r}"
+            )
+        if not jnp.issubdtype(result.dtype, jnp.floating):
+            raise UtilityError(
+                f"{self!r} must return a real number with a gradient; it returns {result.dtype}, as "
+                "counts and comparisons do"
+            )
+        return bound
+
+    def __repr__(self) -> str:
+        return getattr(self.function, "__name__", type(self.function).__name__)
+
+
+@lru_cache(maxsize=128)
+def _compiled(function: Function) -> tuple[Function, Function]:
+    return jax.jit(function), jax.jit(jax.grad(function))
+
+
+@dataclass(frozen=True, eq=False)
+class CustomFunction(OccupancyFunction):
+    """A user's function of the occupancy; the gradient is automatic."""
+
+    function: Function
+    name: str
+    declared: Constants
+    static: ClassVar[tuple[str, ...]] = ("function", "name", "declared")
+
+    def value(self, x: Array) -> Any:
+        """The function's value; in float64 for NumPy input."""
+        if isinstance(x, np.ndarray):
+            with double_precision():
+                return np.float64(_compiled(self.function)[0](jnp.asarray(x)))
+        return self.function(x)
+
+    def gradient(self, x: Array) -> Array:
+        """Its automatic derivative."""
+        if isinstance(x, np.ndarray):
+            with double_precision():
+                return np.array(_compiled(self.function)[1](jnp.asarray(x)), dtype=np.float64)
+        return jax.grad(self.function)(x)
+
+    def constants(self, space: Space) -> Constants:
+        """As declared."""
+        return self.declared

@@ -1,0 +1,113 @@
+"""linear(r) = <r, x>: the discounted return of a reward or cost."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from cvxmdp.atoms.curvature import Curvature
+from cvxmdp.atoms.function import Affine, Array, Constants, OccupancyFunction, Space, namespace
+from cvxmdp.atoms.utility import Utility
+from cvxmdp.base.errors import UtilityError
+
+if TYPE_CHECKING:
+    from cvxmdp.atoms.cvxpy_form import OccupancyVariable
+    from cvxmdp.models.table import TabularMDP
+
+
+def linear(reward: Any, *, per: str = "total") -> Utility:
+    """The discounted sum of a reward or cost, <r, x>. Affine.
+
+    Args:
+        reward: the name of one of the model's signals, or an array (S,) or (S, A).
+        per: "total" for the discounted sum, "step" for (1 - discount) times it, the average per step
+            of an unending episode.
+    """
+    if per not in ("total", "step"):
+        raise UtilityError(f'per must be "total" or "step"; got {per!r}')
+    if isinstance(reward, str):
+        return Linear(reward, per)
+    try:
+        array = np.array(reward, dtype=np.float64)
+    except (TypeError, ValueError) as error:
+        raise UtilityError(
+            f"linear takes the name of a signal or an array of numbers; got {reward!r}"
+        ) from error
+    if array.ndim not in (1, 2) or not np.isfinite(array).all():
+        raise UtilityError(
+            f"linear takes a finite array of shape (S,) or (S, A); got shape {array.shape}"
+            + ("" if np.isfinite(array).all() else " with NaN or infinity in it")
+        )
+    array.flags.writeable = False
+    return Linear(array, per)
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Linear(Utility):
+    """A linear utility as written: a signal's name or an array, and its unit."""
+
+    reward: str | np.ndarray
+    per: str
+
+    @property
+    def curvature(self) -> Curvature:
+        """Affine."""
+        return Curvature.AFFINE
+
+    def bind(self, mdp: TabularMDP) -> OccupancyFunction:
+        """Look the signal up; (1 - discount) goes into the reward."""
+        scale = 1.0 - mdp.discount if self.per == "step" else 1.0
+        return LinearFunction(scale * per_pair(self.reward, mdp))
+
+    def __repr__(self) -> str:
+        written = isinstance(self.reward, str)
+        name = f'"{self.reward}"' if written else f"<{_shape(self.reward)} array>"
+        return f"linear({name})" if self.per == "total" else f'linear({name}, per="step")'
+
+
+def _shape(array: Any) -> str:
+    return " x ".join(str(size) for size in array.shape)
+
+
+def per_pair(reward: str | np.ndarray, mdp: TabularMDP) -> np.ndarray:
+    """A reward as an (S, A) array, zero where the action is not available."""
+    if isinstance(reward, str):
+        return mdp.signal(reward)
+    expected = (mdp.n_states, mdp.n_actions)
+    if reward.shape == (mdp.n_states,):
+        reward = np.repeat(reward[:, None], mdp.n_actions, axis=1)
+    elif reward.shape != expected:
+        raise UtilityError(
+            f"a reward has shape {reward.shape}; the model needs {expected[:1]} or {expected}"
+        )
+    return np.where(mdp.actions, reward, 0.0)
+
+
+@dataclass(frozen=True, eq=False)
+class LinearFunction(OccupancyFunction):
+    """<reward, x> with reward of shape (S, A)."""
+
+    reward: Array
+
+    def value(self, x: Array) -> Any:
+        """<reward, x>."""
+        return namespace(x).vdot(self.reward, x)
+
+    def gradient(self, x: Array) -> Array:
+        """The reward itself."""
+        return self.reward + 0.0 * x
+
+    def to_cvxpy(self, x: OccupancyVariable) -> Any:
+        """An inner product."""
+        return x.inner(self.reward)
+
+    def constants(self, space: Space) -> Constants:
+        """M_lambda = |r|, l_lambda = 0, M = max |r| / (1 - gamma)."""
+        size = float(np.abs(self.reward).max())
+        return Constants(float(np.linalg.norm(self.reward)), 0.0, size * space.max_mass)
+
+    def affine_part(self) -> Affine:
+        """Itself."""
+        return Affine(self.reward, 0.0)

@@ -1,0 +1,1 @@
+"""What every room needs: errors, pytrees, precision, files, progress. It knows nothing of models."""

@@ -1,0 +1,98 @@
+"""Portable files: named arrays and a small description, in the safetensors format.
+
+Reading executes nothing and allocates no more than the file's size: safetensors is a header of
+names, types, shapes and offsets, checked against the file's length, followed by plain numbers.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from cvxmdp.base.errors import FileFormatError, require
+
+
+def write_arrays(
+    path: str | Path, kind: str, arrays: dict[str, np.ndarray], description: dict[str, Any]
+) -> None:
+    """Write arrays and a description (plain JSON) to one file, whole or not at all.
+
+    Args:
+        path: the file to write; an existing one is replaced only when the new one is complete.
+        kind: what the file holds ("model", "policy"); ``read_arrays`` asks for it again.
+        arrays: the numbers, by name.
+        description: everything else; numbers, strings, lists and dictionaries.
+    """
+    safetensors = require("safetensors.numpy", "all")
+    metadata = {"cvxmdp": kind, "description": json.dumps(description)}
+    # ascontiguousarray would turn a single number into a list of one
+    contiguous = {name: np.asarray(array, order="C") for name, array in arrays.items()}
+    with whole_file(path) as temporary:
+        safetensors.save_file(contiguous, temporary, metadata)
+
+
+@contextmanager
+def whole_file(path: str | Path) -> Iterator[Path]:
+    """A temporary file beside ``path`` that takes its place when the block ends without an error."""
+    target = Path(path)
+    temporary = _temporary_beside(target)
+    try:
+        yield temporary
+        umask = os.umask(0)
+        os.umask(umask)
+        temporary.chmod(0o666 & ~umask)  # mkstemp makes it private; a saved file is not
+        temporary.replace(target)
+    except BaseException:
+        temporary.unlink(missing_ok=True)
+        raise
+
+
+def _temporary_beside(target: Path) -> Path:
+    """An empty file in the same folder; an error speaks of the folder, never of this file."""
+    try:
+        handle, name = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}.")
+    except OSError as error:
+        folder = target.parent
+        if folder.is_dir():
+            raise OSError(error.errno, error.strerror, str(target)) from None
+        missing = f"there is no folder {folder}; make it first"
+        reason = f"{folder} is a file, not a folder" if folder.exists() else missing
+        raise OSError(error.errno, f"cannot write {target}: {reason}") from None
+    os.close(handle)
+    return Path(name)
+
+
+def read_arrays(path: str | Path, kind: str) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
+    """Read a file written by ``write_arrays``; an error when it is not one of that kind."""
+    require("safetensors.numpy", "all")
+    from safetensors import SafetensorError, safe_open
+
+    try:
+        with safe_open(path, framework="numpy") as file:
+            metadata = file.metadata() or {}
+            arrays = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+    except FileNotFoundError:
+        raise
+    # AttributeError: number types of safetensors that NumPy does not have.
+    except (SafetensorError, OSError, TypeError, ValueError, AttributeError) as error:
+        raise FileFormatError(f"{path} is not a file that cvxmdp wrote: {error}") from error
+    if metadata.get("cvxmdp") != kind:
+        held = metadata.get("cvxmdp")
+        raise FileFormatError(
+            f"{path} does not hold a {kind} but "
+            + (f"a {held}" if held else "something cvxmdp did not write")
+        )
+    try:
+        description = json.loads(metadata["description"])
+    except (KeyError, ValueError, RecursionError) as error:
+        raise FileFormatError(f"{path} holds a damaged description: {error}") from error
+    if not isinstance(description, dict):
+        raise FileFormatError(f"{path} holds a damaged description: not a table of names")
+    return arrays, description

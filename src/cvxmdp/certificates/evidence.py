@@ -1,0 +1,268 @@
+r"""Finding tangents, multipliers and values that make a bound tight. Nothing here is trusted.
+
+Four ways, from cheap to thorough, each as good a proof as any other:
+
+1. linearise at an occupancy at hand, with multipliers at hand: one MDP solve;
+2. a conic program whose dual variables are the tangents (``dual_program``), for small models;
+3. column generation, for models that are too large for it;
+4. natural policy gradient on the Lagrangian with averaged tangents, for functions of which only the
+   gradient is known, and where all else failed.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Mapping
+from copy import copy
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from cvxmdp.algorithms.conic import dual_program
+from cvxmdp.base.progress import Progress
+from cvxmdp.checker.bounds import (
+    Claims,
+    achieved,
+    chain,
+    lagrangian_tangent,
+    read_policy,
+    solve_occupancy,
+    upper_bound,
+)
+from cvxmdp.checker.closed_forms import CertificateError, SumNode
+from cvxmdp.models.systems import solve_discounted
+from cvxmdp.models.values import optimal_values
+
+PROGRAM_LIMIT = 20_000  # pairs up to which a conic program is tried
+COLUMNS_TOLERANCE, COLUMNS_KEPT, COLUMNS_STEPS = 1e-4, 40, 300  # of a search by column generation
+PATIENCE = 2.0  # seconds of searching before a progress line is shown
+WORK = 1e7  # entries of the transition to pass through in a search by gradient
+MIXED_IN = 1e-9  # share of the uniform policy that keeps logarithms finite when linearising
+
+
+class Proof(NamedTuple):
+    """An upper bound and what proves it; ``policy`` is what the search thought best, or None."""
+
+    upper: float
+    multipliers: dict[str, float]
+    proof: dict[str, Any]
+    policy: np.ndarray | None
+
+
+def finish(
+    claims: Claims,
+    multipliers: Mapping[str, float],
+    tangents: Mapping[str, Any],
+    policy: np.ndarray | None = None,
+) -> Proof | None:
+    """Solve the MDP of the tangents' reward and compute the bound; None where there is none."""
+    kept = {name: float(value) for name, value in multipliers.items()}
+    try:
+        reward, _, _ = lagrangian_tangent(claims, kept, tangents)
+    except CertificateError:
+        return None
+    values, _ = optimal_values(claims, reward)
+    return finish_with(claims, kept, tangents, values, policy)
+
+
+def finish_with(
+    claims: Claims,
+    multipliers: Mapping[str, float],
+    tangents: Mapping[str, Any],
+    values: np.ndarray,
+    policy: np.ndarray | None = None,
+) -> Proof | None:
+    """The bound with values that are known already; None where there is none."""
+    kept = {name: float(value) for name, value in multipliers.items()}
+    proof = {**tangents, "values": values}
+    try:
+        return Proof(upper_bound(claims, kept, proof), kept, proof, policy)
+    except CertificateError:
+        return None
+
+
+def linearise(claims: Claims, x: np.ndarray, multipliers: Mapping[str, float]) -> Proof | None:
+    """The proof with all tangents at x (a little of the uniform policy mixed in)."""
+    uniform = claims.actions / claims.actions.sum(axis=1, keepdims=True)
+    z = (1 - MIXED_IN) * x + MIXED_IN * solve_occupancy(claims, uniform)
+    return finish(claims, multipliers, tangents_at(claims, z))
+
+
+def tangents_at(claims: Claims, x: np.ndarray) -> dict[str, Any]:
+    """Tangents of every function at x."""
+    slacks = {name: node.at(x) for name, node in claims.slacks.items()}
+    return {"objective": claims.objective.at(x), "slacks": slacks}
+
+
+def is_large(claims: Claims) -> bool:
+    """Whether a model is too large for a conic program."""
+    return int(claims.actions.sum()) > PROGRAM_LIMIT
+
+
+def by_program(claims: Claims) -> Proof | None:
+    """The proof that a conic program finds, for models that are not too large for it."""
+    if is_large(claims):
+        return None
+    found = dual_program(claims)
+    if found is None:
+        return None
+    policy = occupancy_policy(claims, found.occupancy)
+    return finish(claims, found.multipliers, found.proof, policy)
+
+
+def by_program_for(claims: Claims, multipliers: Mapping[str, float]) -> Proof | None:
+    """The same with multipliers that are given: the Lagrangian is the objective of the program."""
+    weights = [1.0, *(float(multipliers[name]) for name in claims.slacks)]
+    whole = claims.smallest_slack()
+    whole.objective = SumNode(weights, [claims.objective, *claims.slacks.values()], 0.0)
+    found = by_program(whole)
+    if found is None:
+        return None
+    first, *rest = found.proof["objective"]["parts"]
+    tangents = {"objective": first, "slacks": dict(zip(claims.slacks, rest, strict=True))}
+    return finish(claims, multipliers, tangents)
+
+
+def occupancy_policy(claims: Claims, x: np.ndarray) -> np.ndarray:
+    """The policy of an occupancy, uniform where nothing is visited."""
+    x = np.where(claims.actions, np.maximum(x, 0.0), 0.0)
+    visits = x.sum(axis=1, keepdims=True)
+    uniform = claims.actions / claims.actions.sum(axis=1, keepdims=True)
+    return np.where(visits > 0, x / np.where(visits > 0, visits, 1.0), uniform)
+
+
+def best(candidates: list[Proof | None]) -> Proof | None:
+    """The proof with the lowest bound."""
+    found = [proof for proof in candidates if proof is not None and math.isfinite(proof.upper)]
+    return min(found, key=lambda proof: proof.upper) if found else None
+
+
+def steps(what: str, count: int, note: Callable[[], str] = lambda: "") -> Iterator[int]:
+    """``range(count)`` with a progress line on a terminal, once the search has taken long.
+
+    Args:
+        what: the search does.
+        count: of steps, at most; the search may end before.
+        note: how far it is, asked after every step.
+    """
+    line = Progress(what, count, after=PATIENCE)
+    try:
+        for step in range(count):
+            yield step
+            line.update(step + 1, note())
+    finally:
+        line.close()
+
+
+def by_columns(claims: Claims) -> Proof | None:
+    """The proof that column generation finds: for models too large for a conic program."""
+    from cvxmdp.algorithms.columns.generation import Generation  # it builds on this package
+
+    generation = Generation(claims, COLUMNS_TOLERANCE, COLUMNS_KEPT)
+    for _ in steps("looking for a proof", COLUMNS_STEPS, lambda: f"gap {generation.gap:.2g}"):
+        generation.step()
+        if generation.gap <= COLUMNS_TOLERANCE or generation.infeasible or generation.stuck:
+            break
+    found, x = generation.upper_proof(), generation.occupancy()
+    if found is None or x is None:
+        return None
+    return found._replace(policy=occupancy_policy(claims, x))
+
+
+def room_by_columns(claims: Claims) -> Proof | None:
+    """The same for the smallest slack of claims with affine slacks: a linear program in weights."""
+    from cvxmdp.algorithms.columns.generation import Generation
+
+    if not all(node.affine for node in claims.slacks.values()):
+        return None
+    without = copy(claims)
+    without.objective = next(iter(claims.slacks.values()))  # any affine function will do
+    generation = Generation(without, COLUMNS_TOLERANCE, COLUMNS_KEPT)
+    generation.master.units = np.ones(len(claims.slacks))
+    named = "looking for room in the constraints"
+    for _ in steps(named, COLUMNS_STEPS, lambda: f"smallest slack {generation.room:.2g}"):
+        generation.room_step()
+        left = generation.room_upper - generation.room
+        if left <= COLUMNS_TOLERANCE * max(abs(generation.room_upper), abs(generation.room)):
+            break
+    found = generation.room_bound()
+    if found is None:
+        return None
+    return found._replace(policy=occupancy_policy(claims, generation.safest()))
+
+
+def by_gradient(
+    claims: Claims,
+    start: np.ndarray | None = None,
+    multipliers: Mapping[str, float] | None = None,
+    iterations: int | None = None,
+    dual_bound: float = 100.0,
+) -> Proof | None:
+    """Natural policy gradient on the Lagrangian; tangents are averaged over the last half.
+
+    Each step multiplies pi(a|s) by exp(step * advantage) of the shadow reward and lowers the
+    multipliers along the slack; both steps are relative to the largest value seen, so no units have to
+    be known. By the convexity of conjugates the averaged tangent is at least as good as the average
+    of the tangents. Without ``iterations``, as many as fit into some minutes at the model's size.
+    """
+    if iterations is None:
+        iterations = int(np.clip(WORK / max(claims.transition.nnz, 1), 20, 1_000))
+    if start is None:
+        start = claims.actions / claims.actions.sum(axis=1, keepdims=True)
+    uniform = claims.actions / claims.actions.sum(axis=1, keepdims=True)
+    mixed = 0.99 * read_policy(claims, start) + 0.01 * uniform
+    logits = np.log(np.where(claims.actions, mixed, 1.0))
+    names = list(claims.slacks)
+    mu = np.array([float((multipliers or {}).get(name, 0.0)) for name in names])
+    steepest, values = np.full(len(names), 1e-300), None
+    trail: list[tuple[dict[str, Any], np.ndarray]] = []
+    visited = np.zeros(claims.shape)
+    for step in steps("looking for a proof by gradient", iterations):
+        policy = _softmax(logits, claims.actions)
+        x = solve_occupancy(claims, policy)
+        tangents = tangents_at(claims, x)
+        try:
+            reward, _, _ = lagrangian_tangent(claims, dict(zip(names, mu, strict=True)), tangents)
+        except CertificateError:
+            return None
+        gained = (policy * reward).sum(axis=1)
+        values = solve_discounted(chain(claims, policy), gained, claims.discount, guess=values)
+        following = claims.discount * (claims.transition @ values).reshape(claims.shape)
+        advantage = np.where(claims.actions, reward + following - values[:, None], 0.0)
+        if step >= iterations // 2:
+            trail.append((tangents, mu))
+            visited += x
+        size = float(np.abs(advantage[claims.reached]).max())
+        rate = 1.0 / math.sqrt(step + 1.0)
+        if size > 0:
+            logits = logits + 2.0 * rate * advantage / size
+        slack = np.array([node.value(x) for node in claims.slacks.values()])
+        steepest = np.maximum(steepest, np.abs(slack))
+        mu = np.clip(mu - 0.1 * dual_bound * rate * slack / steepest, 0.0, dual_bound)
+    return _average(claims, trail, names, occupancy_policy(claims, visited))
+
+
+def _softmax(logits: np.ndarray, actions: np.ndarray) -> np.ndarray:
+    shifted = np.where(actions, logits, -np.inf)
+    weights = np.exp(shifted - shifted.max(axis=1, keepdims=True))
+    return weights / weights.sum(axis=1, keepdims=True)
+
+
+def _average(
+    claims: Claims,
+    trail: list[tuple[dict[str, Any], np.ndarray]],
+    names: list[str],
+    policy: np.ndarray,
+) -> Proof | None:
+    weights = np.array([mu for _, mu in trail]).reshape(len(trail), len(names))
+    even = np.ones(len(trail))
+    tangents = {
+        "objective": claims.objective.mean([one["objective"] for one, _ in trail], even),
+        "slacks": {
+            name: node.mean([one["slacks"][name] for one, _ in trail], weights[:, k])
+            for k, (name, node) in enumerate(claims.slacks.items())
+        },
+    }
+    mu = dict(zip(names, weights.mean(axis=0), strict=True))
+    at_mean = tangents_at(claims, achieved(claims, policy).occupancy)
+    return best([finish(claims, mu, tangents, policy), finish(claims, mu, at_mean, policy)])

@@ -1,0 +1,318 @@
+"""The commands and their help. What a command does is imported when it runs, so that help comes at once."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+import cvxmdp
+from cvxmdp.cli.options import (
+    GapOption,
+    JsonOption,
+    OverwriteOption,
+    PolicyArgument,
+    ProblemArgument,
+    RunOption,
+    RunsArgument,
+    SeedOption,
+    SetOption,
+    SolverOption,
+)
+from cvxmdp.cli.outcome import Exit, command, say
+
+commands = typer.Typer(
+    name="cvxmdp",
+    no_args_is_help=True,
+    rich_markup_mode="markdown",
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+    epilog="Exit codes: 0 done, 1 a bug, 2 bad input, 3 infeasible, 4 not converged, 5 certificate rejected, "
+    "130 interrupted. Tab completion: cvxmdp --install-completion",
+)
+
+
+def _version(wanted: bool) -> None:
+    if wanted:
+        say(f"cvxmdp {cvxmdp.__version__}")
+        raise typer.Exit
+
+
+@commands.callback()
+def introduction(
+    version: Annotated[
+        bool,
+        typer.Option("--version", help="Show the version.", callback=_version, is_eager=True),
+    ] = False,
+) -> None:
+    """Concave constrained Markov decision processes: exact answers, learned answers, and proofs.
+
+    Write a problem file, solve it, look at it:
+
+        cvxmdp solve problem.toml -o runs/first
+        cvxmdp report runs/first -o report.html
+
+    A problem file is TOML. A small one:
+
+        maximize = "entropy()"
+
+        [subject_to]
+        hazard = 'linear("hazard", per="step") <= 0.02'
+
+        [model]
+        kind = "gridworld"
+        size = 8
+        hazards = [10, 11, [2, 2]]
+
+    Every command has examples in its own help: cvxmdp solve --help
+    """
+
+
+@commands.command("solve")
+@command
+def solve(
+    problem: ProblemArgument,
+    out: RunOption = None,
+    seed: SeedOption = None,
+    solver: SolverOption = None,
+    settings: SetOption = None,
+    prove: Annotated[
+        bool, typer.Option("--certify/--no-certify", help="Prove how good the answer is.")
+    ] = True,
+    gap: GapOption = None,
+    overwrite: OverwriteOption = False,
+    as_json: JsonOption = False,
+) -> Exit:
+    """Solve a problem file, and prove how good the answer is.
+
+    Without a solver in the file or on the command line one is chosen, and the answer says which and why.
+    With --out the run is kept: its problem, history, policy and certificate. The same command again finds a
+    finished run and shows it; one that was interrupted goes on (VRPDPG, where it was) or is run again.
+
+        cvxmdp solve problem.toml
+        cvxmdp solve problem.toml -o runs/exact
+        cvxmdp solve problem.toml --solver PDPG --set iterations=500 --gap 0.01
+        cvxmdp solve problem.toml --seed 3 -o runs/learned-3
+
+    Exit codes: 0 solved; 2 bad input; 3 infeasible; 4 not converged (with --gap: a larger gap); 130
+    interrupted.
+    """
+    from cvxmdp.cli.solve_command import solve_file
+
+    return solve_file(problem, out, seed, solver, settings, prove, gap, overwrite, as_json)
+
+
+@commands.command("sweep")
+@command
+def sweep(
+    file: Annotated[Path, typer.Argument(metavar="SWEEP.toml", help="The sweep file.")],
+    out: Annotated[
+        Path | None, typer.Option("--out", "-o", help="The folder of the sweep; runs/NAME.")
+    ] = None,
+    prove: Annotated[
+        bool, typer.Option("--certify/--no-certify", help="Prove how good every answer is.")
+    ] = False,
+    as_json: JsonOption = False,
+) -> Exit:
+    """Run a solver for every combination of settings, budgets and seeds of a sweep file.
+
+    Interrupted or killed, the same command goes on where it was, with the same bits as if it had never
+    stopped. The runs are kept as runs: show and report read them.
+
+        cvxmdp sweep sweep.toml
+        cvxmdp sweep sweep.toml -o runs/steps --certify
+        cvxmdp report runs/steps -o report.html
+
+    A sweep file names a problem file and what to vary:
+
+        problem = "tracking.toml"
+        seeds = 16
+
+        [over]
+        primal_step = [0.03, 0.1]
+        "budget/near the expert" = [0.1, 0.5]
+
+    Exit codes: 0 done; 2 bad input; 4 a run failed; 130 interrupted.
+    """
+    from cvxmdp.cli.sweep_command import run_sweep
+
+    return run_sweep(file, out, prove, as_json)
+
+
+@commands.command("reproduce")
+@command
+def reproduce(
+    which: Annotated[str, typer.Argument(metavar="8x8|20x20|all", help="Which grid of the paper.")],
+    out: Annotated[
+        Path | None, typer.Option("--out", "-o", help="The folder; runs/reproduce.")
+    ] = None,
+    quick: Annotated[
+        bool, typer.Option("--quick", help="A short form: few runs of few iterations.")
+    ] = False,
+    workers: Annotated[
+        int | None, typer.Option("--workers", min=1, help="Runs at a time; one per core.")
+    ] = None,
+    as_json: JsonOption = False,
+) -> Exit:
+    """Run the paper's experiment again: its grids of settings, its baselines, and the settings we recommend.
+
+    Leaves figures in the paper's layout with the published curves beside ours, one table, the runs, and a
+    report. Interrupted or killed, the same command goes on where it was.
+
+        cvxmdp reproduce 8x8 --quick
+        cvxmdp reproduce all -o runs/reproduce
+
+    Exit codes: 0 done; 2 bad input; 130 interrupted.
+    """
+    from cvxmdp.cli.reproducing import reproduce_paper
+
+    return reproduce_paper(which, out, quick, workers, as_json)
+
+
+@commands.command("certify")
+@command
+def certify(
+    problem: ProblemArgument,
+    policy: PolicyArgument,
+    out: Annotated[
+        Path | None, typer.Option("--out", "-o", help="Write the certificate to this JSON file.")
+    ] = None,
+    gap: GapOption = None,
+    as_json: JsonOption = False,
+) -> Exit:
+    """Prove how good any policy is: ours, or one trained elsewhere.
+
+    The certificate has a proven bound on what any policy could achieve, the slack of every constraint, and
+    where the policy violates one a repaired policy that does not. A colleague checks it with cvxmdp check.
+
+        cvxmdp certify problem.toml runs/learned-3 -o certificate.json
+        cvxmdp certify problem.toml policy.csv --gap 0.05
+
+    Exit codes: 0 proven; 2 bad input; 3 infeasible (proven); 4 no policy proven feasible, or a gap above
+    --gap.
+    """
+    from cvxmdp.cli.proving import certify_policy
+
+    return certify_policy(problem, policy, out, gap, as_json)
+
+
+@commands.command("check")
+@command
+def check(
+    certificate: Annotated[
+        Path, typer.Argument(metavar="CERTIFICATE.json", help="The file to check.")
+    ],
+    problem: ProblemArgument,
+    as_json: JsonOption = False,
+) -> Exit:
+    """Check a certificate against a problem, trusting neither its author nor our solvers.
+
+    Every claim is computed anew from the problem file; a certificate of another problem, a tightened bound
+    or a damaged file is rejected with the reason.
+
+        cvxmdp check certificate.json problem.toml
+        cvxmdp check runs/exact/certificate.json problem.toml && echo proven
+
+    Exit codes: 0 accepted; 2 bad input; 5 rejected.
+    """
+    from cvxmdp.cli.proving import check_certificate
+
+    return check_certificate(certificate, problem, as_json)
+
+
+@commands.command("frontier")
+@command
+def frontier(
+    problem: ProblemArgument,
+    constraint: Annotated[
+        str | None,
+        typer.Argument(help="Whose budget to vary; may be left out where there is only one."),
+    ] = None,
+    budgets: Annotated[
+        str | None,
+        typer.Option("--budgets", metavar="B1,B2,...", help="Solve exactly these budgets."),
+    ] = None,
+    n: Annotated[
+        int | None, typer.Option("-n", min=2, help="How many budgets to solve, chosen well; 9.")
+    ] = None,
+    out: RunOption = None,
+    overwrite: OverwriteOption = False,
+    as_json: JsonOption = False,
+) -> Exit:
+    """What one more unit of a budget buys: the best objective as a function of it, proven.
+
+        cvxmdp frontier problem.toml hazard
+        cvxmdp frontier problem.toml hazard --budgets 0.01,0.02,0.05 -o runs/frontier
+
+    Exit codes: 0 done; 2 bad input; 3 infeasible at every budget that was solved.
+    """
+    from cvxmdp.cli.proving import trace_frontier
+
+    return trace_frontier(problem, constraint, budgets, n, out, overwrite, as_json)
+
+
+@commands.command("report")
+@command
+def report(
+    runs: RunsArgument,
+    file: Annotated[Path, typer.Option("--out", "-o", help="The HTML file to write.")] = Path(
+        "report.html"
+    ),
+    title: Annotated[str | None, typer.Option("--title", help="The page's title.")] = None,
+    as_json: JsonOption = False,
+) -> Exit:
+    """Make one HTML page of runs: curves, where the policy goes, what is proven, how to run it again.
+
+    The page is a single file that needs no network. Runs that differ in their seeds only are drawn as one
+    curve with a band. Runs that are not finished are left out, and the command says so.
+
+        cvxmdp report runs/exact
+        cvxmdp report runs -o report.html --title "Safe exploration"
+
+    Exit codes: 0 written; 2 no run could be read, or one is damaged.
+    """
+    from cvxmdp.cli.looking import make_report
+
+    return make_report(runs, file, title, as_json)
+
+
+@commands.command("show")
+@command
+def show(runs: RunsArgument, as_json: JsonOption = False) -> Exit:
+    """Show runs as a table in the terminal; a single one in full.
+
+    Runs that were not finished, or that are damaged, are listed as such and never read as whole.
+
+        cvxmdp show runs
+        cvxmdp show runs/exact
+
+    Exit codes: 0 shown; 2 a folder without runs, or a damaged one among them.
+    """
+    from cvxmdp.cli.looking import show_runs
+
+    return show_runs(runs, as_json)
+
+
+@commands.command("export")
+@command
+def export(
+    policy: PolicyArgument,
+    file: Annotated[
+        Path,
+        typer.Option("--out", "-o", help="The file to write: .csv, .json, .npz, .safetensors."),
+    ],
+    as_json: JsonOption = False,
+) -> Exit:
+    """Write a policy for other programs: a row of probabilities per state.
+
+    csv and json are for people and spreadsheets, npz for NumPy; safetensors keeps a network's parameters.
+
+        cvxmdp export runs/exact -o policy.csv
+        cvxmdp export policy.safetensors -o policy.json
+
+    Exit codes: 0 written; 2 bad input.
+    """
+    from cvxmdp.cli.looking import export_policy
+
+    return export_policy(policy, file, as_json)

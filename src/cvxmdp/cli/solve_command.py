@@ -1,0 +1,194 @@
+"""``cvxmdp solve``: a problem file in, an answer, its proof and a run's folder out."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import shlex
+from contextlib import nullcontext
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from cvxmdp.certificates.certify import certify
+from cvxmdp.cli.outcome import Exit, note, say, say_json, working
+from cvxmdp.cli.overrides import read
+from cvxmdp.cli.resumable import can_resume, learn
+from cvxmdp.problems.solution import Solution, Status
+from cvxmdp.runs.certificate_files import certificate_from
+from cvxmdp.runs.record import RunRecord, record_of, settings_of
+from cvxmdp.runs.record_text import record_json, record_text
+from cvxmdp.runs.run_folder import (
+    RunState,
+    StoreError,
+    read_run,
+    specification_of,
+    state_of,
+    write_run,
+    writing,
+)
+from cvxmdp.runs.solving import choose_solver, solve
+from cvxmdp.runs.specs.places import SpecError
+from cvxmdp.runs.specs.problem_specs import ProblemSpec
+
+
+def solve_file(
+    problem: Path,
+    out: Path | None,
+    seed: int | None,
+    solver: str | None,
+    settings: list[str] | None,
+    prove: bool,
+    gap: float | None,
+    overwrite: bool,
+    as_json: bool,
+) -> Exit:
+    """Solve a problem file; see ``cvxmdp solve --help`` for the arguments."""
+    spec = read(problem, solver, settings)
+    seed = spec.seed if seed is None else seed
+    chosen, reason = (spec.solver, None) if spec.solver else choose_solver(spec.problem)
+    if seed is None and type(chosen).__name__ == "VRPDPG":
+        raise SpecError(
+            f"{type(chosen).__name__} samples and needs a seed, so that the run can be repeated: give "
+            "--seed 0, or seed = 0 under [solver]"
+        )
+    prove = prove and spec.problem.environment is None  # nothing is proven of an environment
+    task = Task(
+        spec,
+        chosen,
+        reason,
+        seed,
+        prove,
+        rerun_line(problem, solver, settings, seed),
+        out,
+        specification(spec, chosen, seed),
+    )
+    record = _finished(out, task.specification, overwrite)
+    if record is None or (prove and record.certificate is None and record.policy is not None):
+        with writing(out, task.specification) if out else nullcontext():
+            record = task.run() if record is None else task.proven(record)
+            if out:
+                files = problem_files(spec)
+                write_run(out, record, problem_files=files, specification=task.specification)
+    code = exit_code(record, gap)
+    if as_json:
+        extra = {"run": None if out is None else str(out), "exit_code": int(code)}
+        say_json({**record_json(record), **extra})
+    else:
+        say(record_text(record))
+        if out:
+            note(f"\nKept in {out}. Look at it: cvxmdp report {out} -o report.html")
+    return code
+
+
+@dataclass(frozen=True)
+class Task:
+    """What one call of ``cvxmdp solve`` is to do."""
+
+    spec: ProblemSpec
+    solver: Any
+    reason: str | None  # why this solver, where it was chosen
+    seed: int | None
+    prove: bool
+    rerun: str
+    folder: Path | None
+    specification: str
+
+    def run(self) -> RunRecord:
+        """Solve, and prove."""
+        problem, solution = self.spec.problem, self._solution()
+        certificate = None
+        if self.prove and solution.status is not Status.INTERRUPTED:
+            with working("proving"):
+                certificate = certify(problem, solution)
+        record = record_of(
+            solution,
+            title=self.spec.title,
+            seed=self.seed,
+            solver=self.solver,
+            certificate=certificate,
+            rerun=self.rerun,
+        )
+        if self.reason is None:
+            return record
+        return replace(record, stats={**record.stats, "chosen": self.reason})
+
+    def _solution(self) -> Solution:
+        if self.folder is not None and self.seed is not None and can_resume(self.solver):
+            problem, seed = self.spec.problem, self.seed
+            return learn(problem, self.solver, seed, self.folder, self.specification)
+        return solve(self.spec.problem, self.solver, seed=self.seed)
+
+    def proven(self, record: RunRecord) -> RunRecord:
+        """A finished run, with the certificate that nobody had asked for yet."""
+        with working("proving"):
+            certificate = certify(self.spec.problem, record.policy)
+        return replace(record, certificate=certificate.to_json())
+
+
+def _finished(out: Path | None, wanted: str, overwrite: bool) -> RunRecord | None:
+    """The run that is already there, or None where it is to be run (again)."""
+    if out is None:
+        return None
+    state = state_of(out)
+    if state is RunState.ABSENT:
+        if out.is_dir() and any(out.iterdir()):
+            raise StoreError(f"{out} is a folder with other things in it; choose another")
+        return None
+    if specification_of(out) != wanted and not overwrite:
+        raise StoreError(
+            f"{out} holds a different run (another problem, solver or seed); choose another folder, or "
+            "replace it with --overwrite"
+        )
+    if state is RunState.UNFINISHED:
+        note(f"{out}: {state.value} It goes on.")
+    if state is not RunState.COMPLETE or specification_of(out) != wanted:
+        return None
+    record = read_run(out)
+    if record.status == Status.INTERRUPTED.name.lower():
+        note(f"{out} was interrupted. It goes on.")
+        return None
+    note(f"{out} is finished already; this is what it found.")
+    return record
+
+
+def specification(spec: ProblemSpec, solver: Any, seed: int | None) -> str:
+    """A checksum of everything a run depends on: the problem file, its files, the solver, the seed."""
+    digest = hashlib.sha256()
+    for name, content in sorted(problem_files(spec).items()):
+        digest.update(json.dumps([name, hashlib.sha256(content).hexdigest()]).encode())
+    digest.update(json.dumps([settings_of(solver), seed]).encode())
+    return digest.hexdigest()
+
+
+def problem_files(spec: ProblemSpec) -> dict[str, bytes]:
+    """The problem file and the files it refers to, so that a run's folder can be run again."""
+    files = {name: path.read_bytes() for name, path in spec.files.items()}
+    return {**files, "problem.toml": spec.text.encode()}
+
+
+def rerun_line(
+    problem: Path, solver: str | None, settings: list[str] | None, seed: int | None
+) -> str:
+    """The command that runs it again."""
+    words = ["cvxmdp", "solve", problem.name]
+    words += ["--solver", solver] if solver else []
+    for setting in settings or ():
+        words += ["--set", setting]
+    words += ["--seed", str(seed)] if seed is not None else []
+    return shlex.join(words)
+
+
+def exit_code(record: RunRecord, gap: float | None) -> Exit:
+    """What a run's end means for scripts."""
+    status = Status[record.status.upper()]
+    if status is Status.INTERRUPTED:
+        return Exit.INTERRUPTED
+    if status is Status.INFEASIBLE:
+        return Exit.INFEASIBLE
+    if gap is None:
+        return Exit.OK if status is Status.OPTIMAL else Exit.NOT_CONVERGED
+    if record.certificate is None:
+        raise SpecError("--gap needs a certificate: leave out --no-certify")
+    proven = certificate_from(record.certificate).relative_gap
+    return Exit.OK if proven <= gap else Exit.NOT_CONVERGED

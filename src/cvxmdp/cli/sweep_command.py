@@ -1,0 +1,110 @@
+"""``cvxmdp sweep``: many runs from one file, kept as runs that ``show`` and ``report`` read."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Mapping
+from dataclasses import asdict, is_dataclass
+from pathlib import Path
+from typing import Any
+
+from cvxmdp.certificates.certify import certify
+from cvxmdp.cli.outcome import Exit, note, say, say_json, working
+from cvxmdp.cli.solve_command import problem_files
+from cvxmdp.problems.solution import Status
+from cvxmdp.runs.run_folder import (
+    RunState,
+    StoreError,
+    locked,
+    specification_of,
+    state_of,
+    write_run,
+    writing,
+)
+from cvxmdp.runs.specs.problem_specs import SweepSpec, read_sweep
+from cvxmdp.runs.sweep_records import label_of, sweep_record
+from cvxmdp.runs.sweep_results import Sweep, SweepRun
+from cvxmdp.runs.sweeping import sweep
+
+CHECKPOINTS, RUNS = "checkpoints", "runs"
+
+
+def run_sweep(file: Path, out: Path | None, prove: bool, as_json: bool) -> Exit:
+    """Run a sweep file; see ``cvxmdp sweep --help``."""
+    spec = read_sweep(file)
+    folder = Path("runs") / file.stem if out is None else out
+    unknown = [entry.name for entry in folder.glob("*") if entry.name not in _OURS]
+    if unknown:
+        raise StoreError(
+            f"{folder} is a folder with other things in it ({unknown[0]}); choose another"
+        )
+    with locked(folder):
+        found = sweep(
+            spec.base.problem,
+            spec.base.solver,
+            spec.over,
+            spec.seeds,
+            folder=folder / CHECKPOINTS,
+        )
+        with working("writing the runs"):
+            failed = _keep(spec, found, folder / RUNS, prove)
+    code = Exit.NOT_CONVERGED if failed else Exit.OK
+    code = Exit.INTERRUPTED if found.interrupted else code
+    if as_json:
+        summary = [_plain(row) for row in found.summary()]
+        counts = {"runs": len(found), "failed": failed, "interrupted": found.interrupted}
+        say_json({"folder": str(folder), **counts, "summary": summary, "exit_code": int(code)})
+        return code
+    say(str(found))
+    if failed:
+        note(f"{failed} runs failed; cvxmdp show {folder / RUNS} says why")
+    if found.interrupted:
+        note("Interrupted. The same command goes on from here.")
+    else:
+        note(f"\nKept in {folder}. Look at it: cvxmdp report {folder / RUNS} -o report.html")
+    return code
+
+
+_OURS = (CHECKPOINTS, RUNS, ".lock")
+
+
+def _keep(spec: SweepSpec, found: Sweep, folder: Path, prove: bool) -> int:
+    """Write every finished run that is not there yet; returns how many failed."""
+    files, failed = problem_files(spec.base), 0
+    for run in found:
+        place = folder / f"{run.index:05d}"
+        wanted = f"{label_of(run.settings)}; seed {run.seed}; certified {prove}"
+        solution = run.solution
+        failed += solution.status is Status.FAILED
+        if solution.status is Status.INTERRUPTED:
+            continue
+        if state_of(place) is RunState.COMPLETE and specification_of(place) == wanted:
+            continue
+        certificate = certify(solution.problem, solution) if prove and solution.policy else None
+        record = sweep_record(
+            found, run, title=spec.base.title, certificate=certificate, rerun=_rerun(spec, run)
+        )
+        with writing(place, wanted) as held:
+            write_run(held, record, problem_files=files, specification=wanted)
+    return failed
+
+
+def _rerun(spec: SweepSpec, run: SweepRun) -> str:
+    """The command that makes one run of a sweep; budgets are changed in the problem file."""
+    words = ["cvxmdp", "solve", spec.base.path.name, "--solver", type(spec.base.solver).__name__]
+    settings = {**spec.base.solver_table, **run.settings}
+    notes = []
+    for name, value in settings.items():
+        if name.startswith("budget/"):
+            notes.append(f"{name}={value}")
+        elif name not in ("name", "seed"):
+            words += ["--set", f"{name}={value}"]
+    line = shlex.join([*words, "--seed", str(run.seed)])
+    return f"{line}  # with {', '.join(notes)}" if notes else line
+
+
+def _plain(row: Mapping[str, Any]) -> dict[str, Any]:
+    return {
+        name: asdict(value) if is_dataclass(value) and not isinstance(value, type) else value
+        for name, value in row.items()
+    }

@@ -1,1 +1,0 @@
-"""Environments: experience from simulators, features, demonstrations, and what a policy is worth there."""

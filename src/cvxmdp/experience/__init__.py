@@ -1,0 +1,1 @@
+"""Experience: simulators, logs, demonstrations, and what a policy is worth there."""

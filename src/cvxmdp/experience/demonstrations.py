@@ -1,0 +1,259 @@
+r"""Demonstrations: the occupancy of an expert, from what was recorded of him, and how sure it is.
+
+The estimate is the mean over episodes of sum_k discount^k psi(o_k) (x) e_{a_k}. With n episodes and M = 1 /
+(1 - discount), with probability at least 1 - delta its distance to the truth is at most
+
+    l2:  M (1 + sqrt(log(4/delta))) / sqrt(n)             + tau      (bounded differences, McDiarmid 1989), or
+         2 M log(16/delta) / n + sqrt(2 V log(16/delta) / n) + tau     (Pinelis 1994, Smale and Zhou 2007),
+    l1:  M (sqrt(S A) + sqrt(2 log(4/delta))) / sqrt(n)   + tau      or sqrt(S A) times that of l2,
+
+whichever is smaller, V a bound on the mean square of the episodes' norms; ``cvxmdp.experience.concentration``
+has the details. tau is what truncation hid: episodes that were cut after K steps miss a mass of at most
+discount^K / (1 - discount), and tau bounds its expectation (empirical Bernstein, at delta/2); it is
+discount^horizon / (1 - discount) where ``horizon`` says that recordings were cut there and no sooner.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from cvxmdp.base.errors import ExperienceError
+from cvxmdp.experience.concentration import Radius, VectorBound, bernstein_radius
+from cvxmdp.experience.episodes import Episodes, Sample, joined, summarise
+from cvxmdp.experience.recordings import Recording, read_recordings
+from cvxmdp.models.flow import occupancy_of
+from cvxmdp.models.table import TabularMDP
+from cvxmdp.models.validation import read_discount
+from cvxmdp.policies import Policy
+from cvxmdp.policies.features import Features
+
+NORMS = ("l1", "l2")
+
+
+@dataclass(frozen=True)
+class Demonstrations:
+    """An expert's occupancy. Give it to ``distance(...)`` as it is.
+
+    Attributes:
+        occupancy: the estimate, (S, A) or (F, A).
+        discount: gamma.
+        episodes: how many were recorded; 0 where the occupancy is exact.
+        truncated: how many of them were cut before they ended.
+        tails: the mass that each may have missed, (n,).
+        size: bounds on the norms of one episode's occupancy.
+        squares: squares of the l2 norms of the episodes' occupancies, (n,).
+        nonnegative: whether its entries are never negative.
+        horizon: recordings were cut here and no sooner; None where nobody said so.
+    """
+
+    occupancy: np.ndarray
+    discount: float
+    episodes: int
+    truncated: int
+    tails: np.ndarray = field(repr=False)
+    size: Radius | None
+    squares: np.ndarray = field(repr=False)
+    nonnegative: bool = True
+    horizon: int | None = None
+
+    def radius(self, norm: str = "l2", confidence: float = 0.95) -> float:
+        """How far the truth can be from the estimate in that norm, with that confidence.
+
+        Use it as d_0, or add it to d_0: an expert who keeps within d_0 of something keeps, as far as the
+        recordings show, within d_0 + radius of it.
+
+        Args:
+            norm: "l1" or "l2".
+            confidence: between 0 and 1.
+        """
+        if norm not in NORMS:
+            raise ExperienceError(f"a radius is in the norm 'l1' or 'l2'; got {norm!r}")
+        if not 0.0 < confidence < 1.0:
+            raise ExperienceError(f"confidence must be between 0 and 1; got {confidence!r}")
+        if not self.episodes:
+            return 0.0
+        if self.size is None:
+            raise ExperienceError(
+                "nobody knows how large these features are: give FeatureFunction(..., norms=(l1, l2, "
+                "nonnegative))"
+            )
+        delta = (1.0 - confidence) / 2.0
+        vectors = VectorBound(
+            self.episodes, self.size, self.nonnegative, self.occupancy.size, self.squares
+        )
+        found = vectors.radius(delta)
+        unit = 1.0 - self.discount
+        if norm == "l1":
+            return found.l1 + self.truncation(delta) * self.size.l1 * unit
+        return found.l2 + self.truncation(delta) * self.size.l2 * unit
+
+    def truncation(self, delta: float) -> float:
+        """tau: a bound on the expected mass that was cut off, wrong with probability at most delta."""
+        mass = 1.0 / (1.0 - self.discount)
+        if self.horizon is not None:
+            return self.discount**self.horizon * mass
+        bound = float(self.tails.mean()) + bernstein_radius(self.tails, mass, delta)
+        return min(bound, mass)
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
+        return np.array(self.occupancy, dtype=dtype)
+
+    def __repr__(self) -> str:
+        shape = " x ".join(str(size) for size in self.occupancy.shape)
+        if not self.episodes:
+            return f"Demonstrations({shape}; exact)"
+        cut = f", {self.truncated:,} of them cut" if self.truncated else ""
+        return (
+            f"Demonstrations({shape}; {self.episodes:,} episodes{cut}; discount {self.discount:g})"
+        )
+
+
+def demonstrations(
+    source: Any,
+    model: TabularMDP | None = None,
+    *,
+    discount: float | None = None,
+    n_states: int | None = None,
+    n_actions: int | None = None,
+    features: Features | None = None,
+    horizon: int | None = None,
+    columns: Mapping[str, str] | None = None,
+) -> Demonstrations:
+    """The occupancy of an expert, from recordings or from his policy.
+
+    Args:
+        source: one of
+
+            - episodes in memory: a list of lists of (state, action), or of mappings with "observations"
+              (or "states"), "actions" and, where the last step ended the episode, "terminated": True (or
+              "terminations", one per step). Without it an episode counts as cut;
+            - the path of a CSV file, or a data frame, with columns ``episode``, ``state``, ``action`` and
+              ``terminated``;
+            - the path of an NPZ file with arrays of the same names, one row per step (``observations``,
+              ``actions`` and ``terminations`` are understood as well); never unpickled;
+            - a Minari dataset: the folder on disk (read with h5py), or the loaded dataset;
+            - a policy, with a model: its exact occupancy.
+        model: brings discount, numbers of states and actions.
+        discount, n_states, n_actions: otherwise.
+        features: of observations that are not states; the occupancy is then per feature and action.
+        horizon: say that recordings were cut at so many steps and never sooner; otherwise the radius allows
+            for cuts anywhere.
+        columns: other names for the columns, as {"state": "s"}.
+    """
+    if model is not None:
+        discount = model.discount if discount is None else discount
+        n_states, n_actions = model.n_states, model.n_actions
+    if isinstance(source, Policy) or isinstance(getattr(source, "policy", None), Policy):
+        return _exact(source, model)
+    if discount is None:
+        raise ExperienceError("demonstrations are discounted: give a model, or discount=")
+    gamma = read_discount(discount)
+    if horizon is not None and (not isinstance(horizon, int) or horizon < 1):
+        raise ExperienceError(
+            f"horizon must be a whole number of steps, at least 1; got {horizon!r}"
+        )
+    recordings = list(read_recordings(source, columns))
+    if not recordings:
+        raise ExperienceError("there are no episodes in these demonstrations")
+    n_actions = _count(n_actions, recordings, lambda r: r.actions, "actions")
+    if features is None:
+        for recording in recordings:
+            _require_states(recording)
+        n_states = _count(n_states, recordings, lambda r: r.inputs, "states")
+    if horizon is not None:
+        _check_horizon(recordings, horizon)
+    sample = _summary(recordings, gamma, n_actions, n_states, features)
+    mass = 1.0 / (1.0 - gamma)
+    norms = None if features is None else features.norms
+    size = Radius(mass, mass) if features is None else None
+    if norms is not None:
+        size = Radius(norms.l1 * mass, norms.l2 * mass)
+    occupancy, squares = sample.mean(), sample.squares()
+    for array in (occupancy, squares, sample.tails):
+        array.flags.writeable = False
+    return Demonstrations(
+        occupancy,
+        gamma,
+        sample.n,
+        sample.truncated,
+        sample.tails,
+        size,
+        squares,
+        norms is None or norms.nonnegative,
+        horizon,
+    )
+
+
+def _exact(source: Any, model: TabularMDP | None) -> Demonstrations:
+    if model is None:
+        raise ExperienceError(
+            "the occupancy of a policy depends on the model: demonstrations(policy, model)"
+        )
+    occupancy = occupancy_of(model, source)
+    occupancy.flags.writeable = False
+    return Demonstrations(occupancy, model.discount, 0, 0, np.zeros(0), None, np.zeros(0))
+
+
+def _require_states(recording: Recording) -> None:
+    if recording.inputs.ndim != 1 or recording.inputs.dtype.kind not in "iu":
+        raise ExperienceError(
+            f"{recording.place}: observations of shape {recording.inputs.shape[1:]} and type "
+            f"{recording.inputs.dtype} are no states; give features=, for instance "
+            "UniformBins(low, high, bins)"
+        )
+
+
+def _count(
+    given: int | None,
+    recordings: list[Recording],
+    column: Callable[[Recording], np.ndarray],
+    what: str,
+) -> int:
+    """The number of states or actions: as given, and every recorded one fits."""
+    if given is None:
+        raise ExperienceError(
+            f"how many {what} are there? The largest recorded one need not be the last: give a model, or "
+            f"n_{what}="
+        )
+    for recording in recordings:
+        wrong = (column(recording) < 0) | (column(recording) >= given)
+        if wrong.any():
+            step = int(np.argmax(wrong))
+            raise ExperienceError(
+                f"{recording.at(step)}: {what[:-1]} {column(recording)[step]} is not one of 0 to "
+                f"{given - 1}"
+            )
+    return int(given)
+
+
+def _check_horizon(recordings: list[Recording], horizon: int) -> None:
+    for recording in recordings:
+        if not recording.terminated and len(recording.actions) < horizon:
+            raise ExperienceError(
+                f"{recording.place} was cut after {len(recording.actions)} steps, although horizon="
+                f"{horizon} says that none was cut sooner"
+            )
+
+
+def _summary(
+    recordings: list[Recording],
+    discount: float,
+    n_actions: int,
+    n_states: int | None,
+    features: Features | None,
+) -> Sample:
+    def one(recording: Recording) -> Sample:
+        episodes = Episodes(
+            recording.inputs[None],
+            recording.actions[None],
+            {},
+            np.array([len(recording.actions)]),
+            np.array([recording.terminated]),
+        )
+        return summarise(episodes, discount, n_actions, n_states=n_states, features=features)
+
+    return joined(map(one, recordings))

@@ -1,0 +1,228 @@
+"""What every environment is: a source of episodes, measured in states or in features of observations.
+
+Episodes are played in rounds: all lanes are reset, each plays one episode, and a lane that has finished
+waits for the others. What a vector environment does with such a lane (its autoreset mode: reset with
+the next step, with the same step, or not at all) therefore never reaches an episode: a step that only
+resets is not counted, and no lane plays more, shorter episodes than another, which would bias means.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, ClassVar, NamedTuple
+
+import numpy as np
+
+from cvxmdp.base.errors import ExperienceError
+from cvxmdp.experience.episodes import Episodes
+from cvxmdp.models.space import FeatureSpace
+from cvxmdp.policies.features import Features, OneHot
+from cvxmdp.policies.spaces import ObservationReader
+
+MOST_STATES = 10_000_000
+# (observations as the environment gives them, what was read of them, where episodes begin) -> actions
+Actor = Callable[[Any, np.ndarray, np.ndarray], np.ndarray]
+
+
+class Step(NamedTuple):
+    """What one step of all lanes gave."""
+
+    observations: Any
+    signals: dict[str, np.ndarray]
+    terminated: np.ndarray
+    truncated: np.ndarray
+
+
+class Environment:
+    """A simulator with discrete actions; ``Problem`` takes it in place of a model.
+
+    Attributes:
+        name: for messages.
+        discount: gamma.
+        n_actions: A.
+        reader: of its observations.
+        features: of observations that are no states, or None.
+        numbered: whether observations are read as states, one number for all parts of them.
+        n_lanes: how many episodes ``episodes`` plays at a time.
+        compiled: whether it can be played inside compiled code.
+        waiting_show_anything: whether lanes whose episode is over may show what is no observation of it.
+        steps: taken so far, in all lanes.
+    """
+
+    name: str
+    discount: float
+    n_actions: int
+    reader: ObservationReader
+    features: Features | None
+    numbered: bool
+    n_lanes: int
+    compiled: ClassVar[bool] = False
+    waiting_show_anything: bool = True
+    steps: int = 0
+
+    def reset(self, seed: int | None = None) -> Any:
+        """Begin an episode in every lane; the observations, a batch."""
+        raise NotImplementedError
+
+    def step(self, actions: np.ndarray, names: Iterable[str], done: np.ndarray, when: str) -> Step:
+        """One step of all lanes.
+
+        Args:
+            actions: (lanes,), counted from 0.
+            names: the signals to read.
+            done: lanes that wait; what they give is not looked at.
+            when: the step in words, for messages.
+        """
+        raise NotImplementedError
+
+    def episodes(
+        self,
+        act: Actor,
+        horizon: int,
+        *,
+        signals: Iterable[str] = ("reward",),
+        seed: int | None = None,
+    ) -> Episodes:
+        """One episode of at most ``horizon`` steps per lane.
+
+        Args:
+            act: (observations, inputs, where episodes begin) -> actions, all with lanes first.
+                ``observations`` are as the environment gives them, ``inputs`` as ``reader`` reads them: numbers
+                of states, or arrays, of which ``self.states`` makes the numbers of bins.
+            horizon: where to cut episodes, a truncation.
+            signals: which to record.
+            seed: for the first round; Gymnasium's own interface. Later ones go on from there.
+        """
+        try:
+            return self._play(act, horizon, tuple(signals), seed)
+        except Exception:
+            self.close()
+            raise
+
+    def _play(self, act: Actor, horizon: int, names: tuple[str, ...], seed: int | None) -> Episodes:
+        lanes = self.n_lanes
+        observations = self.reset(seed)
+        done, terminated = np.zeros(lanes, dtype=bool), np.zeros(lanes, dtype=bool)
+        begins, never = np.ones(lanes, dtype=bool), np.zeros(lanes, dtype=bool)
+        lengths = np.full(lanes, horizon)
+        inputs, actions = [], []
+        recorded: dict[str, list[np.ndarray]] = {name: [] for name in names}
+        previous = self._read(observations, lanes, "when it was reset")
+        for number in range(horizon):
+            when = f"at step {number} of an episode"
+            chosen = np.asarray(act(observations, previous, begins))
+            inputs.append(previous)
+            actions.append(chosen)
+            step = self.step(chosen, names, done, when)
+            for name in names:
+                recorded[name].append(step.signals[name])
+            over = (step.terminated | step.truncated) & ~done
+            self.steps += int((~done).sum())
+            lengths[over] = number + 1
+            terminated |= over & step.terminated
+            done |= over
+            if done.all():
+                break
+            observations = step.observations
+            if self.waiting_show_anything and done.any():
+                previous = self._read_some(observations, previous, done, when)
+            else:
+                previous = self._read(observations, lanes, when)
+            begins = never
+        found = {name: np.stack(values, axis=1) for name, values in recorded.items()}
+        self._check(found, lengths)
+        return Episodes(
+            np.stack(inputs, axis=1), np.stack(actions, axis=1), found, lengths, terminated
+        )
+
+    def _check(self, signals: Mapping[str, np.ndarray], lengths: np.ndarray) -> None:
+        """That signals are finite, where a step was taken."""
+        for name, values in signals.items():
+            taken = np.arange(values.shape[1]) < lengths[:, None]
+            wrong = ~np.isfinite(values) & taken
+            if wrong.any():
+                lane, step = np.argwhere(wrong)[0]
+                raise ExperienceError(
+                    f"{self.name} gave the signal {name!r} as {values[lane, step]} at step {step} of an "
+                    "episode; expected a finite number"
+                )
+
+    def _read(self, observations: Any, lanes: int, when: str) -> np.ndarray:
+        return self.reader.read(observations, lanes, when, numbered=self.numbered)
+
+    def _read_some(
+        self, observations: Any, previous: np.ndarray, done: np.ndarray, when: str
+    ) -> np.ndarray:
+        """Observations of the lanes that play; those that wait may show anything and keep their last."""
+        playing = np.flatnonzero(~done)
+        part = (
+            tuple(np.asarray(column)[playing] for column in observations)
+            if self.reader.parts
+            else np.asarray(observations)[playing]
+        )
+        current = previous.copy()
+        current[playing] = self._read(part, playing.size, when)
+        return current
+
+    def source(self, signals: tuple[str, ...], observes: bool) -> Any:
+        """Where a recursion gets its trajectories from; here, they are played outside of compiled code."""
+        from cvxmdp.experience.steps import Played
+
+        return Played(self.discount)
+
+    def close(self) -> None:
+        """Let go of what is open."""
+
+    def measure_in(self, features: Features | None, observed: Any) -> None:
+        """Take states, or features of what is ``observed``; refuse what is neither."""
+        self.features = features
+        # Features of several discrete parts are features of the parts, not of their common number.
+        self.numbered = features is None or isinstance(features, OneHot)
+        if self.numbered and (self.reader.n_states or 0) > MOST_STATES:
+            raise ExperienceError(
+                f"{self.name} has observations {observed}: {self.reader.n_states:,} states are too many "
+                "for a table. Give features=, for instance FeatureFunction(function, size)."
+            )
+        if features is None and self.reader.n_states is None:
+            raise ExperienceError(
+                f"{self.name} has observations {observed}, which are no states. Give features=, for "
+                "instance UniformBins(low, high, bins) or RandomFourier(dimension, size, seed=0)."
+            )
+
+    @property
+    def n_states(self) -> int:
+        """Number of states, or of features where there are some."""
+        if self.features is not None:
+            return self.features.size
+        return self.reader.n_states or 0
+
+    @property
+    def has_states(self) -> bool:
+        """Whether what is measured are states or bins, of which an observation is exactly one."""
+        return self.features is None or hasattr(self.features, "index")
+
+    def states(self, inputs: Any) -> Any:
+        """The states, or numbers of bins, of inputs (n, ...); inputs themselves where there are none."""
+        if self.features is None or not hasattr(self.features, "index"):
+            return inputs
+        return self.features.index(inputs)
+
+    def space(self, signals: Iterable[str]) -> FeatureSpace:
+        """What utilities are bound to that name these signals."""
+        return FeatureSpace(self.n_states, self.n_actions, self.discount, signals, self)
+
+    def default_horizon(self) -> int:
+        """Where discount^horizon falls below 1e-3."""
+        return default_horizon(self.discount)
+
+
+def default_horizon(discount: float, share: float = 1e-3) -> int:
+    """The number of steps after which less than ``share`` of the discounted mass is left."""
+    return max(1, math.ceil(math.log(share) / math.log(discount))) if discount > 0 else 1
+
+
+def seeds(seed: int, *path: int, count: int) -> list[int]:
+    """Seeds that depend on the seed and the path alone, for a simulator and for the policy in it."""
+    words = np.random.SeedSequence([seed, *path]).generate_state(count)
+    return [int(word) & 0x7FFFFFFF for word in words]

@@ -1,0 +1,282 @@
+"""Environments written in JAX: played inside compiled code, as many at a time as one likes.
+
+The protocol is small, and that of gymnax:
+
+    reset(key, params) -> (observation, state)
+    step(key, state, action, params) -> (observation, state, reward, done, info)
+
+with ``default_params`` (where there are none, both are called without), ``num_actions`` and, optionally,
+``observation_space(params)`` and ``action_space(params)``. Where the environment has ``reset_env`` and
+``step_env``, which do not begin a new episode by themselves, those are used.
+
+``done`` does not say whether an episode ended or a limit of time cut it. An entry ``truncated`` of ``info``
+does, where it is given; otherwise every ``done`` is taken for an ending.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from functools import cached_property, partial
+from typing import Any, ClassVar, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from cvxmdp.base.errors import ExperienceError, did_you_mean
+from cvxmdp.base.pytrees import Record
+from cvxmdp.experience.environments.environment import Environment, Step
+from cvxmdp.experience.steps import Experience
+from cvxmdp.experience.trajectories import draw
+from cvxmdp.models.validation import read_discount
+from cvxmdp.policies.features import Features
+from cvxmdp.policies.spaces import ObservationReader
+
+Array = Any
+
+
+class JaxEnv(Environment):
+    """An environment written in JAX, with discrete actions.
+
+    Args:
+        env: the environment; see the module's docstring for what it must have.
+        discount: gamma.
+        features: for observations that are not discrete; see ``cvxmdp.policies.features``.
+        params: its parameters; ``env.default_params`` when not given.
+        n_envs: how many play at a time where a policy from outside acts, as in ``evaluate``.
+    """
+
+    compiled = True
+
+    def __init__(
+        self,
+        env: Any,
+        discount: float,
+        *,
+        features: Features | None = None,
+        params: Any = None,
+        n_envs: int = 64,
+    ) -> None:
+        for needed in ("reset", "step"):
+            if not callable(getattr(env, needed, None)):
+                raise ExperienceError(
+                    f"{env!r} has no method {needed!r}: expected an environment written in JAX, with "
+                    "reset(key, params) and step(key, state, action, params). Gymnasium's are for GymnasiumEnv."
+                )
+        self.env, self.discount, self.n_lanes = env, read_discount(discount), n_envs
+        self.params = getattr(env, "default_params", None) if params is None else params
+        self.name = str(getattr(env, "name", None) or type(env).__name__)
+        self.n_actions = self._count_actions()
+        self._key, self._states = jax.random.key(0), None
+        observed = self._look()
+        self.reader = self._read_observations(observed)
+        self.measure_in(features, f"of shape {observed.shape} and type {observed.dtype}")
+
+    def _count_actions(self) -> int:
+        space = getattr(self.env, "action_space", None)
+        count = getattr(self.env, "num_actions", None)
+        if count is None and callable(space):
+            count = getattr(space(self.params), "n", None)
+        if count is None or int(count) < 1:
+            raise ExperienceError(
+                f"{self.name} does not say how many actions it has: expected a whole number num_actions, or "
+                "action_space(params) with n. Continuous actions are not supported."
+            )
+        return int(count)
+
+    def _look(self) -> Any:
+        """The form of an observation, without playing."""
+        key = jax.random.key(0)
+        try:
+            observation, state = jax.eval_shape(self.begin, key)
+            after = jax.eval_shape(self.go, key, state, jnp.int32(0))
+        except Exception as error:
+            raise ExperienceError(
+                f"{self.name} cannot be compiled: {type(error).__name__}: {error}"
+            ) from error
+        if not hasattr(observation, "shape"):
+            raise ExperienceError(
+                f"{self.name} gives observations {observation}; expected one array. Flatten them."
+            )
+        before_and_after: list[Any] = [jax.tree.structure(one) for one in (state, after[1])]
+        if before_and_after[0] != before_and_after[1]:
+            raise ExperienceError(f"{self.name} changes the structure of its state in a step")
+        self.info_names = tuple(after[4]) if isinstance(after[4], dict) else ()
+        return observation
+
+    def _read_observations(self, observed: Any) -> ObservationReader:
+        space = getattr(self.env, "observation_space", None)
+        described = space(self.params) if callable(space) else space
+        count = getattr(described, "n", getattr(self.env, "num_states", None))
+        if count is not None and not observed.shape:
+            return ObservationReader((int(count),), (0,), (), False, self.name)
+        low, high = getattr(described, "low", -np.inf), getattr(described, "high", np.inf)
+        return ObservationReader((), (), tuple(observed.shape), False, self.name, low, high)
+
+    def begin(self, key: Array) -> tuple[Array, Any]:
+        """The first observation and state of an episode."""
+        reset = getattr(self.env, "reset_env", self.env.reset)
+        found: tuple[Array, Any] = reset(key) if self.params is None else reset(key, self.params)
+        return found
+
+    def go(self, key: Array, state: Any, action: Array) -> tuple[Array, Any, Array, Array, Any]:
+        """One step."""
+        step = getattr(self.env, "step_env", self.env.step)
+        given = (key, state, action)
+        answer = step(*given) if self.params is None else step(*given, self.params)
+        if len(answer) != 5:
+            raise ExperienceError(
+                f"{self.name} gave {len(answer)} values for a step; expected (observation, state, reward, "
+                "done, info)"
+            )
+        found: tuple[Array, Any, Array, Array, Any] = answer
+        return found
+
+    def signal(self, name: str, reward: Array, info: Any) -> Array:
+        """The reward, or an entry of ``info``."""
+        if name == "reward":
+            return reward
+        if name not in self.info_names:
+            known = ["reward", *self.info_names]
+            raise ExperienceError(
+                f"{self.name} gives no info[{name!r}]. {did_you_mean(name, known)}"
+            )
+        return info[name]
+
+    def truncated(self, info: Any) -> Array:
+        """Whether a limit of time cut the episode."""
+        return info["truncated"] if "truncated" in self.info_names else False
+
+    def source(self, signals: tuple[str, ...], observes: bool) -> CompiledSource:
+        """Where a recursion gets its trajectories from."""
+        for name in signals:
+            if name != "reward" and name not in self.info_names:
+                self.signal(name, None, {})
+        return CompiledSource(self.discount, self, signals, observes)
+
+    def reset(self, seed: int | None = None) -> Any:
+        """Begin an episode in every lane."""
+        if seed is not None:
+            self._key = jax.random.key(seed)
+        observations, self._states = self._begin_all(self._keys())
+        return np.asarray(observations)
+
+    def step(self, actions: np.ndarray, names: Iterable[str], done: np.ndarray, when: str) -> Step:
+        """One step of all lanes, for a policy from outside."""
+        observations, self._states, reward, over, info = self._go_all(
+            self._keys(), self._states, jnp.asarray(actions)
+        )
+        lanes = (self.n_lanes,)
+        cut = np.broadcast_to(np.asarray(self.truncated(info), dtype=bool), lanes)
+        signals = {
+            name: np.array(self.signal(name, reward, info), dtype=np.float64).reshape(lanes)
+            for name in names
+        }
+        ended = np.asarray(over, dtype=bool)
+        return Step(np.asarray(observations), signals, ended & ~cut, ended & cut)
+
+    def _keys(self) -> Array:
+        self._key, key = jax.random.split(self._key)
+        return jax.random.split(key, self.n_lanes)
+
+    @cached_property
+    def _begin_all(self) -> Any:
+        return jax.jit(jax.vmap(self.begin))
+
+    @cached_property
+    def _go_all(self) -> Any:
+        return jax.jit(jax.vmap(self.go))
+
+    def __repr__(self) -> str:
+        what = f"{self.n_states:,} " + ("states" if self.features is None else "features")
+        return f"JaxEnv({self.name}; {what}; {self.n_actions} actions; discount {self.discount:g})"
+
+
+class _Playing(NamedTuple):
+    """A trajectory on its way."""
+
+    observation: Array
+    state: Any
+    alive: Array  # 1 until the episode is over
+    cut: Array  # 0 once it has ended by itself
+
+
+@dataclass(frozen=True, eq=False)
+class CompiledSource(Record):
+    """Trajectories of an environment, drawn inside compiled code.
+
+    Attributes:
+        discount: gamma.
+        environment: what is played.
+        signals: names of what is measured beside features.
+        observes: whether the policy is given observations, not numbers of states.
+    """
+
+    discount: Array
+    environment: JaxEnv
+    signals: tuple[str, ...]
+    observes: bool
+    static: ClassVar[tuple[str, ...]] = ("environment", "signals", "observes")
+
+    def numbers(self, words: Array, t: Array, batch_size: int, horizon: int) -> Array:
+        """A key for each trajectory of iteration t."""
+        key = jax.random.fold_in(jax.random.wrap_key_data(words), t)
+        return jax.random.split(key, batch_size)
+
+    def trajectories(self, policy: Any, numbers: Array, horizon: int) -> Experience:
+        """A batch of trajectories under a policy (one of ``cvxmdp.algorithms.views``).
+
+        The loop ends with the last episode: early policies often fail long before the horizon.
+        """
+        step: Any = jax.vmap(partial(self._step, policy.rows()))
+        begin: Any = jax.vmap(self.environment.begin)
+        keys: Any = jax.vmap(jax.random.fold_in, in_axes=(0, None))
+        observations, states = begin(keys(numbers, horizon))
+        whole = jnp.ones(len(numbers), jnp.float32)
+        first = _Playing(observations, states, whole, whole)
+        shapes = jax.eval_shape(step, first, numbers)[1]
+        nothing = jax.tree.map(lambda one: jnp.zeros((horizon, *one.shape), one.dtype), shapes)
+
+        def body(loop: Any) -> Any:
+            k, playing, seen = loop
+            playing, row = step(playing, keys(numbers, k))
+            return k + 1, playing, jax.tree.map(lambda rows, one: rows.at[k].set(one), seen, row)
+
+        def goes_on(loop: Any) -> Any:
+            return (loop[0] < horizon) & (loop[1].alive > 0).any()
+
+        _, last, seen = jax.lax.while_loop(goes_on, body, (jnp.int32(0), first, nothing))
+        given, actions, alive, places, signals = (jnp.swapaxes(rows, 0, 1) for rows in seen)
+        return Experience(given, actions, alive, places, signals, last.cut)
+
+    def _step(self, rows: Any, playing: _Playing, key: Array) -> tuple[_Playing, tuple[Array, ...]]:
+        """One step of one trajectory: (states, actions, alive, features, signals) of it."""
+        environment = self.environment
+        of_policy, of_environment = jax.random.split(key)
+        place = self._place(playing.observation)
+        given = playing.observation if self.observes else place
+        action = draw(rows(given), jax.random.uniform(of_policy)).astype(jnp.int32)
+        following, after, reward, done, info = environment.go(of_environment, playing.state, action)
+        named = [environment.signal(name, reward, info) for name in self.signals]
+        signals = jnp.stack([jnp.asarray(one, jnp.float32).reshape(()) for one in named])
+        alive, ended = playing.alive > 0, jnp.asarray(done, bool)
+        cut = jnp.asarray(environment.truncated(info), jnp.float32)
+        goes_on = alive & ~ended
+        # What follows the end is not looked at, and must not bring infinities into what is.
+        next_playing = _Playing(
+            jnp.where(goes_on, following, jnp.zeros_like(following)),
+            after,
+            goes_on.astype(jnp.float32),
+            jnp.where(alive & ended, cut, playing.cut),
+        )
+        return next_playing, (given, action, playing.alive, place, jnp.where(alive, signals, 0.0))
+
+    def _place(self, observation: Array) -> Array:
+        """The state, the bin, or the feature vector of an observation."""
+        environment = self.environment
+        if environment.features is None:
+            return jnp.asarray(observation, jnp.int32)
+        if environment.has_states:
+            return jnp.asarray(environment.states(observation[None])[0], jnp.int32)
+        return jnp.asarray(environment.features(observation[None])[0], jnp.float32)

@@ -1,0 +1,170 @@
+r"""Episodes, and what they say about an occupancy.
+
+A sampled episode of K steps gives (eq. vanilla_OM_estimator) X = sum_{k < K} discount^k psi(o_k) (x)
+e_{a_k}. Where it *terminated* nothing follows. Where it was cut, by a time limit or our horizon, what
+follows has at most the mass discount^K / (1 - discount), its ``tail``: the bias of truncation, which is
+carried along and never taken for an ending.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+
+from cvxmdp.policies.features import Features
+
+
+@dataclass(frozen=True)
+class Episodes:
+    """A batch of n episodes of at most T steps.
+
+    Attributes:
+        inputs: states (n, T), or observations for features (n, T, ...).
+        actions: (n, T).
+        signals: per step, name -> (n, T).
+        lengths: steps really taken, (n,); what stands behind them is not read.
+        terminated: whether the last step ended the episode, (n,); where not, it was cut.
+    """
+
+    inputs: np.ndarray
+    actions: np.ndarray
+    signals: Mapping[str, np.ndarray]
+    lengths: np.ndarray
+    terminated: np.ndarray
+
+
+@dataclass(frozen=True)
+class Sample:
+    """What n independent episodes say.
+
+    Attributes:
+        occupancies: one row per episode, (n, F * A); sparse where features are one-hot.
+        returns: discounted sums of signals, name -> (n,).
+        tails: discount^K / (1 - discount) where the episode was cut, else 0, (n,).
+        lengths: (n,).
+        terminated: (n,).
+        ranges: smallest and largest value seen of each signal.
+        shape: (F, A).
+    """
+
+    occupancies: Any
+    returns: Mapping[str, np.ndarray]
+    tails: np.ndarray
+    lengths: np.ndarray
+    terminated: np.ndarray
+    ranges: Mapping[str, tuple[float, float]]
+    shape: tuple[int, int]
+
+    @property
+    def n(self) -> int:
+        """Number of episodes."""
+        return len(self.lengths)
+
+    @property
+    def truncated(self) -> int:
+        """How many episodes were cut."""
+        return int((~self.terminated).sum())
+
+    def mean(self, weights: np.ndarray | None = None) -> np.ndarray:
+        """The mean occupancy, (F, A); with weights, of the resampled episodes."""
+        shares = np.full(self.n, 1.0 / self.n) if weights is None else weights
+        return np.asarray(self.occupancies.T @ shares).reshape(self.shape)
+
+    def squares(self) -> np.ndarray:
+        """|X_i|^2 of each episode, (n,)."""
+        if sp.issparse(self.occupancies):
+            return np.asarray(self.occupancies.power(2).sum(axis=1)).ravel()
+        return np.asarray((self.occupancies**2).sum(axis=1))
+
+    def inner(self, reward: np.ndarray) -> np.ndarray:
+        """<reward, X_i> of each episode, (n,)."""
+        return np.asarray(self.occupancies @ reward.ravel())
+
+
+def summarise(
+    episodes: Episodes,
+    discount: float,
+    n_actions: int,
+    *,
+    n_states: int | None = None,
+    features: Features | None = None,
+) -> Sample:
+    """The sample of a batch of episodes.
+
+    Args:
+        episodes: the episodes.
+        discount: gamma.
+        n_actions: A.
+        n_states: S, where the inputs are states.
+        features: otherwise.
+    """
+    count, longest = episodes.actions.shape
+    alive = np.arange(longest) < episodes.lengths[:, None]
+    weights = discount ** np.arange(longest)
+    tails = np.where(
+        episodes.terminated, 0.0, discount ** episodes.lengths.astype(float) / (1.0 - discount)
+    )
+    size = n_states if features is None else features.size
+    if size is None:
+        raise TypeError("states need n_states, observations need features")
+    rows, steps = np.nonzero(alive)
+    actions = episodes.actions[rows, steps]
+    if features is None or hasattr(features, "index"):
+        used = episodes.inputs[rows, steps]
+        index = used if features is None else features.index(used)
+        occupancies: Any = sp.csr_array(
+            (weights[steps], (rows, np.asarray(index, dtype=np.int64) * n_actions + actions)),
+            shape=(count, size * n_actions),
+        )
+    else:
+        occupancies = np.zeros((count, size, n_actions))
+        for step in range(longest):
+            here = np.flatnonzero(alive[:, step])
+            if not here.size:
+                break
+            found = np.asarray(features(episodes.inputs[here, step]), dtype=np.float64)
+            occupancies[here, :, episodes.actions[here, step]] += weights[step] * found
+        occupancies = occupancies.reshape(count, -1)
+    returns, ranges = {}, {}
+    for name, values in episodes.signals.items():
+        seen = np.where(alive, values, 0.0)
+        returns[name] = seen @ weights
+        inside = values[alive]
+        ranges[name] = (float(inside.min()), float(inside.max()))
+    return Sample(
+        occupancies,
+        returns,
+        tails,
+        episodes.lengths,
+        episodes.terminated,
+        ranges,
+        (size, n_actions),
+    )
+
+
+def joined(parts: Iterable[Sample], most: int | None = None) -> Sample:
+    """One sample of several; of at most ``most`` episodes."""
+    samples = list(parts)
+    kept = slice(0, most)
+    stack = sp.vstack if sp.issparse(samples[0].occupancies) else np.concatenate
+    occupancies = stack([sample.occupancies for sample in samples])
+    names = samples[0].returns
+    return Sample(
+        sp.csr_array(occupancies)[kept] if sp.issparse(occupancies) else occupancies[kept],
+        {name: np.concatenate([part.returns[name] for part in samples])[kept] for name in names},
+        np.concatenate([part.tails for part in samples])[kept],
+        np.concatenate([part.lengths for part in samples])[kept],
+        np.concatenate([part.terminated for part in samples])[kept],
+        {
+            name: (
+                min(part.ranges[name][0] for part in samples),
+                max(part.ranges[name][1] for part in samples),
+            )
+            for name in names
+        },
+        samples[0].shape,
+    )

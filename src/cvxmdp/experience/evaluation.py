@@ -1,0 +1,387 @@
+"""evaluate(policy, environment, episodes): what a policy is worth, with bounds that say how sure that is."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from cvxmdp.atoms import Constraint, Curvature, Utility
+from cvxmdp.atoms.custom import Custom, CustomFunction
+from cvxmdp.atoms.signals import signal_names
+from cvxmdp.atoms.utility import require_curvature
+from cvxmdp.base.errors import ExperienceError, ProblemError
+from cvxmdp.experience.concentration import Radius, VectorBound, bernstein_radius
+from cvxmdp.experience.environments.environment import Actor, Environment, default_horizon
+from cvxmdp.experience.environments.gymnasium_env import GymnasiumEnv
+from cvxmdp.experience.environments.simulated import ModelSimulator, actor_of
+from cvxmdp.experience.episodes import Sample, joined, summarise
+from cvxmdp.experience.intervals import Setting, interval_of, leaves
+from cvxmdp.experience.policy_evaluation import PolicyEvaluation
+from cvxmdp.models.space import FeatureSpace
+from cvxmdp.models.table import TabularMDP
+from cvxmdp.policies.features import Features
+
+TOGETHER = 4_000_000  # steps of a model simulated at a time
+
+
+@dataclass(frozen=True)
+class _Question:
+    """What is to be evaluated."""
+
+    objective: Utility
+    slacks: Mapping[str, Utility]
+    written: Mapping[str, str]
+    model: TabularMDP | None
+
+    @property
+    def utilities(self) -> list[Utility]:
+        return [self.objective, *self.slacks.values()]
+
+
+def evaluate(
+    policy: Any,
+    source: Any,
+    episodes: int,
+    *,
+    seed: int | None = None,
+    problem: Any = None,
+    maximize: Utility | None = None,
+    minimize: Utility | None = None,
+    subject_to: Mapping[str, Constraint] | None = None,
+    discount: float | None = None,
+    features: Features | None = None,
+    confidence: float = 0.95,
+    horizon: int | None = None,
+    bounds: Mapping[str, tuple[float, float]] | None = None,
+    return_bounds: Mapping[str, tuple[float, float]] | None = None,
+    time_limit: int | None = None,
+    deterministic: bool = False,
+) -> PolicyEvaluation:
+    """Play episodes and bound every utility and constraint from them.
+
+    Bounds of linear utilities are empirical Bernstein bounds of the episodes' returns; those of other atoms
+    come from bounded differences pushed through the atom's modulus of continuity (see
+    ``cvxmdp.experience.concentration``, which states both); where an atom has no modulus, or a signal no
+    bounds, a bootstrap is used and labelled. What truncation hid is inside the bounds.
+
+    Args:
+        policy: one of ours, a solution, an (S, A) array, or anything with ``predict(observation)``, such as
+            a model trained with Stable-Baselines3.
+        source: a model, a Gymnasium environment or its id, or a ``GymnasiumEnv`` or ``JaxEnv``.
+        episodes: how many, at least 2.
+        seed: of everything random.
+        problem: what to evaluate; a solution brings its own. Or
+        maximize, minimize, subject_to: as in ``Problem``, where there is no model to make one of.
+        discount, features: for an environment that is not a ``GymnasiumEnv``; the discount of the problem's
+            model where not given.
+        confidence: the probability with which all bounds hold at once.
+        horizon: where episodes are cut; where discount^horizon falls below 1e-3 when not given.
+        bounds: smallest and largest value per step of the environment's signals, {"reward": (0, 1)}. Without
+            them nothing can be proven of a signal. A model knows its own.
+        return_bounds: the same for the discounted sum over a whole episode, where that is narrower: a reward of
+            one that is received once, at the end, has a return between 0 and 1. Promises, both of them.
+        time_limit: say that the environment cuts episodes at so many steps and never sooner, as Gymnasium's
+            ``max_episode_steps`` does; otherwise the bounds allow for cuts anywhere.
+        deterministic: passed to ``predict``: evaluate the policy of the likeliest actions.
+    """
+    if seed is None:
+        raise ExperienceError("evaluate draws episodes: give seed=, an integer, to say which")
+    if not isinstance(episodes, int | np.integer) or episodes < 2:
+        raise ExperienceError(f"episodes must be a whole number, at least 2; got {episodes!r}")
+    if not 0.0 < confidence < 1.0:
+        raise ExperienceError(f"confidence must be between 0 and 1; got {confidence!r}")
+    if problem is None and maximize is None and minimize is None:
+        problem = getattr(policy, "problem", None)
+    question = _question(problem, maximize, minimize, subject_to)
+    sides = 2 * sum(1 for utility in question.utilities for _ in leaves(utility))
+    if isinstance(source, TabularMDP):
+        if discount is not None or features is not None or bounds or return_bounds or time_limit:
+            raise ExperienceError("a model brings its own discount, states and bounds")
+        delta = (1.0 - confidence) / max(sides, 1)
+        horizon = default_horizon(source.discount) if horizon is None else horizon
+        sample = _play_model(source, policy, int(episodes), horizon, seed, deterministic)
+        setting = _model_setting(source, sample, horizon, delta, seed)
+        name = f"simulated {source.note or 'model'}"
+    else:
+        delta = (1.0 - confidence) / (sides + 1)  # one more for what truncation hid
+        if discount is None and question.model is not None:
+            discount = question.model.discount
+        env, mine = _environment(source, discount, features)
+        try:
+            horizon = env.default_horizon() if horizon is None else horizon
+            sample = _play(env, policy, int(episodes), horizon, seed, question, deterministic)
+            setting = _env_setting(env, sample, question, delta, seed, bounds, return_bounds)
+            if time_limit is not None:
+                setting = _with_limit(setting, min(int(time_limit), horizon))
+            name = env.name
+        finally:
+            if mine:
+                env.close()
+    return PolicyEvaluation(
+        interval_of(question.objective, setting),
+        {label: interval_of(slack, setting) for label, slack in question.slacks.items()},
+        float(confidence),
+        sample.n,
+        int(sample.lengths.sum()),
+        int(horizon),
+        sample.truncated,
+        setting.tail.l1,
+        question.written,
+        name,
+        _promises(question, setting, bounds, return_bounds, time_limit),
+        sample.mean(),
+    )
+
+
+def _promises(
+    question: _Question,
+    setting: Setting,
+    bounds: Mapping[str, tuple[float, float]] | None,
+    return_bounds: Mapping[str, tuple[float, float]] | None,
+    time_limit: int | None,
+) -> tuple[str, ...]:
+    """What the user said and nobody can check from episodes."""
+    used = {name for utility in question.utilities for name in signal_names(utility)}
+    said = [
+        f"{name!r} lies between {low:g} and {high:g} {where}"
+        for given, where in ((bounds, "at every step"), (return_bounds, "over a whole episode"))
+        for name, (low, high) in (given or {}).items()
+        if name in used
+    ]
+    if time_limit is not None:
+        said.append(f"the environment cuts no episode before {time_limit} steps")
+    for utility in question.utilities:
+        for atom in leaves(utility):
+            function = atom.bind(setting.space) if isinstance(atom, Custom) else None
+            if isinstance(function, CustomFunction) and function.declared.lipschitz is not None:
+                said.append(f"{function.name} has the curvature and Lipschitz constant declared")
+    return tuple(dict.fromkeys(said))
+
+
+def _question(problem: Any, maximize: Any, minimize: Any, subject_to: Any) -> _Question:
+    if problem is not None:
+        if maximize is not None or minimize is not None or subject_to is not None:
+            raise ProblemError("give a problem, or maximize= and subject_to=, not both")
+        constraints, sense, utility = problem.constraints, problem.sense, problem.utility
+        model = problem.mdp if isinstance(problem.mdp, TabularMDP) else None
+    else:
+        if (maximize is None) == (minimize is None):
+            raise ProblemError(
+                "what is to be evaluated? Give problem=, or one of maximize= and minimize= with "
+                "subject_to="
+            )
+        sense, utility = ("maximize", maximize) if minimize is None else ("minimize", minimize)
+        wanted = Curvature.CONCAVE if sense == "maximize" else Curvature.CONVEX
+        require_curvature(utility, wanted, f"{sense}=")
+        constraints, model = dict(subject_to or {}), None
+        for name, constraint in constraints.items():
+            if not isinstance(constraint, Constraint):
+                raise ProblemError(f"constraint {name!r} must compare a utility with a number")
+    written = {"objective": f"{sense} {utility!r}"}
+    written |= {name: repr(constraint) for name, constraint in constraints.items()}
+    slacks = {name: constraint.slack for name, constraint in constraints.items()}
+    return _Question(utility, slacks, written, model)
+
+
+def _seeds(seed: int, count: int) -> list[int]:
+    return [int(part.generate_state(1)[0]) for part in np.random.SeedSequence(seed).spawn(count)]
+
+
+def _play_model(
+    mdp: TabularMDP, policy: Any, episodes: int, horizon: int, seed: int, deterministic: bool
+) -> Sample:
+    acts, draws = _seeds(seed, 2)
+    act: Actor = actor_of(
+        policy, mdp.n_actions, acts, n_states=mdp.n_states, deterministic=deterministic
+    )
+    random = np.random.default_rng(draws)
+    simulator = ModelSimulator(mdp)
+    block = max(1, TOGETHER // horizon)
+    parts = []
+    for begin in range(0, episodes, block):
+        batch = simulator.episodes(act, min(block, episodes - begin), horizon, random)
+        parts.append(summarise(batch, mdp.discount, mdp.n_actions, n_states=mdp.n_states))
+    return joined(parts)
+
+
+def _model_setting(
+    mdp: TabularMDP, sample: Sample, horizon: int, delta: float, seed: int
+) -> Setting:
+    mass = mdp.max_mass
+    pairs = mdp.reachable_pairs
+    tail = mdp.discount**horizon * mass  # a model is cut at the horizon and nowhere else
+    return Setting(
+        sample=sample,
+        space=mdp,
+        model=mdp,
+        bounds={},
+        return_bounds={},
+        vectors=VectorBound(sample.n, Radius(mass, mass), True, int(pairs.sum()), sample.squares()),
+        one_hot=True,
+        tail=Radius(tail, tail),
+        pairs=pairs,
+        delta=delta,
+        discount=mdp.discount,
+        seed=seed,
+    )
+
+
+def _environment(
+    source: Any, discount: float | None, features: Features | None
+) -> tuple[Environment, bool]:
+    if isinstance(source, Environment):
+        if features is not None or discount not in (None, source.discount):
+            raise ExperienceError(
+                f"{source!r} has its own discount and features; the problem (or discount=) says "
+                f"{discount}"
+            )
+        return source, False
+    if discount is None:
+        raise ExperienceError("an environment has no discount of its own: give discount=")
+    # One at a time: a policy from elsewhere may know single observations only.
+    lanes = 1 if isinstance(source, str) else None
+    return GymnasiumEnv(source, discount, features=features, n_envs=lanes), True
+
+
+def _play(
+    env: Environment,
+    policy: Any,
+    episodes: int,
+    horizon: int,
+    seed: int,
+    question: _Question,
+    deterministic: bool,
+) -> Sample:
+    acts, resets = _seeds(seed, 2)
+    shape = (env.n_states, env.n_actions)
+    if (
+        question.model is not None
+        and env.features is None
+        and question.model.actions.shape != shape
+    ):
+        states, actions = question.model.actions.shape
+        raise ExperienceError(
+            f"the problem's model has {states} states and {actions} actions, {env.name} has {shape[0]} and "
+            f"{shape[1]}"
+        )
+    act = actor_of(
+        policy,
+        env.n_actions,
+        acts,
+        n_states=env.n_states,
+        states=env.states,
+        deterministic=deterministic,
+    )
+    names = sorted({name for utility in question.utilities for name in signal_names(utility)})
+    parts: list[Sample] = []
+    played = 0
+    while played < episodes:
+        batch = env.episodes(act, horizon, signals=names, seed=resets if not parts else None)
+        parts.append(
+            summarise(
+                batch, env.discount, env.n_actions, n_states=env.n_states, features=env.features
+            )
+        )
+        played += env.n_lanes
+    return joined(parts, episodes)
+
+
+def _env_setting(
+    env: Environment,
+    sample: Sample,
+    question: _Question,
+    delta: float,
+    seed: int,
+    bounds: Mapping[str, tuple[float, float]] | None,
+    return_bounds: Mapping[str, tuple[float, float]] | None,
+) -> Setting:
+    mass = 1.0 / (1.0 - env.discount)
+    shape = (env.n_states, env.n_actions)
+    model = question.model
+    fits = model is not None and model.actions.shape == shape and model.discount == env.discount
+    one_hot = env.features is None or hasattr(env.features, "index")
+    norms = None if env.features is None else env.features.norms
+    known = env.features is None or norms is not None
+    l1, l2, nonnegative = (1.0, 1.0, True) if norms is None else norms
+    hidden = min(float(sample.tails.mean()) + bernstein_radius(sample.tails, mass, delta), mass)
+    return Setting(
+        sample=sample,
+        space=model if fits else FeatureSpace(shape[0], shape[1], env.discount),
+        model=None,
+        bounds=_read_bounds(bounds, sample.ranges, "the signal"),
+        return_bounds=_read_bounds(return_bounds, _seen(sample), "the return of"),
+        vectors=(
+            VectorBound(
+                sample.n,
+                Radius(l1 * mass, l2 * mass),
+                nonnegative,
+                math.prod(shape),
+                sample.squares(),
+            )
+            if known
+            else None
+        ),
+        one_hot=one_hot,
+        tail=Radius(l1 * hidden, l2 * hidden),
+        pairs=np.ones(shape, dtype=bool),
+        delta=delta,
+        discount=env.discount,
+        seed=seed,
+    )
+
+
+def _with_limit(setting: Setting, limit: int) -> Setting:
+    """The same where no episode is cut before ``limit`` steps: what is hidden is known, not estimated."""
+    sample, discount = setting.sample, setting.discount
+    sooner = ~sample.terminated & (sample.lengths < limit)
+    if sooner.any():
+        raise ExperienceError(
+            f"an episode was cut after {int(sample.lengths[sooner][0])} steps, although time_limit= says that "
+            f"none is before {limit}"
+        )
+    hidden = discount**limit / (1.0 - discount)
+    unit = Radius(1.0, 1.0) if setting.vectors is None else setting.vectors.size
+    scale = 1.0 if setting.vectors is None else 1.0 - discount
+    return replace(setting, tail=Radius(hidden * unit.l1 * scale, hidden * unit.l2 * scale))
+
+
+def _seen(sample: Sample) -> dict[str, tuple[float, float]]:
+    """Smallest and largest return of the episodes that were not cut."""
+    whole = sample.terminated
+    return {
+        name: (float(returns[whole].min()), float(returns[whole].max()))
+        for name, returns in sample.returns.items()
+        if whole.any()
+    }
+
+
+def _read_bounds(
+    bounds: Mapping[str, tuple[float, float]] | None,
+    seen: Mapping[str, tuple[float, float]],
+    what: str,
+) -> dict[str, tuple[float, float]]:
+    read = {}
+    for name, given in (bounds or {}).items():
+        try:
+            low, high = (float(end) for end in given)
+        except (TypeError, ValueError) as error:
+            raise ExperienceError(
+                f"the bounds of {name!r} are {given!r}; expected a pair (smallest, largest)"
+            ) from error
+        if not (math.isfinite(low) and math.isfinite(high) and low <= high):
+            raise ExperienceError(
+                f"the bounds of {name!r} are {given!r}; expected finite, in order"
+            )
+        if name in seen:
+            least, most = seen[name]
+            if least < low or most > high:
+                raise ExperienceError(
+                    f"{what} {name!r} was seen between {least:g} and {most:g}, outside the bounds "
+                    f"{given!r} that were given for it; nothing would follow from them"
+                )
+        read[name] = (low, high)
+    return read

@@ -1,0 +1,334 @@
+"""Confidence intervals of utilities: per atom, and through sums, logarithms and minima.
+
+A utility is a tree of sums, logarithms and minima, all monotone in their parts, over atoms. Each atom gets an
+interval by the method that fits it, and the tree carries intervals upwards. All intervals hold at once:
+the probability of error is shared among the atoms (union bound).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from functools import reduce
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from cvxmdp.atoms import Utility
+from cvxmdp.atoms.curvature import Curvature
+from cvxmdp.atoms.linear import Linear, per_pair
+from cvxmdp.atoms.logarithm import Log
+from cvxmdp.atoms.minimum import Minimum
+from cvxmdp.base.errors import ExperienceError
+from cvxmdp.experience.concentration import Radius, VectorBound, bernstein_radius
+from cvxmdp.experience.episodes import Sample
+from cvxmdp.experience.moduli import modulus_of
+from cvxmdp.experience.paths import return_range
+from cvxmdp.models.table import TabularMDP
+
+BERNSTEIN = "empirical Bernstein"
+VECTORS = "bounded differences through the modulus of continuity"
+BOOTSTRAP = "bootstrap"
+RESAMPLES = 1_000
+
+
+@dataclass(frozen=True)
+class Interval:
+    """A value with its confidence bounds.
+
+    Attributes:
+        value: the estimate.
+        lower, upper: the bounds; infinite where nothing is known.
+        method: how they were found.
+        proven: true for inequalities that hold for every n; false for a bootstrap, which only
+            approximates.
+    """
+
+    value: float
+    lower: float
+    upper: float
+    method: str
+    proven: bool
+
+
+@dataclass(frozen=True)
+class Setting:
+    """What intervals are computed from.
+
+    Attributes:
+        sample: the episodes.
+        space: what utilities are bound to: a model, or what stands for it.
+        model: the model that was simulated, whose signals are tables; None for an environment, whose
+            signals were recorded.
+        bounds: smallest and largest value per step of the recorded signals, where known.
+        return_bounds: smallest and largest return of a whole episode, where known.
+        vectors: concentration of the occupancies, None where their size is not known.
+        one_hot: whether an occupancy is that of a table.
+        tail: a bound on the expected occupancy that truncation hid.
+        pairs: boolean (F, A), the entries of an occupancy that can differ from zero.
+        delta: the probability of error of each one-sided bound.
+        discount: gamma.
+        seed: of the bootstrap.
+    """
+
+    sample: Sample
+    space: Any
+    model: TabularMDP | None
+    bounds: Mapping[str, tuple[float, float]]
+    return_bounds: Mapping[str, tuple[float, float]]
+    vectors: VectorBound | None
+    one_hot: bool
+    tail: Radius
+    pairs: np.ndarray
+    delta: float
+    discount: float
+    seed: int
+
+
+def leaves(utility: Utility) -> Iterator[Utility]:
+    """Parts of a utility that get an interval of their own; linear terms of a sum share one."""
+    linear = [term for _, term in utility.terms() if isinstance(term, Linear)]
+    if linear:
+        yield linear[0]
+    for _, term in utility.terms():
+        if isinstance(term, Log):
+            yield from leaves(term.inner)
+        elif isinstance(term, Minimum):
+            for part in term.utilities:
+                yield from leaves(part)
+        elif not isinstance(term, Linear):
+            yield term
+
+
+def interval_of(utility: Utility, setting: Setting) -> Interval:
+    """The interval of a utility: a proven one where every atom has one, else a bootstrap."""
+    found = _combine(utility, setting)
+    return found if found.proven else _bootstrap(utility, setting)
+
+
+def _combine(utility: Utility, setting: Setting) -> Interval:
+    parts = _parts(utility, setting)
+    value = lower = upper = utility.offset
+    for weight, part in parts:
+        value += weight * part.value
+        ends = sorted((weight * part.lower, weight * part.upper))
+        lower, upper = lower + ends[0], upper + ends[1]
+    methods = dict.fromkeys(part.method for _, part in parts)
+    proven = all(part.proven for _, part in parts)
+    return Interval(value, lower, upper, " and ".join(methods) or "constant", proven)
+
+
+def _parts(utility: Utility, setting: Setting) -> list[tuple[float, Interval]]:
+    linear = [(w, term) for w, term in utility.terms() if isinstance(term, Linear)]
+    parts = [(1.0, _linear(linear, setting))] if linear else []
+    for weight, term in utility.terms():
+        if isinstance(term, Linear):
+            continue
+        if isinstance(term, Log):
+            parts.append((weight, _logarithm(_combine(term.inner, setting))))
+        elif isinstance(term, Minimum):
+            parts.append((weight, _minimum([_combine(u, setting) for u in term.utilities])))
+        else:
+            parts.append((weight, _atom(term, setting)))
+    return parts
+
+
+def _logarithm(inner: Interval) -> Interval:
+    def log(number: float) -> float:
+        return math.log(number) if number > 0 else -math.inf
+
+    return Interval(
+        log(inner.value), log(inner.lower), log(inner.upper), inner.method, inner.proven
+    )
+
+
+def _minimum(parts: list[Interval]) -> Interval:
+    return Interval(
+        min(part.value for part in parts),
+        min(part.lower for part in parts),
+        min(part.upper for part in parts),
+        " and ".join(dict.fromkeys(part.method for part in parts)),
+        all(part.proven for part in parts),
+    )
+
+
+class Returns(NamedTuple):
+    """Returns of the episodes, (n,), and what they can be.
+
+    Attributes:
+        seen: as seen.
+        worst, best: with what truncation hid at its worst and best.
+        least, most: no episode has a smaller or larger one; infinite where nobody knows.
+    """
+
+    seen: np.ndarray
+    worst: np.ndarray
+    best: np.ndarray
+    least: float
+    most: float
+
+    def times(self, weight: float) -> Returns:
+        """A multiple."""
+        ends = [(self.worst, self.least), (self.best, self.most)]
+        (worst, least), (best, most) = ends if weight >= 0 else ends[::-1]
+        return Returns(
+            weight * self.seen, weight * worst, weight * best, weight * least, weight * most
+        )
+
+    def plus(self, other: Returns) -> Returns:
+        """The sum of the two."""
+        return Returns(
+            self.seen + other.seen,
+            self.worst + other.worst,
+            self.best + other.best,
+            self.least + other.least,
+            self.most + other.most,
+        )
+
+
+def _linear(terms: list[tuple[float, Linear]], setting: Setting) -> Interval:
+    """Empirical Bernstein for the episodes' returns; the truth lies between the worst and the best."""
+    found = _returns(terms, setting)
+    value, width = float(found.seen.mean()), found.most - found.least
+    if not math.isfinite(width):
+        return Interval(value, -math.inf, math.inf, BOOTSTRAP, False)
+    room = [bernstein_radius(part, width, setting.delta) for part in (found.worst, found.best)]
+    return Interval(
+        value,
+        max(float(found.worst.mean()) - room[0], found.least),
+        min(float(found.best.mean()) + room[1], found.most),
+        BERNSTEIN,
+        True,
+    )
+
+
+def _returns(terms: list[tuple[float, Linear]], setting: Setting) -> Returns:
+    """The returns of a weighted sum of signals and arrays; arrays are added up first."""
+    sample = setting.sample
+    table = np.zeros(sample.shape)
+    recorded: list[Returns] = []
+    for weight, term in terms:
+        scale = weight * (1.0 - setting.discount if term.per == "step" else 1.0)
+        if setting.model is not None or not isinstance(term.reward, str):
+            table = table + scale * per_pair(term.reward, setting.space)
+        else:
+            recorded.append(_recorded(term.reward, setting).times(scale))
+    if table.any() or not recorded:
+        recorded.append(_of_table(table, setting))
+    return reduce(Returns.plus, recorded)
+
+
+def _within(seen: np.ndarray, step: tuple[float, float], whole: Any, setting: Setting) -> Returns:
+    """Returns with steps in the interval ``step``, whole ones in ``whole`` where that is known, too."""
+    mass = 1.0 / (1.0 - setting.discount)
+    low, high = min(step[0], 0.0), max(step[1], 0.0)
+    least, most = (low * mass, high * mass) if whole is None else whole
+    least, most = max(least, low * mass), min(most, high * mass)
+    tails = setting.sample.tails
+    cut = tails > 0
+    # where nothing was cut, nothing is added: 0 times an unknown bound is not a number
+    hidden = [np.where(cut, np.where(cut, tails, 1.0) * end, 0.0) for end in (low, high)]
+    worst = np.where(cut, np.maximum(seen + hidden[0], least), seen)
+    best = np.where(cut, np.minimum(seen + hidden[1], most), seen)
+    return Returns(seen, worst, best, least, most)
+
+
+def _recorded(name: str, setting: Setting) -> Returns:
+    unknown = (-math.inf, math.inf)
+    step, whole = setting.bounds.get(name, unknown), setting.return_bounds.get(name)
+    return _within(setting.sample.returns[name], step, whole, setting)
+
+
+def _of_table(table: np.ndarray, setting: Setting) -> Returns:
+    seen = setting.sample.inner(table)
+    if setting.model is not None:
+        used = table[setting.pairs]
+        step = (float(used.min()), float(used.max()))
+        return _within(seen, step, return_range(setting.model, table), setting)
+    if setting.one_hot:
+        return _within(seen, (float(table.min()), float(table.max())), None, setting)
+    if setting.vectors is None:
+        reach = math.inf
+    else:  # <r, psi(o) (x) e_a> is at most |r_a|_2 |psi(o)|_2
+        reach = float(np.linalg.norm(table, axis=0).max()) * setting.vectors.size.l2
+        reach *= 1.0 - setting.discount
+    return _within(seen, (-reach, reach), None, setting)
+
+
+def _atom(atom: Utility, setting: Setting) -> Interval:
+    function = atom.bind(setting.space)
+    mean = setting.sample.mean()
+    value = float(function.value(mean))
+    modulus = modulus_of(function, one_hot=setting.one_hot, pairs=setting.pairs)
+    vectors = setting.vectors
+    if modulus is None or vectors is None or atom.curvature is Curvature.UNKNOWN:
+        return Interval(value, -math.inf, math.inf, BOOTSTRAP, False)
+    deviation = math.sqrt(vectors.n * math.log(1.0 / setting.delta) / 2.0)
+    near = modulus.omega(vectors.swap) * deviation + modulus.omega(setting.tail)
+    far = modulus.omega(vectors.radius(setting.delta) + setting.tail)
+    if modulus.squared:  # |F x| and distances are convex; the square of their interval
+        inner = math.sqrt(abs(value))
+        ends = (max(inner - far, 0.0) ** 2, (inner + min(near, far)) ** 2)
+        lower, upper = sorted(modulus.sign * end for end in ends)
+    elif atom.curvature is Curvature.CONCAVE:
+        lower, upper = value - min(near, far), value + far
+    else:
+        lower, upper = value - far, value + min(near, far)
+    if not modulus.squared:
+        lower, upper = max(lower, modulus.floor), min(upper, modulus.ceiling)
+    return Interval(value, lower, upper, VECTORS, True)
+
+
+def plug_in(utility: Utility, setting: Setting) -> Callable[[np.ndarray], float]:
+    """The utility of weighted episodes, as a function of the weights."""
+    linear = [(w, term) for w, term in utility.terms() if isinstance(term, Linear)]
+    returns = _returns(linear, setting).seen if linear else np.zeros(setting.sample.n)
+    parts: list[tuple[float, Callable[[np.ndarray], float]]] = []
+    for weight, term in utility.terms():
+        if isinstance(term, Log):
+            parts.append((weight, _log_of(plug_in(term.inner, setting))))
+        elif isinstance(term, Minimum):
+            parts.append((weight, _least([plug_in(part, setting) for part in term.utilities])))
+        elif not isinstance(term, Linear):
+            parts.append((weight, _of_mean(term.bind(setting.space), setting.sample)))
+
+    def value(weights: np.ndarray) -> float:
+        total = utility.offset + float(weights @ returns)
+        return total + sum(weight * part(weights) for weight, part in parts)
+
+    return value
+
+
+def _log_of(inner: Callable[[np.ndarray], float]) -> Callable[[np.ndarray], float]:
+    def value(weights: np.ndarray) -> float:
+        inside = inner(weights)
+        return math.log(inside) if inside > 0 else -math.inf
+
+    return value
+
+
+def _least(parts: list[Callable[[np.ndarray], float]]) -> Callable[[np.ndarray], float]:
+    return lambda weights: min(part(weights) for part in parts)
+
+
+def _of_mean(function: Any, sample: Sample) -> Callable[[np.ndarray], float]:
+    return lambda weights: float(function.value(sample.mean(weights)))
+
+
+def _bootstrap(utility: Utility, setting: Setting) -> Interval:
+    """The percentile bootstrap over episodes: an approximation for many episodes, not a proof.
+
+    It speaks of what was seen; what truncation hid is reported beside it.
+    """
+    n = setting.sample.n
+    random = np.random.default_rng(setting.seed)
+    value = plug_in(utility, setting)
+    draws = np.array(
+        [value(random.multinomial(n, np.full(n, 1.0 / n)) / n) for _ in range(RESAMPLES)]
+    )
+    if np.isnan(draws).any():
+        raise ExperienceError(f"{utility!r} is not a number on a resample of the episodes")
+    lower, upper = np.quantile(draws, [setting.delta, 1.0 - setting.delta], method="nearest")
+    label = f"{BOOTSTRAP} ({RESAMPLES:,} resamples, not a proof)"
+    return Interval(value(np.full(n, 1.0 / n)), float(lower), float(upper), label, False)

@@ -1,0 +1,276 @@
+"""Recorded episodes from memory, tables, NPZ files and Minari datasets, one form for all."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from cvxmdp.base.errors import ExperienceError, require
+from cvxmdp.experience.log_table import Columns, read_columns
+
+OTHER_NAMES = {
+    "state": ("states", "observations", "observation"),
+    "action": ("actions",),
+    "terminated": ("terminations", "terminals", "terminal", "done"),
+    "truncated": ("truncations", "timeouts"),
+    "episode": ("episodes", "episode_id"),
+}
+
+
+@dataclass(frozen=True)
+class Recording:
+    """One episode.
+
+    Attributes:
+        inputs: states (T,), or observations (T, ...).
+        actions: (T,).
+        terminated: whether the last step ended it; where not, it was cut.
+        place: where it stands, for messages.
+        rows: where its steps stand, for messages; empty for data in memory.
+    """
+
+    inputs: np.ndarray
+    actions: np.ndarray
+    terminated: bool
+    place: str
+    rows: tuple[str, ...] = ()
+
+    def at(self, step: int) -> str:
+        """A step in words."""
+        return self.rows[step] if self.rows else f"{self.place}, step {step}"
+
+
+def read_recordings(source: Any, columns: Mapping[str, str] | None = None) -> Iterator[Recording]:
+    """Episodes of whatever was given; see ``demonstrations``."""
+    if isinstance(source, str | Path):
+        path = Path(source)
+        if path.is_dir() or path.suffix in (".hdf5", ".h5"):
+            return _minari_folder(path)
+        if path.suffix == ".npz":
+            return _npz(path, columns)
+        return _table(read_columns(path, _names(path, columns), ExperienceError))
+    if hasattr(source, "iterate_episodes"):
+        return _minari_loaded(source)
+    if isinstance(source, Mapping) or hasattr(source, "columns"):
+        return _table(read_columns(source, _names(source, columns), ExperienceError))
+    return _memory(source)
+
+
+def _names(source: Any, columns: Mapping[str, str] | None) -> dict[str, str]:
+    """Columns under their other usual names, where ours are not there."""
+    renamed = dict(columns or {})
+    there: Iterable[Any]
+    if isinstance(source, Path):
+        with source.open(encoding="utf-8-sig") as file:
+            there = [name.strip() for name in file.readline(100_000).split(",")]
+    else:
+        there = list(getattr(source, "columns", source))
+    for ours, others in OTHER_NAMES.items():
+        if ours not in renamed and ours not in there:
+            known = [other for other in others if other in there]
+            if known:
+                renamed[ours] = known[0]
+    return renamed
+
+
+def _table(data: Columns) -> Iterator[Recording]:
+    """Rows of (episode, state, action, terminated), in the order of the steps."""
+    states, actions = data.codes("state"), data.codes("action")
+    if states is None or actions is None:
+        raise ExperienceError("states and actions of demonstrations are numbers, counted from 0")
+    terminated = data.flags("terminated")
+    over = terminated | (data.flags("truncated") if "truncated" in data.arrays else False)
+    if "episode" in data.arrays:
+        labels = data.labels("episode")
+        same = np.array(labels[1:] == labels[:-1], dtype=bool)
+        late = same & over[:-1]
+        if late.any():
+            place = int(np.argmax(late)) + 1
+            raise data.fail(place, f"episode {labels[place]} goes on after the row that ended it")
+        begins = np.concatenate([[True], ~same])
+        if len(set(labels[begins])) < int(begins.sum()):
+            raise ExperienceError("the rows of an episode must lie together; sort the table")
+    else:
+        begins = np.concatenate([[True], over[:-1]])
+    starts = np.flatnonzero(begins)
+    for number, (first, behind) in enumerate(zip(starts, [*starts[1:], data.n_rows], strict=True)):
+        yield Recording(
+            states[first:behind],
+            actions[first:behind],
+            bool(terminated[behind - 1]),
+            f"episode {number}",
+            tuple(data.row(row) for row in range(first, behind)),
+        )
+
+
+def _npz(path: Path, columns: Mapping[str, str] | None) -> Iterator[Recording]:
+    """One row per step; observations may have any shape behind the first axis."""
+    try:
+        with np.load(path, allow_pickle=False) as file:
+            arrays = {name: file[name] for name in file.files}
+    except FileNotFoundError:
+        raise
+    except (ValueError, OSError, EOFError, KeyError) as error:
+        raise ExperienceError(f"{path.name} cannot be read as plain arrays: {error}") from error
+    named = {}
+    for ours, others in OTHER_NAMES.items():
+        for name in ((columns or {}).get(ours, ours), *others):
+            if name in arrays:
+                named[ours] = arrays[name]
+                break
+    for needed in ("state", "action", "terminated"):
+        if needed not in named:
+            raise ExperienceError(
+                f"{path.name} has no array {needed!r} (nor {', '.join(OTHER_NAMES[needed])}); it has "
+                f"{', '.join(arrays) or 'none'}"
+            )
+    lengths = {name: len(np.atleast_1d(array)) for name, array in named.items()}
+    if len(set(lengths.values())) > 1:
+        raise ExperienceError(
+            f"the arrays of {path.name} have one row per step; these have {lengths}"
+        )
+    inputs = named.pop("state")
+    steps = dict(named)
+    steps["state"] = np.arange(len(inputs))  # rows, so that observations of any shape can be cut up
+    for recording in _table(read_columns(steps, None, ExperienceError)):
+        rows = recording.inputs
+        yield Recording(
+            _plain(inputs[rows]), recording.actions, recording.terminated, recording.place
+        )
+
+
+def _plain(inputs: Any) -> np.ndarray:
+    """Whole numbers stay states; a last axis of length one is dropped."""
+    array = np.asarray(inputs)
+    if array.ndim == 2 and array.shape[1] == 1 and array.dtype.kind in "iu":
+        array = array[:, 0]
+    return array
+
+
+def _memory(source: Any) -> Iterator[Recording]:
+    try:
+        episodes = list(source)
+    except TypeError:
+        raise ExperienceError(
+            "demonstrations are a list of episodes, a table, the path of a CSV or NPZ file, a Minari "
+            f"dataset, or a policy; got {type(source).__name__}"
+        ) from None
+    for number, episode in enumerate(episodes):
+        yield _one(episode, f"episode {number}")
+
+
+def _one(episode: Any, place: str) -> Recording:
+    if not isinstance(episode, Mapping):
+        if isinstance(episode, Recording):
+            return episode
+        try:
+            pairs = np.array([(int(state), int(action)) for state, action in episode])
+        except (TypeError, ValueError) as error:
+            raise ExperienceError(
+                f"{place} is not a list of (state, action): {error}. With observations that are no "
+                'numbers give {"observations": ..., "actions": ...}.'
+            ) from error
+        if not len(pairs):
+            raise ExperienceError(f"{place} has no steps")
+        return Recording(pairs[:, 0], pairs[:, 1], False, place)
+    for name in episode:
+        if name not in KNOWN:
+            raise ExperienceError(f"{place} has {name!r}; known are {', '.join(KNOWN)}")
+    inputs = episode.get("observations", episode.get("states"))
+    if inputs is None or "actions" not in episode:
+        raise ExperienceError(f'{place} needs "observations" (or "states") and "actions"')
+    ended = episode.get("terminated", episode.get("terminations", False))
+    return checked(inputs, episode["actions"], ended, place)
+
+
+KNOWN = (
+    "observations",
+    "states",
+    "actions",
+    "terminated",
+    "terminations",
+    "truncations",
+    "rewards",
+)
+
+
+def checked(inputs: Any, actions: Any, terminated: Any, place: str) -> Recording:
+    """A recording whose parts fit: one action per observation, or one observation more, the last."""
+    try:
+        seen, acted = _plain(inputs), _plain(actions)
+    except ValueError as error:
+        raise ExperienceError(f"{place}: {error}") from error
+    if acted.ndim != 1 or acted.dtype.kind not in "iu" or not acted.size:
+        raise ExperienceError(
+            f"{place}: actions are whole numbers, one per step; got shape {acted.shape} of type "
+            f"{acted.dtype}"
+        )
+    if seen.ndim < 1 or len(seen) - len(acted) not in (0, 1):
+        raise ExperienceError(
+            f"{place}: {len(seen) if seen.ndim else 'no'} observations for {len(acted)} actions; expected "
+            "as many, or one more (where the last action led)"
+        )
+    seen = seen[: len(acted)]
+    if seen.dtype.kind == "f" and not np.isfinite(seen).all():
+        step = int(np.argmax(~np.isfinite(seen.reshape(len(seen), -1)).all(axis=1)))
+        raise ExperienceError(f"{place}, step {step}: the observation is {seen[step]}")
+    flags = np.atleast_1d(np.asarray(terminated, dtype=bool))
+    if flags[:-1].any():
+        raise ExperienceError(f"{place} goes on after step {int(np.argmax(flags))}, which ended it")
+    return Recording(seen, acted, bool(flags[-1]), place)
+
+
+def _minari_loaded(dataset: Any) -> Iterator[Recording]:
+    for number, episode in enumerate(dataset.iterate_episodes()):
+        place = f"episode {getattr(episode, 'id', number)}"
+        yield checked(episode.observations, episode.actions, episode.terminations, place)
+
+
+def _minari_folder(path: Path) -> Iterator[Recording]:
+    """The HDF5 file of a Minari dataset: groups episode_0, episode_1, ... with one array per field."""
+    h5py = require("h5py", "gym")
+    file = path
+    if path.is_dir():
+        found = (path / "data" / "main_data.hdf5", path / "main_data.hdf5")
+        there = [place for place in found if place.exists()]
+        if not there:
+            raise ExperienceError(
+                f"{path} is not a Minari dataset: there is no data/main_data.hdf5 in it"
+            )
+        file = there[0]
+    try:
+        opened = h5py.File(file, "r")
+    except FileNotFoundError:
+        raise
+    except OSError as error:
+        raise ExperienceError(f"{file.name} is not an HDF5 file: {error}") from error
+    with opened:
+        groups = [name for name in opened if name.startswith("episode_")]
+        if not groups:
+            raise ExperienceError(
+                f"{file.name} holds no episodes (groups episode_0, episode_1, ...)"
+            )
+        for name in sorted(groups, key=_episode_number):
+            group = opened[name]
+            for needed in ("observations", "actions", "terminations"):
+                if needed not in group:
+                    raise ExperienceError(f"{file.name}, {name}: there is no {needed!r}")
+            if isinstance(group["observations"], h5py.Group):
+                raise ExperienceError(
+                    f"{file.name}, {name}: observations are a dictionary or tuple; record them flattened"
+                )
+            yield checked(
+                group["observations"][()],
+                group["actions"][()],
+                group["terminations"][()],
+                f"{file.name}, {name}",
+            )
+
+
+def _episode_number(name: str) -> int:
+    digits = name.removeprefix("episode_")
+    return int(digits) if digits.isdigit() else -1

@@ -1,0 +1,179 @@
+r"""Trajectories of a tabular model, drawn in compiled code from given uniform numbers.
+
+A trajectory of at most H steps uses 1 + 2 H uniform numbers: one for the first state, then one for each action
+and one for each successor. Taking the numbers as an argument makes everything that follows a pure function,
+which the tests enumerate and the one-file version repeats. Steps after the end of an episode are masked.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, ClassVar, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from cvxmdp.base.errors import ModelError
+from cvxmdp.base.pytrees import Record
+from cvxmdp.experience.counted_random import uniforms
+from cvxmdp.models.table import TabularMDP
+
+Array = Any
+LARGEST_TABLE = 2**28  # entries of the successor lists
+FEW = 32  # actions
+
+
+class Trajectory(NamedTuple):
+    """A trajectory of at most H steps, or a batch of them with a leading axis B.
+
+    Attributes:
+        states, actions: shape (H,); whatever they hold after the end does not count.
+        alive: 1 where the step was taken, 0 after the episode ended, shape (H,).
+    """
+
+    states: Array
+    actions: Array
+    alive: Array
+
+    def measure(self, numbers: Array, shape: tuple[int, int]) -> Array:
+        """Numbers along a batch, (m, B, H), added up on the pairs they belong to: (m, S, A)."""
+        return spread(self, numbers, shape)
+
+    def along(self, reward: Array) -> Array:
+        """A reward (S, A) along a batch: (B, H)."""
+        return reward.ravel()[self.states * reward.shape[1] + self.actions]
+
+
+def spread(trajectories: Any, numbers: Array, shape: tuple[int, int]) -> Array:
+    """Numbers along trajectories, (m, B, H), added up on the pairs they belong to and averaged: (m, S, A)."""
+    count, size = numbers.shape[0], shape[0] * shape[1]
+    pairs = (trajectories.states * shape[1] + trajectories.actions).ravel()
+    flat = numbers.reshape(count, -1) / trajectories.alive.shape[0]
+    table = jnp.zeros((count, size), numbers.dtype).at[:, pairs].add(flat)
+    return table.reshape(-1, *shape)
+
+
+@dataclass(frozen=True, eq=False)
+class SamplingModel(Record):
+    """Cumulative distributions: of the first state, and of each pair's successors.
+
+    Attributes:
+        starts: the states that an episode may start in, (k,).
+        initial: their probabilities added up, (k,).
+        successors: states, (S*A, b), padded.
+        cumulative: probabilities added up, (S*A, b); below one where the episode may end.
+        discount: gamma.
+    """
+
+    starts: Array
+    initial: Array
+    successors: Array
+    cumulative: Array
+    discount: Array
+    static: ClassVar[tuple[str, ...]] = ()
+
+    def numbers(self, words: Array, t: Array, batch_size: int, horizon: int) -> Array:
+        """The uniform numbers of iteration t, (B, 1 + 2 H)."""
+        return uniforms(words, t, (batch_size, 1 + 2 * horizon))
+
+    def trajectories(self, policy: Any, numbers: Array, horizon: int) -> Trajectory:
+        """A batch of trajectories under a policy (one of ``views``), from the numbers of an iteration."""
+        rows = policy.rows()
+        drawn: Any = jax.vmap(lambda one: sample_trajectory(self, rows, one))
+        return Trajectory(*drawn(numbers))
+
+
+def sampling_model(mdp: TabularMDP) -> SamplingModel:
+    """Successor lists of a model, padded to the longest row."""
+    lengths = np.diff(mdp.transition.indptr)
+    width = max(1, int(lengths.max()))
+    if width * lengths.size > LARGEST_TABLE:
+        raise ModelError(
+            f"a row of the transition has {width:,} successors; sampling {lengths.size:,} rows of that "
+            f"length takes more than {LARGEST_TABLE:,} entries"
+        )
+    filled = np.arange(width) < lengths[:, None]
+    successors = np.zeros(filled.shape, dtype=np.int32)
+    successors[filled] = mdp.transition.indices
+    chances = np.zeros(filled.shape)
+    chances[filled] = mdp.transition.data
+    cumulative = np.cumsum(chances, axis=1)
+    # Rows that do not end episodes reach one exactly: rounding must not end an episode.
+    whole = (mdp.ending.ravel() == 0) & mdp.actions.ravel()
+    rows = np.flatnonzero(whole)
+    last = lengths[rows] - 1
+    cumulative[rows, last] = 1.0
+    cumulative = np.where(filled, cumulative, cumulative.max(axis=1, keepdims=True))
+    starts = np.flatnonzero(mdp.initial > 0).astype(np.int32)
+    initial = np.cumsum(mdp.initial[starts])
+    initial[-1] = 1.0
+    return SamplingModel(starts, initial, successors, cumulative, mdp.discount)
+
+
+def draw(cumulative: Array, uniform: Array) -> Array:
+    """The first index whose cumulative probability exceeds a uniform number in [0, 1)."""
+    return (cumulative <= uniform).sum(axis=-1)
+
+
+def thresholds(chances: Array) -> Array:
+    """Cumulative chances of actions, (..., A), of which ``draw`` finds the action.
+
+    Rounding must not draw an action without a chance: not above the sum of the chances, where the last action
+    that has one takes the rest, nor in between, where a device may add in parallel.
+    """
+    columns = jnp.moveaxis(chances, -1, 0)
+
+    def add(sums: tuple[Array, Array], chance: Array) -> Any:
+        total, level = sums
+        total = total + chance
+        level = jnp.where(chance > 0, total, level)
+        return (total, level), level
+
+    def give_the_rest(later: Array, pair: tuple[Array, Array]) -> Any:
+        chance, level = pair
+        return later | (chance > 0), jnp.where(later, level, 2.0)
+
+    nothing, never = jnp.zeros_like(columns[0]), jnp.zeros(columns[0].shape, bool)
+    if len(columns) > FEW:
+        _, levels = jax.lax.scan(add, (nothing, nothing), columns)
+        _, found = jax.lax.scan(give_the_rest, never, (columns, levels), reverse=True)
+        return jnp.moveaxis(found, 0, -1)
+    # Written out, a few actions are a single pass over the table.
+    sums, later, levels, found = (nothing, nothing), never, [], []
+    for chance in columns:
+        sums, level = add(sums, chance)
+        levels.append(level)
+    for pair in reversed(list(zip(columns, levels, strict=True))):
+        later, level = give_the_rest(later, pair)
+        found.append(level)
+    return jnp.stack(found[::-1], axis=-1)
+
+
+def sample_trajectory(model: SamplingModel, row_of: Any, uniforms: Array) -> Trajectory:
+    """One trajectory.
+
+    Args:
+        model: the model.
+        row_of: a function from a state to the thresholds of the actions there, (A,).
+        uniforms: numbers in [0, 1), shape (1 + 2 H,).
+    """
+    first = jnp.asarray(model.starts)[draw(jnp.asarray(model.initial, uniforms.dtype), uniforms[0])]
+    cumulative = jnp.asarray(model.cumulative, uniforms.dtype)
+    successors = jnp.asarray(model.successors)
+    width = cumulative.shape[1]
+
+    def step(place: Array, numbers: Array) -> Any:
+        """From a state, or from the end (minus one), to the pair taken there and the next state."""
+        state = jnp.maximum(place, 0)
+        row = row_of(state)
+        pair = state * row.size + draw(row, numbers[0])
+        entry = draw(cumulative[pair], numbers[1])
+        following = successors[pair, jnp.minimum(entry, width - 1)]
+        alive = place >= 0
+        # One number in and one out: every other one would be copied around at each step.
+        return jnp.where(alive & (entry < width), following, -1), jnp.where(alive, pair, -1)
+
+    _, pairs = jax.lax.scan(step, first, uniforms[1:].reshape(-1, 2))
+    taken, actions = jnp.maximum(pairs, 0), row_of(first).size
+    return Trajectory(taken // actions, taken % actions, (pairs >= 0).astype(uniforms.dtype))

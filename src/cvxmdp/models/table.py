@@ -1,0 +1,259 @@
+r"""Markov decision processes given by a transition table, dense or sparse.
+
+A model is the tuple (S, A, P, rho, gamma) of the paper's section 2 with named signals:
+
+| paper | attribute       | shape                                        |
+|-------|-----------------|----------------------------------------------|
+| P     | ``transition``  | (S*A, S), compressed sparse rows             |
+| rho   | ``initial``     | (S,)                                         |
+| gamma | ``discount``    | number in [0, 1)                             |
+| r, c  | ``signals``     | name -> (S, A)                               |
+
+Row ``s * A + a`` of ``transition`` holds P(. | s, a). It may sum to less than one: the missing mass
+is the probability that the episode *ends* with this step (``ending``, shape (S, A)). An action that
+is not available is masked (``actions``, boolean (S, A)), which is something else than a row of zeros.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from functools import cached_property
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+
+from cvxmdp.base.errors import ModelError, did_you_mean
+from cvxmdp.models import validation
+from cvxmdp.models.layout import GridLayout
+
+
+class TabularMDP:
+    """A finite Markov decision process with named signals. Immutable.
+
+    Args:
+        transition: P(s' | s, a) in one of three forms: a dense array (S, A, S); a SciPy sparse matrix
+            (S*A, S) whose row s * A + a belongs to state s and action a; or successor lists, a pair
+            ``(indices, probabilities)`` of arrays (S, A, b) (pad short lists with probability 0).
+            Rows may sum to less than one: the rest is the probability that the episode ends.
+        initial: the distribution rho of the first state, shape (S,), or the index of a fixed one.
+        discount: gamma, at least 0 and less than 1.
+        signals: rewards and costs by name, ``{"reward": array}``. Each is (S,), (S, A), or per successor in
+            the form of ``transition``; per successor, a model that ends episodes needs one more column
+            (dense and sparse: S + 1; lists: b + 1), the value received with the ending step.
+        actions: boolean (S, A), which actions are available; all of them when not given.
+        state_names, action_names: names for messages and pictures.
+        layout: where the states lie on a grid, for pictures (``gridworld`` sets it).
+        note: what kind of model this is, if whoever reads a result should know ("estimated model (900
+            transitions)"); its repr, printed solutions and certificates repeat it.
+    """
+
+    transition: sp.csr_array
+    initial: np.ndarray
+    discount: float
+    signals: Mapping[str, np.ndarray]
+    actions: np.ndarray
+    ending: np.ndarray
+    state_names: tuple[str, ...] | None
+    action_names: tuple[str, ...] | None
+    layout: GridLayout | None
+    note: str
+
+    def __init__(
+        self,
+        transition: Any,
+        initial: Any,
+        discount: float,
+        signals: Mapping[str, Any] | None = None,
+        actions: Any = None,
+        state_names: Sequence[str] | None = None,
+        action_names: Sequence[str] | None = None,
+        layout: GridLayout | None = None,
+        note: str = "",
+    ) -> None:
+        rows = validation.read_transition(transition)
+        n_states = rows.matrix.shape[1]
+        n_actions = rows.matrix.shape[0] // n_states
+        state_names = validation.read_names(state_names, n_states, "state_names")
+        action_names = validation.read_names(action_names, n_actions, "action_names")
+        label = validation.PairLabel(n_actions, state_names, action_names)
+        mask = validation.read_actions(actions, n_states, n_actions, label)
+        matrix = validation.drop_masked_rows(rows.matrix, mask)
+        ending = validation.check_rows(matrix, mask, label)
+        named = validation.read_table(signals, "signals", '{"reward": array}')
+        fields = {
+            "transition": matrix,
+            "initial": validation.read_initial(initial, n_states, label),
+            "discount": validation.read_discount(discount),
+            "signals": MappingProxyType(
+                {
+                    name: validation.read_signal(name, given, rows, ending, mask, label)
+                    for name, given in named.items()
+                }
+            ),
+            "actions": mask,
+            "ending": ending,
+            "state_names": state_names,
+            "action_names": action_names,
+            "layout": layout,
+            "note": str(note),
+        }
+        if layout is not None and layout.rows * layout.columns != n_states:
+            raise ModelError(
+                f"a {layout.rows} x {layout.columns} layout does not fit {n_states} states"
+            )
+        for name, value in fields.items():
+            validation.freeze(value)
+            object.__setattr__(self, name, value)
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        raise AttributeError(
+            f"a TabularMDP cannot be changed (tried to set {name!r}); make another, for example "
+            f"with mdp.replace({name}=...)"
+        )
+
+    def __delattr__(self, name: str) -> None:
+        raise AttributeError(f"a TabularMDP cannot be changed (tried to delete {name!r})")
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        # For copies and other processes; the default cannot copy the read-only view of the signals.
+        arguments = {**self._arguments(), "signals": dict(self.signals)}
+        return TabularMDP, tuple(arguments.values())
+
+    @property
+    def n_states(self) -> int:
+        """Number of states, S."""
+        return int(self.transition.shape[1])
+
+    @property
+    def n_actions(self) -> int:
+        """Number of actions, A."""
+        return int(self.actions.shape[1])
+
+    @property
+    def max_mass(self) -> float:
+        """1 / (1 - discount): the mass of an occupancy when no episode ends."""
+        return 1.0 / (1.0 - self.discount)
+
+    def signal(self, name: str) -> np.ndarray:
+        """The signal of that name, shape (S, A): its expected value when a is taken in s."""
+        if name not in self.signals:
+            raise ModelError(
+                f"the model has no signal {name!r}. {did_you_mean(name, self.signals)} "
+                "Signals are given to the model: TabularMDP(..., signals={name: array}), or added "
+                "with mdp.with_signals(name=array)."
+            )
+        return self.signals[name]
+
+    def with_signals(self, **signals: Any) -> TabularMDP:
+        """The same model with more (or other) signals, each (S,), (S, A) or per successor."""
+        return self.replace(signals={**self.signals, **signals})
+
+    def replace(self, **changes: Any) -> TabularMDP:
+        """The same model with other constructor arguments, checked like a new one."""
+        arguments = self._arguments()
+        for name in changes:
+            if name not in arguments:
+                raise ModelError(f"TabularMDP has no {name!r}. {did_you_mean(name, arguments)}")
+        return TabularMDP(**{**arguments, **changes})
+
+    def _arguments(self) -> dict[str, Any]:
+        """What the constructor would be given to make this model, in its order."""
+        return {
+            "transition": self.transition,
+            "initial": self.initial,
+            "discount": self.discount,
+            "signals": self.signals,
+            "actions": self.actions,
+            "state_names": self.state_names,
+            "action_names": self.action_names,
+            "layout": self.layout,
+            "note": self.note,
+        }
+
+    @cached_property
+    def reachable(self) -> np.ndarray:
+        """Boolean (S,): states that some policy visits. No policy ever visits the others."""
+        # Rows of one state are contiguous, so every A-th row pointer gives the state graph.
+        starts = self.transition.indptr[:: self.n_actions]
+        successors = self.transition.indices
+        reached = self.initial > 0
+        frontier = np.flatnonzero(reached)
+        while frontier.size:
+            lengths = starts[frontier + 1] - starts[frontier]
+            within = np.arange(lengths.sum()) - np.repeat(np.cumsum(lengths) - lengths, lengths)
+            candidates = successors[np.repeat(starts[frontier], lengths) + within]
+            frontier = np.unique(candidates[~reached[candidates]])
+            reached[frontier] = True
+        reached.flags.writeable = False
+        return reached
+
+    @property
+    def reachable_pairs(self) -> np.ndarray:
+        """Boolean (S, A): the pairs that some policy can take."""
+        return self.reachable[:, None] & self.actions
+
+    def dense_transition(self) -> np.ndarray:
+        """P as a dense (S, A, S) array. Only for small models."""
+        return self.transition.toarray().reshape(self.n_states, self.n_actions, self.n_states)
+
+    def state_label(self, state: int) -> str:
+        """The state's name, or its index where states have no names."""
+        return self.state_names[state] if self.state_names else str(state)
+
+    def action_label(self, action: int) -> str:
+        """The action's name, or its index where actions have no names."""
+        return self.action_names[action] if self.action_names else str(action)
+
+    def render(self, policy: Any = None) -> str:
+        """The grid as text, with the arrows of a policy's likeliest actions when one is given."""
+        if self.layout is None:
+            raise ModelError("only models of grids, such as gridworld(...), can be rendered")
+        if policy is None:
+            return self.layout.render()
+        given = policy.probabilities() if hasattr(policy, "probabilities") else policy
+        probabilities = validation.numbers(given, "the policy to render")
+        if probabilities.shape != self.actions.shape:
+            raise ModelError(
+                f"the policy to render has shape {probabilities.shape}; expected (S, A) = "
+                f"{self.actions.shape}"
+            )
+        return self.layout.render(probabilities, self.action_names)
+
+    def unroll(self, horizon: int) -> TabularMDP:
+        """The same decisions for ``horizon`` steps: states are (time, state), the last step ends."""
+        from cvxmdp.models.transforms import unroll
+
+        return unroll(self, horizon)
+
+    def save(self, path: str | Path) -> None:
+        """Write the model to one portable file (safetensors: plain arrays, nothing executable)."""
+        from cvxmdp.models.model_file import save_model
+
+        save_model(self, path)
+
+    @staticmethod
+    def load(path: str | Path) -> TabularMDP:
+        """Read a model written by ``save``. The contents are checked like a new model's."""
+        from cvxmdp.models.model_file import load_model
+
+        return load_model(path)
+
+    def __repr__(self) -> str:
+        rows = int(self.actions.sum())
+        entries = self.transition.nnz
+        density = entries / (rows * self.n_states)
+        ends = int((self.ending > 0).sum())
+        ending = f"{ends:,} rows end episodes" if ends else "no row ends an episode"
+        parts = [
+            f"{self.n_states:,} states",
+            f"{self.n_actions} actions" + ("" if self.actions.all() else f" ({rows:,} pairs)"),
+            f"discount {self.discount:g}",
+            f"{entries / rows:.3g} successors per row ({density:.2g} of the dense table)",
+            ending,
+            "signals: " + (", ".join(self.signals) or "none"),
+            *([self.note] if self.note else []),
+        ]
+        return f"TabularMDP({'; '.join(parts)})"

@@ -1,0 +1,117 @@
+"""Learning curves of a study: returns and tracking errors of episodes, averaged as in the published figures."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import scipy.stats
+
+from cvxmdp.paper.studies import Study
+from cvxmdp.runs.record import RunRecord
+from cvxmdp.runs.sweep_results import Interval, interval
+
+WINDOW = 250  # episodes of the moving average
+
+
+@dataclass(frozen=True)
+class Curves:
+    """Several runs with what was recorded of them.
+
+    Attributes:
+        label: what they are.
+        at: (n,) iterations at which something was recorded.
+        returns, errors: (runs, n), undiscounted returns and tracking errors of episodes (means of a batch).
+        samples: (runs,), steps in the model.
+        seconds: (runs,), each on one core.
+    """
+
+    label: str
+    at: np.ndarray
+    returns: np.ndarray
+    errors: np.ndarray
+    samples: np.ndarray
+    seconds: np.ndarray
+
+    def __len__(self) -> int:
+        return len(self.returns)
+
+    def after(self, iteration: int, window: int = WINDOW) -> tuple[np.ndarray, np.ndarray]:
+        """Mean return and tracking error of every run over the last iterations up to this one."""
+        inside = (self.at > iteration - window) & (self.at <= iteration)
+        if not inside.any():
+            return np.full(len(self), np.nan), np.full(len(self), np.nan)
+        return self.returns[:, inside].mean(axis=1), self.errors[:, inside].mean(axis=1)
+
+    def reaches(self, iteration: int) -> bool:
+        """Whether the runs went on until this iteration."""
+        return bool(self.at.size) and int(self.at[-1]) >= iteration
+
+    def best(self, count: int, label: str) -> Curves:
+        """The runs with the highest return at their end; of equal ones those that track best.
+
+        The paper selects "the 12 best results" and does not say by what.
+        """
+        returns, errors = self.after(int(self.at[-1]))
+        chosen = np.sort(np.lexsort((errors, -returns))[:count])
+        return Curves(
+            label,
+            self.at,
+            self.returns[chosen],
+            self.errors[chosen],
+            self.samples[chosen],
+            self.seconds[chosen],
+        )
+
+    def band(self, values: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """Where, mean over the runs and half of its 95% interval, of moving averages over the window."""
+        each = max(1, int(self.at[1] - self.at[0])) if self.at.size > 1 else 1
+        width = max(1, min(WINDOW // each, values.shape[1]))
+        box = np.ones(width) / width
+        smooth = np.stack([np.convolve(row, box, "valid") for row in values])
+        half = np.zeros(smooth.shape[1])
+        if len(smooth) > 1:
+            quantile = scipy.stats.t.ppf(0.975, len(smooth) - 1)
+            half = quantile * smooth.std(axis=0, ddof=1) / np.sqrt(len(smooth))
+        return self.at[width - 1 :], smooth.mean(axis=0), half
+
+
+def curves_of(study: Study, records: Sequence[RunRecord]) -> Curves:
+    """The curves of a study's runs; one that failed has none and is left out."""
+    learned = [record for record in records if "episode_return" in record.series]
+    errors = [
+        next(one for name, one in record.series.items() if name.startswith("tracking_error/"))
+        for record in learned
+    ]
+    return Curves(
+        study.method,
+        learned[0].series["episode_return"].iterations,
+        np.stack([record.series["episode_return"].values for record in learned]),
+        np.stack([error.values for error in errors]),
+        np.array([float(record.stats["samples"]) for record in learned]),
+        np.array([float(record.stats["seconds"]) for record in learned]),
+    )
+
+
+def protocols(study: Study, curves: Curves) -> list[Curves]:
+    """The curves as printed (a selection, where the paper makes one) and without selection."""
+    if not study.kept:
+        return [curves]
+    total = len(curves)
+    kept = curves.best(study.kept, f"{study.method}, best {study.kept} of {total}")
+    every = Curves(
+        f"{study.method}, all {total}",
+        curves.at,
+        curves.returns,
+        curves.errors,
+        curves.samples,
+        curves.seconds,
+    )
+    return [kept, every]
+
+
+def after(curves: Curves, iteration: int) -> tuple[Interval, Interval]:
+    """Return and tracking error there, as means over the runs with 95% intervals."""
+    returns, errors = curves.after(iteration)
+    return interval(returns), interval(errors)

@@ -1,0 +1,155 @@
+"""The paper's experiment again: every run of its grids, the figures, one table, and a report to look at.
+
+``paper_studies`` says what is run, ``paper_runs`` runs it, ``paper_curves`` averages, ``paper_figures`` and
+``paper_tables`` show. Everything is kept in one folder; called again, it goes on where it was.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from cvxmdp.base.machine import environment
+from cvxmdp.base.storage import whole_file
+from cvxmdp.paper.learning_curves import Curves, curves_of, protocols
+from cvxmdp.paper.studies import (
+    COMPARED,
+    HORIZON,
+    NORMS,
+    OURS,
+    PAPER,
+    Study,
+    studies_of,
+)
+from cvxmdp.paper.study_figures import draw_figure
+from cvxmdp.paper.study_runs import read_study, run_studies
+from cvxmdp.paper.study_tables import (
+    Table,
+    main_table,
+    markdown,
+    samples_table,
+    steps_table,
+)
+from cvxmdp.reports.html_page import write_report
+from cvxmdp.runs.record import RunRecord
+from cvxmdp.runs.run_folder import locked
+
+WORDS = {"half-squared": "half the squared distance", "l2": "the distance"}
+
+
+@dataclass(frozen=True)
+class Reproduction:
+    """What a reproduction left.
+
+    Attributes:
+        folder: of everything.
+        table: return and tracking error of every method at the checkpoints.
+        figures, reports: files, the first the one to look at first.
+        table_file: the tables as Markdown.
+        runs: how many there are.
+        seconds: since the call; runs that were there already take none.
+    """
+
+    folder: Path
+    table: Table
+    figures: tuple[Path, ...]
+    reports: tuple[Path, ...]
+    table_file: Path
+    runs: int
+    seconds: float
+
+
+def reproduce(
+    size: str,
+    folder: str | Path,
+    *,
+    quick: bool = False,
+    workers: int | None = None,
+    progress: bool | None = None,
+    studies: Sequence[Study] | None = None,
+) -> Reproduction:
+    """Run the paper's experiment on one grid, or what is missing of it, and show what came out.
+
+    Args:
+        size: "8x8" or "20x20".
+        folder: for runs, figures, tables and reports.
+        quick: a short form: three runs of 2,000 iterations per method, half the squared distance only.
+        workers: runs at a time; as many as there are cores by default.
+        progress: show a progress line; by default on a terminal.
+        studies: what to run instead of everything.
+    """
+    started, folder = time.perf_counter(), Path(folder)
+    chosen = list(studies_of(size, quick=quick) if studies is None else studies)
+    load = os.getloadavg()[0]
+    with locked(folder):
+        run_studies(chosen, folder, workers=workers or os.cpu_count() or 1, progress=progress)
+        records = {study: read_study(study, folder) for study in chosen}
+        found = {study: protocols(study, curves_of(study, many)) for study, many in records.items()}
+        best = 100.0 - 0.2 * (HORIZON[size] - 1)
+        figures, reports = [], []
+        for norm in NORMS:
+            for part, name in ((PAPER, "grid"), (OURS, "recommended")):
+                mine = {s: c for s, c in found.items() if (s.norm, s.part) == (norm, part)}
+                if not mine:
+                    continue
+                stem = f"{size}-{norm}-{name}"
+                title = f"{size}, {part}, {WORDS[norm]}"
+                path = folder / f"{stem}.png"
+                figures.append(draw_figure(mine, path, title, best_return=best))
+            shown = [r for s, many in records.items() if _is_shown(s, norm) for r in many]
+            if shown:
+                path = folder / f"report-{size}-{norm}.html"
+                reports.append(write_report(shown, path, title=f"{size} tracking, {WORDS[norm]}"))
+        seconds = time.perf_counter() - started
+        table = main_table(found)
+        runs = sum(map(len, records.values()))
+        page = _page(size, quick, found, records, seconds, load)
+        with whole_file(folder / "table.md") as temporary:
+            temporary.write_text(page, "utf-8")
+    return Reproduction(
+        folder, table, tuple(figures), tuple(reports), folder / "table.md", runs, seconds
+    )
+
+
+def _is_shown(study: Study, norm: str) -> bool:
+    return study.norm == norm and study.part != COMPARED
+
+
+def _page(
+    size: str,
+    quick: bool,
+    found: dict[Study, list[Curves]],
+    records: dict[Study, list[RunRecord]],
+    seconds: float,
+    load: float,
+) -> str:
+    """The tables with what they were made by."""
+    machine = environment()
+    every = [record for many in records.values() for record in many]
+    spent = sum(float(record.stats.get("seconds", 0.0)) for record in every)
+    parts = [
+        f"# cvxmdp reproduce {size}{' --quick' if quick else ''}",
+        f"{len(every)} runs, {spent:.0f} s in them together; this call took {seconds:.0f} s. "
+        f"{machine.get('processor', '')}, {machine.get('cores', '?')} cores, load {load:.1f} at the start, "
+        f"JAX {machine.get('jax', '?')}.",
+        "Return / tracking error, means over the runs of the last 250 episodes up to the iteration (± half of "
+        "the 95% interval of the mean); samples and time per run.",
+        markdown(main_table(found)),
+    ]
+    if any(study.part == PAPER for study in found):
+        parts += [
+            "## Avg: the same number of iterations, the same number of episodes",
+            "After 100 iterations Avg has seen as many episodes as the others after 10,000.",
+            markdown(samples_table(found)),
+        ]
+    if any(study.part == COMPARED for study in found):
+        parts += [
+            "## Momentum at the same steps",
+            "A table of logits, half the squared distance at most 0.01: mean return of all episodes (how "
+            "fast), then return / tracking error of the last 250.",
+            markdown(steps_table(found)),
+        ]
+    return "\n\n".join(parts) + "\n"

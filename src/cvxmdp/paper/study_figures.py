@@ -1,0 +1,118 @@
+"""The paper's figures (gridworld with trajectories, returns, violations), published curves beside ours."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from cvxmdp.base.errors import require
+from cvxmdp.base.storage import whole_file
+from cvxmdp.paper.learning_curves import Curves
+from cvxmdp.paper.published import VARIANCE_REDUCED, published_curves
+from cvxmdp.paper.studies import Study
+from cvxmdp.paper.tracking import expert_trajectory, tracking_model
+
+COLOURS = ("#1d3557", "#d62828", "#2a9d8f", "#f4a261", "#7b2cbf", "#6c757d")
+PUBLISHED = {True: "#457b9d", False: "#e07a7a"}  # of VR-PDPG, of momentum 1
+
+
+def draw_figure(
+    found: Mapping[Study, Sequence[Curves]], path: Path, title: str, *, best_return: float
+) -> Path:
+    """One row per reference trajectory: the grid, returns of episodes, tracking errors.
+
+    Args:
+        found: studies with the curves to draw.
+        path: the PNG to write.
+        title: of the figure.
+        best_return: the largest return an episode can have, drawn as a line.
+    """
+    require("matplotlib", "report")
+    from matplotlib.figure import Figure
+
+    instances = list(dict.fromkeys(study.instance for study in found))
+    figure = Figure(figsize=(15, 4.4 * len(instances)), layout="constrained")
+    axes = figure.subplots(len(instances), 3, squeeze=False, width_ratios=(0.8, 1.0, 1.0))
+    for row, instance in zip(axes, instances, strict=True):
+        _draw_grid(row[0], instance)
+        mine = [c for study, many in found.items() if study.instance == instance for c in many]
+        _draw_published(row[1:], instance)
+        for colour, curves in zip(_cycled(len(mine)), mine, strict=True):
+            for axis, values in zip(row[1:], (curves.returns, curves.errors), strict=True):
+                at, mean, half = curves.band(values)
+                axis.plot(at, mean, color=colour, label=f"{curves.label} ({len(curves)} runs)")
+                axis.fill_between(at, mean - half, mean + half, color=colour, alpha=0.2, lw=0)
+        row[1].axhline(best_return, color="black", lw=0.8, ls=":", label="best possible")
+        row[1].set(
+            xlabel="iterations",
+            ylabel="return of episodes",
+            ylim=(-20, best_return + 15),
+            title=f"{instance}: returns",
+        )
+        row[2].set(
+            xlabel="iterations",
+            ylabel="tracking error of episodes",
+            yscale="log",
+            ylim=(1e-4, 60),
+            title=f"{instance}: tracking error",
+        )
+        row[1].legend(fontsize=7)
+        for axis in row[1:]:
+            axis.grid(alpha=0.3)
+    figure.suptitle(f"{title}; mean over runs of averages over 250 episodes, with the 95% band")
+    with whole_file(path) as temporary:
+        figure.savefig(temporary, dpi=90, format="png")
+    return path
+
+
+def _cycled(count: int) -> list[str]:
+    return [COLOURS[k % len(COLOURS)] for k in range(count)]
+
+
+def _draw_published(axes: Sequence[Any], instance: str) -> None:
+    for algorithm, curve in published_curves(instance).items():
+        first = algorithm == VARIANCE_REDUCED
+        name = f"published: {'VR-PDPG' if first else 'momentum 1'} ({curve.runs} runs)"
+        pairs = ((curve.returns, curve.returns_std), (curve.errors, curve.errors_std))
+        for axis, (mean, std) in zip(axes, pairs, strict=True):
+            half = curve.half_width(std)
+            axis.plot(curve.episode, mean, color=PUBLISHED[first], ls="--", label=name)
+            axis.fill_between(
+                curve.episode, mean - half, mean + half, color=PUBLISHED[first], alpha=0.12, lw=0
+            )
+
+
+def _draw_grid(axes: Any, instance: str) -> None:
+    """The grid with the reference trajectory as arrows from start to goal."""
+    layout = tracking_model(instance).layout
+    assert layout is not None
+    cells = [state for state, _ in expert_trajectory(instance)] + list(layout.goals)
+    rows, columns = np.divmod(np.array(cells), layout.columns)
+    axes.set(
+        xlim=(-0.5, layout.columns - 0.5),
+        ylim=(layout.rows - 0.5, -0.5),
+        xticks=np.arange(layout.columns + 1) - 0.5,
+        yticks=np.arange(layout.rows + 1) - 0.5,
+        aspect="equal",
+        title=f"{instance}: grid and reference trajectory",
+    )
+    axes.grid(color="#cccccc", lw=0.6)
+    axes.tick_params(length=0, labelbottom=False, labelleft=False)
+    axes.quiver(
+        columns[:-1],
+        rows[:-1],
+        np.diff(columns),
+        np.diff(rows),
+        angles="xy",
+        scale_units="xy",
+        scale=1,
+        color=COLOURS[0],
+        width=0.008,
+    )
+    for states, letter in ((layout.starts, "S"), (layout.goals, "G")):
+        for state in states:
+            row, column = divmod(state, layout.columns)
+            axes.text(column, row, letter, ha="center", va="center", color="#d62828", weight="bold")

@@ -1,0 +1,140 @@
+"""Gymnasium's spaces: states from discrete observations, arrays from boxes, and clear refusals."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from cvxmdp.base.errors import ExperienceError, require
+
+FAR = 1e6
+
+
+@dataclass(frozen=True)
+class ActionReader:
+    """Actions 0, ..., n - 1 as the environment counts them."""
+
+    n: int
+    start: int
+
+    @classmethod
+    def of(cls, space: Any, name: str) -> ActionReader:
+        """For a discrete action space; others are refused."""
+        spaces = require("gymnasium", "gym").spaces
+        if not isinstance(space, spaces.Discrete):
+            raise ExperienceError(
+                f"{name} has actions {space}; expected a Discrete space. Wrap the environment so that "
+                "it offers a finite list of actions (gymnasium.wrappers.TransformAction)."
+            )
+        return cls(int(space.n), int(space.start))
+
+
+@dataclass(frozen=True, eq=False)
+class ObservationReader:
+    """Batches of observations as states, where they are discrete, or as arrays of numbers.
+
+    Attributes:
+        sizes: numbers of values per discrete part; empty for boxes.
+        starts: the smallest value of each part.
+        shape: of an observation that is not a single number.
+        parts: whether an observation is a tuple.
+        name: of the environment, for messages.
+        low, high: the borders of a box.
+    """
+
+    sizes: tuple[int, ...]
+    starts: tuple[int, ...]
+    shape: tuple[int, ...]
+    parts: bool
+    name: str
+    low: Any = -np.inf
+    high: Any = np.inf
+
+    @property
+    def box(self) -> tuple[np.ndarray, np.ndarray]:
+        """The middle and half the width of observations, per number; 0 and 1 where a border is missing.
+
+        Borders so far away that nothing is near them (CartPole's velocities end at 3e38) are none.
+        """
+        low = np.broadcast_to(np.asarray(self.low, dtype=np.float64), self.shape)
+        high = np.broadcast_to(np.asarray(self.high, dtype=np.float64), self.shape)
+        if self.sizes:
+            low, high = np.zeros(self.shape), np.array(self.sizes).reshape(self.shape) - 1.0
+        bounded = (np.abs(low) < FAR) & (np.abs(high) < FAR) & (low < high)
+        low, high = np.where(bounded, low, -1.0), np.where(bounded, high, 1.0)
+        return (low + high) / 2.0, (high - low) / 2.0
+
+    @property
+    def n_states(self) -> int | None:
+        """How many states; None where observations are not discrete."""
+        return math.prod(self.sizes) if self.sizes else None
+
+    @classmethod
+    def of(cls, space: Any, name: str) -> ObservationReader:
+        """For discrete spaces, tuples of them, MultiDiscrete and boxes; others are refused."""
+        spaces = require("gymnasium", "gym").spaces
+        if isinstance(space, spaces.Discrete):
+            return cls((int(space.n),), (int(space.start),), (), False, name)
+        if isinstance(space, spaces.MultiDiscrete | spaces.MultiBinary):
+            flat = np.atleast_1d(getattr(space, "nvec", np.full(space.shape, 2)))
+            starts = np.broadcast_to(getattr(space, "start", 0), flat.shape)
+            sizes = tuple(int(size) for size in flat.ravel())
+            first = tuple(int(start) for start in starts.ravel())
+            return cls(sizes, first, flat.shape, False, name)
+        if isinstance(space, spaces.Tuple) and all(
+            isinstance(part, spaces.Discrete) for part in space.spaces
+        ):
+            sizes = tuple(int(part.n) for part in space.spaces)
+            first = tuple(int(part.start) for part in space.spaces)
+            return cls(sizes, first, (len(sizes),), True, name)
+        if isinstance(space, spaces.Box):
+            return cls((), (), tuple(space.shape), False, name, space.low, space.high)
+        raise ExperienceError(
+            f"{name} has observations {space}; expected Discrete, MultiDiscrete, a Tuple of Discrete, or "
+            "Box. gymnasium.wrappers.FlattenObservation makes a Box of nested spaces."
+        )
+
+    def read(self, observations: Any, lanes: int, when: str, *, numbered: bool) -> np.ndarray:
+        """Observations, (lanes, ...), with finite numbers in them.
+
+        Args:
+            observations: a batch, as the environment gave it.
+            lanes: of how many.
+            when: the step in words, for messages.
+            numbered: give states (lanes,) instead, one number for all parts of a discrete observation.
+        """
+        if not self.sizes:
+            values = np.asarray(observations, dtype=np.float64).reshape(lanes, *self.shape)
+            wrong = ~np.isfinite(values.reshape(lanes, -1)).all(axis=1)
+            if wrong.any():
+                lane = int(np.argmax(wrong))
+                raise ExperienceError(
+                    f"{self.name} gave the observation {values[lane]} {when}; NaN and infinity cannot "
+                    "be learned from. Look at the environment, or at actions that drive it there."
+                )
+            return values
+        if len(self.sizes) == 1 and not self.shape:
+            states = np.asarray(observations)
+            if states.dtype.kind in "iu":  # nearly always: one pass and no copies
+                states = states.reshape(lanes) - self.starts[0]
+                if states.min() >= 0 and states.max() < self.sizes[0]:
+                    return states
+        columns = list(observations) if self.parts else None
+        if columns is None:
+            table = np.asarray(observations).reshape(lanes, -1)
+        else:
+            table = np.stack([np.asarray(column).reshape(lanes) for column in columns], axis=1)
+        numbers = table.astype(np.float64)
+        codes = np.where(np.isfinite(numbers), numbers, -1).astype(np.int64) - np.array(self.starts)
+        wrong = (codes < 0) | (codes >= np.array(self.sizes)) | (codes + self.starts != numbers)
+        if wrong.any():
+            lane = int(np.argmax(wrong.any(axis=1)))
+            raise ExperienceError(
+                f"{self.name} gave the observation {table[lane]} {when}, outside its own space"
+            )
+        if numbered:
+            return np.ravel_multi_index(tuple(codes.T), self.sizes)
+        return codes.reshape(lanes, *self.shape)

@@ -1,0 +1,1 @@
+"""Problems and solutions: what is asked, what was found, and their words and pictures."""

@@ -1,0 +1,248 @@
+"""A problem: a model or an environment, a concave objective, and named constraints. Immutable."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Any
+
+import numpy as np
+
+from cvxmdp.atoms import Constraint, Curvature, OccupancyFunction, Utility
+from cvxmdp.atoms.signals import signal_names
+from cvxmdp.atoms.utility import require_curvature
+from cvxmdp.base.errors import ProblemError, did_you_mean
+from cvxmdp.experience.environments.environment import Environment
+from cvxmdp.models.flow import as_policy, occupancy_of
+from cvxmdp.models.space import FeatureSpace
+from cvxmdp.models.table import TabularMDP
+
+
+@dataclass(frozen=True)
+class Evaluation:
+    """What a policy is worth in a problem.
+
+    Attributes:
+        objective: its objective, in the user's sign.
+        slack: signed slack per constraint; at least zero where the constraint holds.
+        occupancy: its occupancy, (S, A).
+    """
+
+    objective: float
+    slack: dict[str, float]
+    occupancy: np.ndarray
+
+    @property
+    def violation(self) -> dict[str, float]:
+        """max(0, -slack) per constraint."""
+        return {name: max(0.0, -slack) for name, slack in self.slack.items()}
+
+
+class Problem:
+    """Maximise a concave (or minimise a convex) utility of the occupancy under constraints.
+
+    The paper's eq. (main problem): max f(x) over occupancies x such that g_i(x) >= 0 for all i.
+
+    Args:
+        mdp: the model; or an environment, such as ``GymnasiumEnv``, which only shows episodes: such a problem
+            is learned from samples (``VRPDPG``), and its utilities read states, features and signals.
+        maximize: a concave utility; or
+        minimize: a convex one. Exactly one of the two.
+        subject_to: constraints by name, each a comparison of a utility with a number. None or an empty
+            mapping means no constraints.
+    """
+
+    mdp: Any  # a TabularMDP, or the FeatureSpace of an environment
+    sense: str
+    utility: Utility
+    constraints: Mapping[str, Constraint]
+
+    def __init__(
+        self,
+        mdp: TabularMDP | Environment | FeatureSpace,
+        maximize: Utility | None = None,
+        minimize: Utility | None = None,
+        subject_to: Mapping[str, Constraint] | None = None,
+    ) -> None:
+        if not isinstance(mdp, TabularMDP | Environment | FeatureSpace):
+            raise ProblemError(
+                f"a problem needs a model such as TabularMDP(...), or an environment such as "
+                f"GymnasiumEnv(...); got {mdp!r}"
+            )
+        if (maximize is None) == (minimize is None):
+            count = "neither" if maximize is None else "both"
+            raise ProblemError(f"give exactly one of maximize= and minimize=; got {count}")
+        utility, sense = (maximize, "maximize") if minimize is None else (minimize, "minimize")
+        constraints = _read_constraints(subject_to)
+        self._set("mdp", _read_space(mdp, utility, constraints))
+        self._set("sense", sense)
+        self._set("utility", utility)
+        self._set("constraints", MappingProxyType(constraints))
+        # Curvature and shapes are checked now, not when a solver first looks.
+        self._set("objective_function", self._bind_objective(utility))
+        self._set("slack_functions", self._bind_slacks())
+
+    objective_function: OccupancyFunction  # f, concave, to be maximised
+    slack_functions: Mapping[str, OccupancyFunction]  # g_i, concave, at least zero
+
+    def _set(self, name: str, value: Any) -> None:
+        object.__setattr__(self, name, value)
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        raise AttributeError(
+            f"a Problem cannot be changed (tried to set {name!r}); make another, for example with "
+            "problem.with_budget(name, budget)"
+        )
+
+    def __delattr__(self, name: str) -> None:
+        raise AttributeError(f"a Problem cannot be changed (tried to delete {name!r})")
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        # For copies and other processes; the default cannot copy the read-only view of constraints.
+        given = (self.utility, None) if self.sense == "maximize" else (None, self.utility)
+        return Problem, (self.mdp, *given, dict(self.constraints))
+
+    def _bind_objective(self, utility: Any) -> OccupancyFunction:
+        if self.sense == "maximize":
+            return self.bind(require_curvature(utility, Curvature.CONCAVE, "maximize="))
+        return self.bind(-require_curvature(utility, Curvature.CONVEX, "minimize="))
+
+    def bind(self, utility: Utility) -> OccupancyFunction:
+        """A utility as a function of this problem's occupancies."""
+        function = utility.bind(self.mdp)
+        return self.mdp.lift(function) if isinstance(self.mdp, FeatureSpace) else function
+
+    def _bind_slacks(self) -> Mapping[str, OccupancyFunction]:
+        bound = {}
+        for name, constraint in self.constraints.items():
+            try:
+                bound[name] = self.bind(constraint.slack)
+            except ValueError as error:
+                raise type(error)(f"constraint {name!r}: {error}") from error
+        return MappingProxyType(bound)
+
+    @property
+    def environment(self) -> Environment | None:
+        """Where experience comes from, where there is no model."""
+        return self.mdp.environment if isinstance(self.mdp, FeatureSpace) else None
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """Of what utilities are functions of: (S, A), or what is measured of an environment."""
+        shape: tuple[int, int] = (
+            self.mdp.shape if isinstance(self.mdp, FeatureSpace) else self.mdp.actions.shape
+        )
+        return shape
+
+    def require_model(self, what: str) -> None:
+        """An error where there is only an environment."""
+        if self.environment is not None:
+            raise ProblemError(
+                f"{what} needs a model, and {self.environment!r} only shows episodes. Learn from them: "
+                "solve(problem, VRPDPG(...), seed=0), then evaluate(solution, environment, episodes). Or make "
+                "a model: from_gymnasium_table where there is a table, from_transitions of logged data."
+            )
+
+    @property
+    def sign(self) -> float:
+        """1 when maximising, -1 when minimising: the user's objective is sign * f."""
+        return 1.0 if self.sense == "maximize" else -1.0
+
+    @property
+    def budgets(self) -> dict[str, float]:
+        """The budget of each constraint."""
+        return {name: constraint.budget for name, constraint in self.constraints.items()}
+
+    def with_budget(self, name: str, budget: float) -> Problem:
+        """The same problem with another budget for one constraint."""
+        if name not in self.constraints:
+            raise ProblemError(f"no constraint {name!r}. {did_you_mean(name, self.constraints)}")
+        return self._with_constraints({name: self.constraints[name].with_budget(budget)})
+
+    def _with_constraints(self, changed: Mapping[str, Constraint]) -> Problem:
+        return Problem(
+            self.mdp, **{self.sense: self.utility}, subject_to={**self.constraints, **changed}
+        )
+
+    def evaluate(self, policy: Any) -> Evaluation:
+        """Objective, slack and occupancy of a policy.
+
+        Args:
+            policy: a policy, a solution, or an (S, A) array of probabilities.
+        """
+        self.require_model("an exact evaluation")
+        if getattr(policy, "policy", policy) is None:
+            raise ProblemError(f"there is no policy to evaluate; got {policy!r}")
+        return self.evaluate_occupancy(occupancy_of(self.mdp, as_policy(self.mdp, policy)))
+
+    def evaluate_occupancy(self, x: np.ndarray) -> Evaluation:
+        """Objective and slack of an occupancy, shape (S, A)."""
+        x = self._read_occupancy(x)
+        slack = {name: float(g.value(x)) for name, g in self.slack_functions.items()}
+        # adding zero turns a negative zero into a plain one
+        objective = self.sign * float(self.objective_function.value(x)) + 0.0
+        return Evaluation(objective, slack, x)
+
+    def _read_occupancy(self, given: Any) -> np.ndarray:
+        """An (S, A) array of float64: other types would be evaluated in lower precision."""
+        x = np.asarray(given, dtype=np.float64)
+        if x.shape != self.shape:
+            raise ProblemError(
+                f"an occupancy is an array of shape {self.shape}; got shape {x.shape}"
+            )
+        return x
+
+    def lagrangian(self, x: np.ndarray, multipliers: Mapping[str, float]) -> float:
+        """L(x, mu) = f(x) + sum_i mu_i g_i(x), f in the sign that is maximised."""
+        x = self._read_occupancy(x)
+        total = float(self.objective_function.value(x))
+        return total + sum(
+            multipliers[name] * float(g.value(x)) for name, g in self.slack_functions.items()
+        )
+
+    def shadow_reward(self, x: np.ndarray, multipliers: Mapping[str, float]) -> np.ndarray:
+        """The gradient of L(., mu) at x, shape (S, A): the reward a small change of policy sees."""
+        x = self._read_occupancy(x)
+        reward = np.array(self.objective_function.gradient(x), dtype=np.float64)
+        for name, g in self.slack_functions.items():
+            reward = reward + multipliers[name] * g.gradient(x)
+        return reward
+
+    def __repr__(self) -> str:
+        lines = [f"{self.sense}   {self.utility!r}"]
+        width = max((len(name) for name in self.constraints), default=0)
+        for index, (name, constraint) in enumerate(self.constraints.items()):
+            lead = "subject to" if index == 0 else " " * 10
+            lines.append(f"{lead} {name + ':':<{width + 1}} {constraint!r}")
+        lines.append(f"over       {self.environment or self.mdp!r}")
+        return "\n".join(lines)
+
+
+def _read_space(given: Any, utility: Any, constraints: Mapping[str, Constraint]) -> Any:
+    """The model; of an environment, what is measured for these utilities."""
+    environment = given.environment if isinstance(given, FeatureSpace) else given
+    if isinstance(given, TabularMDP) or environment is None:
+        return given
+    utilities = [utility, *(constraint.slack for constraint in constraints.values())]
+    named = [signal_names(one) for one in utilities if isinstance(one, Utility)]
+    return environment.space(["reward", *sorted(set().union(*named) - {"reward"})])
+
+
+def _read_constraints(given: Any) -> dict[str, Constraint]:
+    if given is None:
+        return {}
+    if not isinstance(given, Mapping):
+        raise ProblemError(
+            f"subject_to takes constraints by name, as in {{'hazard': linear('hazard') <= 1.0}}; got "
+            f"{given!r}"
+        )
+    for name, constraint in given.items():
+        if not isinstance(name, str) or not name:
+            raise ProblemError(f"the name of a constraint must be a string; got {name!r}")
+        if not isinstance(constraint, Constraint):
+            raise ProblemError(
+                f"constraint {name!r} must compare a utility with a number, as in "
+                f"linear('cost') <= 1.0; got {constraint!r}"
+            )
+    return dict(given)

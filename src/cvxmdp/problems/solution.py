@@ -1,0 +1,141 @@
+"""Solutions: what a solver found, how it ended, and a table that people can read."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from cvxmdp.problems.problem import Evaluation, Problem
+
+# What to ask when nothing satisfies the constraints; a status alone helps nobody to go on.
+ASK_WHY = "cm.slater(problem) says which constraints conflict and by how much they miss."
+ASK_PROOF = "cm.certify(problem, solution) gives the proof."
+
+if TYPE_CHECKING:
+    from cvxmdp.policies import Policy
+
+
+class Status(Enum):
+    """How a solver ended. The value is its sentence."""
+
+    OPTIMAL = "The solver met its optimality tolerances."
+    INACCURATE = "The solver stopped short of its tolerances and calls its answer inaccurate."
+    INFEASIBLE = "No policy satisfies all constraints."
+    ITERATION_LIMIT = "The iterations ran out before any test of convergence was met."
+    INTERRUPTED = "Interrupted; this is the best answer so far."
+    FAILED = "The run stopped with an error."
+
+    @property
+    def has_policy(self) -> bool:
+        """True when there is a policy to look at."""
+        return self not in (Status.INFEASIBLE, Status.FAILED)
+
+
+def infeasible_message(note: str = "", reason: str = "") -> str:
+    """The message of an infeasible solution: what is known, and what to ask next.
+
+    Args:
+        note: what the solver says about its own verdict, if anything.
+        reason: which constraints conflict, where the solver knows it (``str(slater)``).
+    """
+    if reason:
+        # The status is printed before the message, so the reason need not repeat it.
+        return f"{reason.removeprefix('Infeasible: ')}\n{ASK_PROOF}"
+    return f"{Status.INFEASIBLE.value[:-1]}{note}. {ASK_WHY} {ASK_PROOF}"
+
+
+@dataclass(frozen=True)
+class Solution:
+    """The answer to a problem.
+
+    Attributes:
+        problem: what was solved.
+        status: how the solver ended.
+        objective: of ``policy``, in the user's sign; NaN without a policy.
+        slack: signed slack per constraint, of ``policy``.
+        multipliers: mu_i >= 0 per constraint: Lagrangian = objective + sum multipliers * slack, and
+            what a unit more of the budget is worth at the margin.
+        policy: the policy, or None when there is none.
+        occupancy: its occupancy, (S, A), recomputed from the policy; in an environment it is
+            estimated from episodes, like ``objective`` and ``slack``, and has the signals' rows below those of
+            the features.
+        history: what happened on the way, by name; empty for solvers without iterates to show.
+        stats: solver, time, iterations and the like.
+        message: the status in a sentence, with this run's details.
+    """
+
+    problem: Problem
+    status: Status
+    objective: float
+    slack: Mapping[str, float]
+    multipliers: Mapping[str, float]
+    policy: Policy | None
+    occupancy: np.ndarray | None
+    history: Mapping[str, np.ndarray] = field(default_factory=dict)
+    stats: Mapping[str, Any] = field(default_factory=dict)
+    message: str = ""
+
+    @property
+    def violation(self) -> dict[str, float]:
+        """max(0, -slack) per constraint."""
+        return {name: max(0.0, -slack) for name, slack in self.slack.items()}
+
+    @classmethod
+    def of_policy(
+        cls,
+        problem: Problem,
+        policy: Policy,
+        status: Status,
+        multipliers: Mapping[str, float],
+        evaluation: Evaluation | None = None,
+        **details: Any,
+    ) -> Solution:
+        """The solution that belongs to a policy: everything else is computed from it, if it is not known."""
+        found = problem.evaluate(policy) if evaluation is None else evaluation
+        details.setdefault("message", status.value)
+        return cls(
+            problem,
+            status,
+            found.objective,
+            found.slack,
+            dict(multipliers),
+            policy,
+            found.occupancy,
+            **details,
+        )
+
+    @classmethod
+    def without_policy(cls, problem: Problem, status: Status, **details: Any) -> Solution:
+        """A solution that only says why there is none."""
+        nothing = dict.fromkeys(problem.constraints, math.nan)
+        infeasible = status is Status.INFEASIBLE
+        details.setdefault("message", infeasible_message() if infeasible else status.value)
+        return cls(problem, status, math.nan, nothing, nothing, None, None, **details)
+
+    def plot(self, path: str | None = None) -> Any:
+        """A picture: the occupancy (on its grid, with the policy's arrows) and the constraints.
+
+        Args:
+            path: write the picture there instead of returning only the Matplotlib figure.
+        """
+        from cvxmdp.problems.solution_figures import plot_solution
+
+        return plot_solution(self, path)
+
+    def __str__(self) -> str:
+        from cvxmdp.problems.solution_text import solution_text
+
+        return solution_text(self)
+
+    def __repr__(self) -> str:
+        return f"Solution({self.status.name.lower()}, objective {self.objective:.8g})"
+
+    def _repr_html_(self) -> str:
+        from cvxmdp.problems.solution_text import solution_html
+
+        return solution_html(self)

@@ -1,0 +1,215 @@
+"""Pictures of solutions, drawn with Matplotlib."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from textwrap import wrap
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from cvxmdp.base.errors import CvxmdpError, require
+from cvxmdp.models.flow import state_distribution
+from cvxmdp.models.layout import GridLayout
+
+if TYPE_CHECKING:
+    from cvxmdp.problems.solution import Solution
+    from cvxmdp.runs.frontier import Frontier
+
+DIRECTIONS = {"left": (-1, 0), "right": (1, 0), "up": (0, -1), "down": (0, 1)}  # x right, y down
+BINDING = 1e-6  # share of a budget below which a slack is rounding
+MARKED = 100  # up to so many states, each is a point on the curve
+ROOM = 0.3  # height of a constraint's bar and its text, in inches
+MARK = "#ff5050"  # colour of the letters on a grid
+VISITED = 1e-6  # share of time below which a state's arrow would only show solver noise
+
+
+def plot_solution(solution: Solution, path: str | Path | None = None) -> Any:
+    """The state distribution (on its grid where there is one) beside the constraints.
+
+    Args:
+        solution: one with a policy.
+        path: where to write the picture; the format follows the file's ending.
+
+    Returns:
+        The Matplotlib figure.
+    """
+    if solution.occupancy is None:
+        raise CvxmdpError(f"there is nothing to plot: {solution.message}")
+    require("matplotlib", "report")
+    from matplotlib.figure import Figure
+
+    constraints = solution.problem.constraints
+    columns = 2 if constraints else 1
+    height = max(5.0, 2.0 + 2 * ROOM * len(constraints))
+    figure = Figure(figsize=(5.5 * columns, height), layout="constrained")
+    axes = figure.subplots(1, columns, squeeze=False)[0]
+    mdp = solution.problem.mdp
+    share = state_distribution(mdp, solution.occupancy[: mdp.n_states])
+    if mdp.layout is not None:
+        draw_grid(axes[0], figure, mdp.layout, share)
+        if solution.policy is not None:
+            draw_arrows(
+                axes[0], mdp.layout, share, solution.policy.probabilities(), mdp.action_names
+            )
+        draw_legend(axes[0], mdp.layout)
+    else:
+        axes[0].plot(np.sort(share)[::-1], marker="." if share.size <= MARKED else None)
+        axes[0].set(xlabel="states, most visited first", ylabel="share of (discounted) time")
+        axes[0].set_yscale("log")
+    title = f"{solution.problem.sense} {solution.problem.utility!r} = {solution.objective:.6g}"
+    axes[0].set_title(plain("\n".join(wrap(title, 70))), fontsize=10)
+    if constraints:
+        draw_slack(axes[1], solution)
+    if path is not None:
+        figure.savefig(path, dpi=150)
+    return figure
+
+
+def plain(text: str) -> str:
+    """Text in which Matplotlib sees no formula: a name may well have dollars in it."""
+    return text.replace("$", r"\$")
+
+
+def draw_grid(axes: Any, figure: Any, layout: GridLayout, values: np.ndarray) -> None:
+    """A heat map of one number per state, with the walls, hazards, start and goal marked."""
+    shown = values.reshape(layout.rows, layout.columns).astype(float).copy()
+    shown.ravel()[list(layout.walls)] = np.nan
+    image = axes.imshow(shown, cmap="viridis")
+    figure.colorbar(image, ax=axes, shrink=0.8, label="share of (discounted) time")
+    for _, letter, states in marks(layout):
+        for state in states:
+            row, column = divmod(state, layout.columns)
+            axes.text(column + 0.42, row - 0.42, letter, color=MARK, ha="right", va="top")
+    axes.set(xticks=[], yticks=[])
+
+
+def marks(layout: GridLayout) -> list[tuple[str, str, tuple[int, ...]]]:
+    """What is marked with a letter: its name, the letter, the cells."""
+    named = [
+        ("start", "S", layout.starts),
+        ("goal", "G", layout.goals),
+        ("hazard", "!", layout.hazards),
+    ]
+    return [mark for mark in named if mark[2]]
+
+
+def draw_legend(axes: Any, layout: GridLayout) -> None:
+    """What the marks of this grid mean, below it: inside it would hide cells."""
+    from matplotlib.lines import Line2D
+    from matplotlib.patches import Patch
+
+    look: dict[str, Any] = {"linestyle": "", "markersize": 9, "markeredgewidth": 0.3}
+    handles: list[Any] = [
+        Line2D([], [], marker=rf"$\mathrm{{{letter}}}$", color=MARK, label=name, **look)
+        for name, letter, _ in marks(layout)
+    ]
+    if layout.walls:
+        handles.append(Patch(facecolor="white", edgecolor="black", linewidth=0.8, label="wall"))
+    if axes.collections:  # the arrows
+        meaning = "policy (longer: likelier)"
+        handles.append(
+            Line2D([], [], marker=r"$\rightarrow$", color="black", label=meaning, **look)
+        )
+    if handles:
+        axes.legend(
+            handles=handles,
+            loc="upper center",
+            bbox_to_anchor=(0.5, 0.0),
+            ncols=len(handles),
+            fontsize=9,
+            frameon=False,
+            handlelength=1.0,
+            handletextpad=0.5,
+            columnspacing=1.2,
+        )
+
+
+def draw_arrows(
+    axes: Any,
+    layout: GridLayout,
+    share: np.ndarray,
+    probabilities: np.ndarray,
+    action_names: tuple[str, ...] | None,
+) -> None:
+    """The policy as arrows: one per direction, as long as the action is likely."""
+    for action, name in enumerate(action_names or ()):
+        if name not in DIRECTIONS:
+            continue
+        right, down = DIRECTIONS[name]
+        states = np.flatnonzero((share > VISITED) & (probabilities[:, action] > 0.02))
+        rows, columns = np.divmod(states, layout.columns)
+        length = 0.45 * probabilities[states, action]
+        axes.quiver(
+            columns,
+            rows,
+            right * length,
+            down * length,
+            angles="xy",
+            scale_units="xy",
+            scale=1,
+            color="white",
+            width=0.006,
+        )
+
+
+def draw_slack(axes: Any, solution: Solution) -> None:
+    """How much of each budget is left, relative to its size: right of the line is allowed."""
+    names = list(solution.slack)
+    sizes = [abs(solution.problem.constraints[name].budget) or 1.0 for name in names]
+    left = np.array([solution.slack[name] / size for name, size in zip(names, sizes, strict=True)])
+    colours = ["#2a9d8f" if share >= -BINDING else "#d62828" for share in left]
+    # A budget that is used up to rounding must look used up, so the axis has a smallest width. A
+    # logarithm's slack may be minus infinity: its bar ends at the border.
+    reach = 1.15 * max(0.1, float(np.abs(left[np.isfinite(left)]).max(initial=0.0)))
+    axes.barh([plain(name) for name in names], left.clip(-reach, reach), color=colours, height=0.4)
+    axes.axvline(0.0, color="black", linewidth=0.8)
+    for position, (name, share) in enumerate(zip(names, left, strict=True)):
+        state = "violated" if share < -BINDING else "binding" if share <= BINDING else "slack left"
+        text = f" {state}, multiplier {solution.multipliers[name]:.4g}"
+        axes.annotate(text, (0.0, position + 0.25), va="bottom")
+    axes.set(
+        title="budget left, as a share of the budget",
+        xlabel="violated  <  0  <  allowed",
+        xlim=(-reach, reach),
+        ylim=(-0.6, len(names) - 0.4),
+    )
+
+
+def plot_frontier(frontier: Frontier, path: str | Path | None = None) -> Any:
+    """The proven envelopes of the best objective against the budget."""
+    require("matplotlib", "report")
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(7.0, 4.5), layout="constrained")
+    axes = figure.subplots()
+    budgets = np.array([point.budget for point in frontier.points])
+    grid = np.linspace(budgets.min(), budgets.max(), 401)
+    bounds = np.array([frontier.envelope(float(budget)) for budget in grid])
+    finite = np.isfinite(bounds).all(axis=1)
+    axes.fill_between(
+        grid[finite], *bounds[finite].T, color="#2a9d8f", alpha=0.35, label="proven: lies in here"
+    )
+    solved = [point for point in frontier.points if point.certificate.policy is not None]
+    axes.plot(
+        [point.budget for point in solved],
+        [point.solution.objective for point in solved],
+        "o",
+        color="#1d3557",
+        label="solved",
+    )
+    if np.isfinite(frontier.infeasible_until):
+        axes.axvline(frontier.infeasible_until, color="#d62828", label="infeasible from here")
+    if np.isfinite(frontier.free_from):
+        axes.axvline(
+            frontier.free_from, color="#6c757d", linestyle=":", label="not binding from here"
+        )
+    constraint = frontier.problem.constraints[frontier.constraint]
+    axes.set(
+        xlabel=f"budget: {constraint.utility!r} {constraint.sense} budget",
+        ylabel=f"{frontier.problem.sense} {frontier.problem.utility!r}",
+    )
+    axes.legend()
+    if path is not None:
+        figure.savefig(path, dpi=150)
+    return figure

@@ -1,0 +1,148 @@
+"""Solutions as tables: plain text for terminals, HTML for notebooks, from the same rows."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from html import escape
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from cvxmdp.atoms.linear import Linear
+from cvxmdp.models.flow import episode_visits
+
+if TYPE_CHECKING:
+    from cvxmdp.problems.solution import Solution
+
+HEADER = ("constraint", "requires", "value", "slack", "multiplier")
+
+
+def number(value: float) -> str:
+    """A number as people read it: seven digits, no noise around zero."""
+    if math.isnan(value):
+        return "-"
+    return f"{value:.7g}" if abs(value) >= 1e-12 or value == 0 else f"{value:.1e}"
+
+
+@dataclass(frozen=True)
+class ConstraintRow:
+    """One constraint: the cells of its row, and a line on its units where it is linear."""
+
+    cells: tuple[str, ...]
+    units: str
+
+
+def constraint_rows(solution: Solution) -> list[ConstraintRow]:
+    """A row per constraint."""
+    rows = []
+    for name, constraint in solution.problem.constraints.items():
+        slack = solution.slack[name]
+        # Not budget minus slack: beside a budget of 1e20 nothing would be left of the value.
+        value = (
+            math.nan
+            if solution.occupancy is None
+            else float(solution.problem.bind(constraint.utility).value(solution.occupancy))
+        )
+        cells = (name, repr(constraint), number(value), number(slack))
+        rows.append(
+            ConstraintRow(
+                (*cells, number(solution.multipliers[name])), _units(solution, constraint)
+            )
+        )
+    return rows
+
+
+def _units(solution: Solution, constraint: Any) -> str:
+    """A linear constraint as discounted sum, per step and, where episodes end, per episode."""
+    terms = constraint.utility.terms()
+    if solution.occupancy is None or constraint.utility.offset:
+        return ""
+    linear = [(weight, term) for weight, term in terms if isinstance(term, Linear)]
+    if len(linear) != len(terms) or len({term.per for _, term in linear}) != 1:
+        return ""
+    problem = solution.problem
+    mdp, unit = problem.mdp, problem.mdp.max_mass if linear[0][1].per == "step" else 1.0
+    affine = problem.bind(constraint.utility).affine_part()
+    assert affine is not None
+    reward = unit * affine.reward
+    total = float(np.vdot(reward, solution.occupancy))
+    budget = constraint.budget * unit
+    per_step = 1.0 - mdp.discount
+    parts = [
+        f"discounted sum {number(total)} (budget {number(budget)})",
+        f"per step {number(per_step * total)} (budget {number(per_step * budget)})",
+    ]
+    known = problem.environment is None and (mdp.ending > 0).any()
+    visits = episode_visits(mdp, solution.policy) if known else None
+    if visits is not None:
+        parts.append(f"undiscounted per episode {number(float(np.vdot(reward, visits)))}")
+    return "; ".join(parts)
+
+
+def text_table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
+    """Lines of a table: the first two columns to the left, numbers to the right."""
+    table = [header, *rows]
+    widths = [max(len(row[column]) for row in table) for column in range(len(header))]
+    return [
+        "  ".join(
+            cell.ljust(width) if column < 2 else cell.rjust(width)
+            for column, (cell, width) in enumerate(zip(row, widths, strict=True))
+        ).rstrip()
+        for row in table
+    ]
+
+
+def run_line(solution: Solution) -> str:
+    """Which solver, how long, and why it was chosen."""
+    stats = solution.stats
+    parts = [str(stats.get("solver", "unknown solver"))]
+    if stats.get("iterations") is not None:
+        parts.append(f"{stats['iterations']} iterations")
+    if "seconds" in stats:
+        parts.append(f"{stats['seconds']:.2g} s")
+    line = ", ".join(parts)
+    return f"{line}; chosen because {stats['chosen']}" if "chosen" in stats else line
+
+
+def solution_text(solution: Solution) -> str:
+    """The solution as text."""
+    problem = solution.problem
+    lines = [f"{solution.status.name.capitalize().replace('_', ' ')}: {solution.message}", ""]
+    lines.append(f"{problem.sense} {problem.utility!r} = {number(solution.objective)}")
+    if problem.mdp.note:
+        lines.append(f"Of the {problem.mdp.note}.")
+    rows = constraint_rows(solution)
+    if rows:
+        table = text_table(HEADER, [row.cells for row in rows])
+        lines += ["", table[0]]
+        for row, line in zip(rows, table[1:], strict=True):
+            lines.append(line)
+            if row.units:
+                lines.append(f"  {row.units}")
+    return "\n".join([*lines, "", run_line(solution)])
+
+
+def solution_html(solution: Solution) -> str:
+    """The solution as an HTML fragment."""
+    problem = solution.problem
+    parts = [
+        f"<p><b>{escape(solution.status.name.capitalize().replace('_', ' '))}</b>: "
+        f"{escape(solution.message)}</p>",
+        f"<p>{problem.sense} <code>{escape(repr(problem.utility))}</code> = "
+        f"<b>{number(solution.objective)}</b></p>",
+    ]
+    if problem.mdp.note:
+        parts.append(f"<p>Of the {escape(problem.mdp.note)}.</p>")
+    rows = constraint_rows(solution)
+    if rows:
+        head = "".join(f"<th>{escape(title)}</th>" for title in HEADER)
+        body = ""
+        for row in rows:
+            body += "<tr>" + "".join(f"<td>{escape(cell)}</td>" for cell in row.cells) + "</tr>"
+            if row.units:
+                body += f'<tr><td></td><td colspan="4"><small>{escape(row.units)}</small></td></tr>'
+        parts.append(f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>")
+    parts.append(f"<p><small>{escape(run_line(solution))}</small></p>")
+    return "<div>" + "".join(parts) + "</div>"

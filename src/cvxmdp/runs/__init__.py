@@ -1,0 +1,1 @@
+"""Runs: one loop for every solver, sweeps of many, frontiers, and the folders they are kept in."""

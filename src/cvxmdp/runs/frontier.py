@@ -1,0 +1,317 @@
+r"""The budget frontier: the best objective as a function of one budget, with proven envelopes.
+
+Let v(b) be the best objective with budget b. It is concave in b (convex when minimising), and every
+proof at a budget b_k with multiplier mu_k is a line that bounds v *everywhere*: the Lagrangian with
+budget b instead of b_k differs by mu_k (b - b_k). Every certified policy at b_k is a point below v, and
+mixtures of two policies reach the chord between their points. So few solves give two envelopes,
+
+    max of chords  <=  v(b)  <=  min of lines,
+
+and the next budget is put where they are furthest apart.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from cvxmdp.base.errors import ProblemError, did_you_mean
+from cvxmdp.certificates.certificate import Certificate
+from cvxmdp.certificates.certify import certify
+from cvxmdp.problems.problem import Problem
+from cvxmdp.problems.solution import Solution
+from cvxmdp.runs.solving import solve
+
+FREE_GAP = 1e-5  # relative gap up to which a constraint is said not to bind
+
+
+@dataclass(frozen=True)
+class FrontierPoint:
+    """One budget that was solved and certified."""
+
+    budget: float
+    solution: Solution
+    certificate: Certificate
+
+
+@dataclass(frozen=True)
+class Frontier:
+    """The best objective as a function of a budget.
+
+    Attributes:
+        problem: whose budget is varied.
+        constraint: the name of the constraint.
+        points: the budgets that were solved, in order; infeasible ones included.
+        infeasible_until: proven: on this side of the axis no policy satisfies all constraints
+            (for <= budgets below it, for >= above it). Infinite if no such budget was met.
+        feasible_from: proven: at this budget some policy satisfies all constraints.
+        free_from: proven: from this budget on (away from the infeasible side) the constraint does not
+            matter any more, up to ``free_gap``.
+        free_gap: the certified gap of that statement.
+    """
+
+    problem: Problem
+    constraint: str
+    points: tuple[FrontierPoint, ...]
+    infeasible_until: float
+    feasible_from: float
+    free_from: float
+    free_gap: float
+
+    def envelope(self, budget: float) -> tuple[float, float]:
+        """Proven bounds on the best objective at any budget, in the user's sign.
+
+        Returns:
+            (lower, upper); minus infinity (when maximising) where no policy is known to be feasible,
+            and NaN where it is proven that none is.
+        """
+        direction = self._direction
+        if direction * budget < direction * self.infeasible_until:
+            return math.nan, math.nan
+        sign = self.problem.sign
+        floor = _chords(*self._reached(), direction * budget)
+        ceiling = min((line(direction * budget) for line in self._lines()), default=math.inf)
+        return (floor, ceiling) if sign > 0 else (-ceiling, -floor)
+
+    @property
+    def _direction(self) -> float:
+        """1 where a larger budget allows more, else -1; direction * budget always helps."""
+        return 1.0 if self.problem.constraints[self.constraint].sense == "<=" else -1.0
+
+    def _reached(self) -> tuple[np.ndarray, np.ndarray]:
+        found = [
+            (self._direction * point.budget, _floor(self.problem, point.certificate))
+            for point in self.points
+            if point.certificate.policy is not None
+        ]
+        pairs = np.array(sorted(found)).reshape(-1, 2)
+        return pairs[:, 0], pairs[:, 1]
+
+    def _lines(self) -> list[Any]:
+        lines = []
+        for point in self.points:
+            if point.certificate.infeasible or not point.certificate.multipliers:
+                continue
+            slope = point.certificate.multipliers[self.constraint]
+            ceiling = _ceiling(self.problem, point.certificate)
+            at = self._direction * point.budget
+            lines.append(lambda b, c=ceiling, m=slope, a=at: c + m * (b - a))
+        return lines
+
+    def rows(self) -> list[tuple[str, ...]]:
+        """The solved budgets as cells: budget, lower, upper, price, state."""
+        from cvxmdp.problems.solution_text import number
+
+        table: list[tuple[str, ...]] = []
+        for point in self.points:
+            certificate = point.certificate
+            if certificate.infeasible:
+                table.append((number(point.budget), "-", "-", "-", "infeasible (proven)"))
+                continue
+            price = certificate.multipliers.get(self.constraint, math.nan)
+            size = abs(certificate.upper) + abs(certificate.lower) + 1e-12
+            binding = (
+                "binding" if price * max(1.0, abs(point.budget)) > 1e-6 * size else "not binding"
+            )
+            table.append(
+                (
+                    number(point.budget),
+                    number(certificate.lower),
+                    number(certificate.upper),
+                    number(price),
+                    binding,
+                )
+            )
+        return table
+
+    def __str__(self) -> str:
+        from cvxmdp.problems.solution_text import number, text_table
+
+        constraint = self.problem.constraints[self.constraint]
+        lines = [
+            f"{self.problem.sense} {self.problem.utility!r} as a function of the budget of "
+            f"{self.constraint!r}: {constraint.utility!r} {constraint.sense} budget",
+            "",
+        ]
+        header = ("budget", "objective, lower", "upper", "one more unit buys", "")
+        lines += [line.rstrip() for line in text_table(header, self.rows())]
+        less = "below" if self._direction > 0 else "above"
+        lines.append("")
+        if math.isfinite(self.infeasible_until):
+            lines.append(f"Infeasible {less} {number(self.infeasible_until)} (proven).")
+        if math.isfinite(self.free_from):
+            more = "above" if self._direction > 0 else "below"
+            lines.append(
+                f"Not binding {more} {number(self.free_from)}, up to {self.free_gap:.1g} (proven)."
+            )
+        return "\n".join(lines).rstrip()
+
+    def plot(self, path: str | Path | None = None) -> Any:
+        """The two envelopes and the solved budgets, as a Matplotlib figure."""
+        from cvxmdp.problems.solution_figures import plot_frontier
+
+        return plot_frontier(self, path)
+
+
+def _floor(problem: Problem, certificate: Certificate) -> float:
+    return certificate.lower if problem.sign > 0 else -certificate.upper
+
+
+def _ceiling(problem: Problem, certificate: Certificate) -> float:
+    return certificate.upper if problem.sign > 0 else -certificate.lower
+
+
+def _chords(at: np.ndarray, value: np.ndarray, wanted: float) -> float:
+    """The concave, non-decreasing hull of points (at ascending), evaluated at ``wanted``."""
+    if at.size == 0 or wanted < at[0]:
+        return -math.inf
+    best = float(value[at <= wanted].max())  # a larger budget never hurts
+    for left in np.flatnonzero(at <= wanted):
+        for right in np.flatnonzero(at > wanted):
+            share = (wanted - at[left]) / (at[right] - at[left])
+            best = max(best, float((1 - share) * value[left] + share * value[right]))
+    return best
+
+
+def frontier(
+    problem: Problem,
+    constraint: str,
+    budgets: Sequence[float] | None = None,
+    *,
+    n: int | None = None,
+) -> Frontier:
+    """What one more unit of budget buys, proven.
+
+    Args:
+        problem: any problem with this constraint.
+        constraint: its name.
+        budgets: the budgets to solve; or
+        n: how many to solve. They are then chosen between where the problem becomes infeasible and
+            where the constraint stops binding, each where the envelopes are furthest apart.
+            Without either, n = 9.
+    """
+    if constraint not in problem.constraints:
+        hint = did_you_mean(constraint, problem.constraints)
+        raise ProblemError(f"no constraint {constraint!r}. {hint}")
+    if budgets is not None and n is not None:
+        raise ProblemError("give either budgets or n, not both")
+    tracer = _Tracer(problem, constraint)
+    if budgets is not None:
+        if len(budgets) == 0:
+            raise ProblemError("budgets is empty; give at least one")
+        for budget in sorted({float(budget) for budget in budgets}):
+            tracer.solve(budget)
+        return tracer.frontier()
+    count = 9 if n is None else int(n)
+    if count < 2:
+        raise ProblemError(f"n must be at least 2; got {n}")
+    return tracer.refine(count)
+
+
+class _Tracer:
+    """Solves budgets one by one and keeps what is known."""
+
+    def __init__(self, problem: Problem, constraint: str) -> None:
+        self.problem, self.name = problem, constraint
+        self.direction = 1.0 if problem.constraints[constraint].sense == "<=" else -1.0
+        self.points: dict[float, FrontierPoint] = {}
+        self.infeasible_until = -self.direction * math.inf
+
+    def solve(self, budget: float) -> FrontierPoint:
+        if budget not in self.points:
+            problem = self.problem.with_budget(self.name, budget)
+            solution = solve(problem)
+            point = FrontierPoint(budget, solution, certify(problem, solution))
+            self.points[budget] = point
+            if point.certificate.infeasible:
+                ahead = self.direction * budget > self.direction * self.infeasible_until
+                self.infeasible_until = budget if ahead else self.infeasible_until
+        return self.points[budget]
+
+    @cached_property
+    def free(self) -> tuple[Solution, Certificate]:
+        """The problem without the constraint, solved and certified."""
+        others = {name: c for name, c in self.problem.constraints.items() if name != self.name}
+        sense = {self.problem.sense: self.problem.utility}
+        problem = Problem(self.problem.mdp, **sense, subject_to=others)
+        solution = solve(problem)
+        return solution, certify(problem, solution)
+
+    @property
+    def free_ceiling(self) -> float:
+        """Proven: without the constraint no policy does better than this."""
+        return _ceiling(self.problem, self.free[1])
+
+    def ends(self) -> tuple[float, float]:
+        """The least budget that allows a policy (nearly), and one that does not bind."""
+        others = {name: c for name, c in self.problem.constraints.items() if name != self.name}
+        utility = self.problem.constraints[self.name].utility
+        sense = {"minimize" if self.direction > 0 else "maximize": utility}
+        tightest = Problem(self.problem.mdp, **sense, subject_to=others)
+        best = certify(tightest, solve(tightest))
+        if best.infeasible:
+            raise ProblemError(
+                "no budget helps: the other constraints cannot be satisfied together "
+                f"({', '.join(repr(name) for name in best.conflict)})"
+            )
+        proven, reached = (
+            (best.lower, best.upper) if self.direction > 0 else (best.upper, best.lower)
+        )
+        self.infeasible_until = proven
+        used = float(utility.bind(self.problem.mdp).value(self.free[0].occupancy))
+        # A little room at the tight end keeps a Slater point; none is lost at the loose end.
+        width = max(self.direction * (used - reached), 1e-9 * max(1.0, abs(reached)))
+        return reached + self.direction * 1e-3 * width, used + self.direction * 1e-9 * width
+
+    def refine(self, count: int) -> Frontier:
+        tight, loose = self.ends()
+        self.solve(tight)
+        self.solve(loose)
+        while len(self.points) < count:
+            known = self.frontier()
+            solved = np.array(sorted(self.points))
+            middles = (solved[1:] + solved[:-1]) / 2.0
+            gaps = [upper - lower for lower, upper in map(known.envelope, middles)]
+            widest = int(np.nanargmax(gaps))
+            if not gaps[widest] > 0:
+                break
+            self.solve(float(self._between(known, solved[widest], solved[widest + 1])))
+        return self.frontier()
+
+    def _between(self, known: Frontier, left: float, right: float) -> float:
+        """Where the two bounding lines of an interval cross, kept away from its ends."""
+        grid = np.linspace(left, right, 41)[2:-2]
+        gaps = [upper - lower for lower, upper in map(known.envelope, grid)]
+        return float(grid[int(np.argmax(gaps))])
+
+    def frontier(self) -> Frontier:
+        points = tuple(self.points[budget] for budget in sorted(self.points))
+        allowed = [p for p in points if p.certificate.policy is not None]
+        ordered = sorted(allowed, key=lambda p: self.direction * p.budget)
+        feasible_from = ordered[0].budget if ordered else self.direction * math.inf
+        free_from, free_gap = self.direction * math.inf, math.nan
+        if ordered:
+            # Without the constraint no policy exceeds the ceiling; from the first budget whose
+            # policy reaches it, the constraint is free. (A small multiplier alone proves nothing:
+            # budgets in small units have small prices.)
+            ceiling = self.free_ceiling
+            for point in ordered:
+                gap = ceiling - _floor(self.problem, point.certificate)
+                if gap <= FREE_GAP * max(1.0, abs(ceiling)):
+                    free_from, free_gap = point.budget, max(gap, 0.0)
+                    break
+        return Frontier(
+            self.problem,
+            self.name,
+            points,
+            self.infeasible_until,
+            feasible_from,
+            free_from,
+            free_gap,
+        )

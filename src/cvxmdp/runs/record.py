@@ -1,0 +1,326 @@
+"""A run as plain data: what a store keeps and a report shows. Made from a solution, read from a folder.
+
+Nothing in a record can compute: texts, numbers and arrays only. So it can be written, read by somebody who
+does not trust its author, and drawn, without the problem it came from.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from cvxmdp.atoms import Utility
+from cvxmdp.atoms.distance import Distance
+from cvxmdp.atoms.sets import ConvexSet, as_occupancy
+from cvxmdp.base.machine import environment
+from cvxmdp.models.layout import GridLayout
+from cvxmdp.policies.tables import table_of
+from cvxmdp.problems.solution_text import constraint_rows
+
+if TYPE_CHECKING:
+    from cvxmdp.certificates.certificate import Certificate
+    from cvxmdp.policies import Policy
+    from cvxmdp.problems.problem import Problem
+    from cvxmdp.problems.solution import Solution
+    from cvxmdp.runs.frontier import Frontier
+
+TARGET = (
+    "target/"  # arrays of this name are what a distance is measured to: an expert, for instance
+)
+SNAPSHOTS = (
+    "snapshot_iteration",
+    "snapshot_occupancy",
+)  # (K,) and (K, S, A), where a history has them
+ENVELOPE_POINTS = 121
+PLACES = (
+    "iteration",
+    "recorded",
+)  # at which iterations things were evaluated exactly, and recorded
+EXACT = ("objective", "slack")
+
+
+@dataclass(frozen=True)
+class Series:
+    """One curve: ``values`` at ``iterations``, both (n,)."""
+
+    iterations: np.ndarray
+    values: np.ndarray
+
+
+@dataclass(frozen=True)
+class ConstraintFacts:
+    """A constraint as text, and how the policy does in it."""
+
+    name: str
+    requires: str
+    sense: str
+    budget: float
+    value: float
+    slack: float
+    multiplier: float
+    units: str = ""
+
+
+@dataclass(frozen=True)
+class FrontierFacts:
+    """A budget frontier as numbers.
+
+    Attributes:
+        constraint, sense: whose budget, and "<=" or ">=".
+        budgets, lower, upper, prices: of the solved budgets; NaN where infeasible.
+        grid, floor, ceiling: the proven envelopes between them.
+        infeasible_until, free_from: proven ends; infinite where not met.
+    """
+
+    constraint: str
+    sense: str
+    budgets: tuple[float, ...]
+    lower: tuple[float, ...]
+    upper: tuple[float, ...]
+    prices: tuple[float, ...]
+    grid: tuple[float, ...]
+    floor: tuple[float, ...]
+    ceiling: tuple[float, ...]
+    infeasible_until: float
+    free_from: float
+
+
+@dataclass(frozen=True)
+class RunRecord:
+    """Everything that is known of a run.
+
+    Attributes:
+        title: of the problem.
+        label: what tells this run's settings from those of its neighbours; runs with one title and one label
+            differ in their seeds only and are averaged in a report.
+        seed: of the random numbers, where there were any.
+        sense, utility: the objective in words.
+        constraints: in the problem's order.
+        model: in words.
+        discount, action_names, layout: for pictures.
+        status, message, objective: how it ended.
+        stats: numbers and texts about the run.
+        settings: of the solver, as text.
+        rerun: how to run it again.
+        environment: versions and hardware.
+        arrays: ``occupancy``, ``probabilities``, ``target/NAME``, and the snapshots; (S, A) each.
+        series: the history, by name; a constraint's under ``slack/NAME``.
+        policy: what acts; None when there is none.
+        certificate: its JSON text, where there is one.
+        frontier: the budget frontier, where there is one.
+    """
+
+    title: str
+    sense: str
+    utility: str
+    constraints: tuple[ConstraintFacts, ...]
+    model: str
+    discount: float
+    status: str
+    message: str
+    objective: float
+    label: str = ""
+    seed: int | None = None
+    action_names: tuple[str, ...] | None = None
+    layout: GridLayout | None = None
+    stats: Mapping[str, Any] = field(default_factory=dict)
+    settings: Mapping[str, str] = field(default_factory=dict)
+    rerun: str = ""
+    environment: Mapping[str, str] = field(default_factory=dict)
+    frontier: FrontierFacts | None = None
+    arrays: Mapping[str, np.ndarray] = field(default_factory=dict)
+    series: Mapping[str, Series] = field(default_factory=dict)
+    policy: Policy | None = None
+    certificate: str | None = None
+
+    @property
+    def targets(self) -> dict[str, np.ndarray]:
+        """The occupancies that distances are measured to, by the name of the constraint."""
+        return {
+            name.removeprefix(TARGET): array
+            for name, array in self.arrays.items()
+            if name.startswith(TARGET)
+        }
+
+
+def record_of(
+    solution: Solution,
+    *,
+    title: str = "",
+    label: str = "",
+    seed: int | None = None,
+    solver: Any = None,
+    certificate: Certificate | None = None,
+    frontier: Frontier | None = None,
+    rerun: str = "",
+) -> RunRecord:
+    """The record of a solution.
+
+    Args:
+        solution: any; its history becomes the curves.
+        title, label, seed, rerun: see ``RunRecord``.
+        solver: the solver that made it, for its settings.
+        certificate, frontier: where there are any.
+    """
+    problem = solution.problem
+    arrays = dict(_targets(problem))
+    if solution.occupancy is not None and solution.policy is not None:
+        # Of an environment, what is measured of signals stands below the features.
+        arrays["occupancy"] = np.asarray(solution.occupancy)[: problem.mdp.n_states]
+        table = table_of(solution.policy)
+        if table is not None:
+            arrays["probabilities"] = np.asarray(table)
+    if all(name in solution.history for name in SNAPSHOTS):
+        at, visits = (np.asarray(solution.history[name]) for name in SNAPSHOTS)
+        # To look at, single precision is enough, and half the size.
+        arrays |= dict(zip(SNAPSHOTS, (at, visits.astype(np.float32)), strict=True))
+    return RunRecord(
+        title=title or f"{problem.sense} {problem.utility!r}",
+        label=label,
+        seed=seed,
+        sense=problem.sense,
+        utility=repr(problem.utility),
+        constraints=_constraints(solution),
+        model=repr(problem.environment or problem.mdp),
+        discount=float(problem.mdp.discount),
+        action_names=problem.mdp.action_names,
+        layout=problem.mdp.layout,
+        status=solution.status.name.lower(),
+        message=solution.message,
+        objective=float(solution.objective),
+        stats=_plain_stats(solution.stats),
+        settings=settings_of(solver),
+        rerun=rerun,
+        environment=environment(),
+        frontier=None if frontier is None else frontier_facts(frontier),
+        arrays=arrays,
+        series=dict(_series(solution.history)),
+        policy=solution.policy,
+        certificate=None if certificate is None else certificate.to_json(),
+    )
+
+
+def settings_of(solver: Any) -> dict[str, str]:
+    """A solver's name and settings as text; empty without one."""
+    if solver is None or not dataclasses.is_dataclass(solver):
+        return {}
+    found = {"solver": type(solver).__name__}
+    for setting in dataclasses.fields(solver):
+        if setting.name not in ("progress", "verbose"):
+            found[setting.name] = str(getattr(solver, setting.name))
+    return found
+
+
+def frontier_facts(frontier: Frontier) -> FrontierFacts:
+    """A frontier as numbers, with its envelopes on a grid."""
+    points = frontier.points
+    budgets = [point.budget for point in points]
+    grid = np.union1d(np.linspace(min(budgets), max(budgets), ENVELOPE_POINTS), budgets)
+    bounds = [frontier.envelope(float(budget)) for budget in grid]
+    certificates = [point.certificate for point in points]
+    name = frontier.constraint
+
+    def proven(numbers: list[float]) -> tuple[float, ...]:
+        pairs = zip(numbers, certificates, strict=True)
+        return tuple(math.nan if c.infeasible else float(number) for number, c in pairs)
+
+    return FrontierFacts(
+        name,
+        frontier.problem.constraints[name].sense,
+        tuple(budgets),
+        proven([c.lower for c in certificates]),
+        proven([c.upper for c in certificates]),
+        proven([c.multipliers.get(name, math.nan) for c in certificates]),
+        tuple(float(budget) for budget in grid),
+        tuple(float(lower) for lower, _ in bounds),
+        tuple(float(upper) for _, upper in bounds),
+        float(frontier.infeasible_until),
+        float(frontier.free_from),
+    )
+
+
+def _constraints(solution: Solution) -> tuple[ConstraintFacts, ...]:
+    facts = []
+    for row, (name, constraint) in zip(
+        constraint_rows(solution), solution.problem.constraints.items(), strict=True
+    ):
+        value = math.nan
+        if solution.occupancy is not None:
+            bound = solution.problem.bind(constraint.utility)
+            value = float(bound.value(solution.occupancy))
+        facts.append(
+            ConstraintFacts(
+                name,
+                repr(constraint),
+                constraint.sense,
+                float(constraint.budget),
+                value,
+                float(solution.slack[name]),
+                float(solution.multipliers[name]),
+                row.units,
+            )
+        )
+    return tuple(facts)
+
+
+def _series(history: Mapping[str, Any]) -> Iterator[tuple[str, Series]]:
+    """The curves of a history.
+
+    Exact evaluations are at ``iteration``, samples at ``recorded``; where there is neither, at 1, 2, 3, ...
+    """
+    for name, values in history.items():
+        if name in (*PLACES, *SNAPSHOTS):
+            continue
+        place = PLACES[0] if name in EXACT else PLACES[1]
+        at = np.asarray(history.get(place, ()), dtype=np.int64)
+        parts = values.items() if isinstance(values, Mapping) else [(None, values)]
+        for part, column in parts:
+            array = np.asarray(column, dtype=np.float64)
+            if array.ndim != 1 or not array.size:
+                continue
+            fitting = at if at.size == array.size else np.arange(1, array.size + 1)
+            yield (name if part is None else f"{name}/{part}"), Series(fitting, array)
+
+
+def _targets(problem: Problem) -> Iterator[tuple[str, np.ndarray]]:
+    """Every occupancy that a distance in the problem is measured to."""
+    written = {"objective": problem.utility}
+    written |= {name: constraint.utility for name, constraint in problem.constraints.items()}
+    for name, utility in written.items():
+        for distance in _distances(utility):
+            if not isinstance(distance.target, ConvexSet):
+                yield TARGET + name, as_occupancy(distance.target, problem.mdp, "the target")
+                break
+
+
+def _distances(utility: Any) -> Iterator[Distance]:
+    """The distances inside a utility, wherever they stand."""
+    if isinstance(utility, Distance):
+        yield utility
+        return
+    terms = [term for _, term in utility.terms()]
+    if terms != [utility]:
+        for term in terms:
+            yield from _distances(term)
+    inner = [getattr(utility, "inner", None), *getattr(utility, "utilities", ())]
+    for part in inner:
+        if isinstance(part, Utility):
+            yield from _distances(part)
+
+
+def _plain_stats(stats: Mapping[str, Any]) -> dict[str, Any]:
+    """What is a number, a text, or a table of such; parameters belong to the policy."""
+    plain: dict[str, Any] = {}
+    for name, value in stats.items():
+        if isinstance(value, np.generic):
+            value = value.item()
+        if isinstance(value, bool | int | float | str):
+            plain[name] = value
+        elif isinstance(value, Mapping) and all(isinstance(v, int | float) for v in value.values()):
+            plain[name] = {str(key): float(number) for key, number in value.items()}
+    return plain

@@ -1,0 +1,73 @@
+"""Runs in words: the table of one, a line for each of many, and the same as JSON."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from cvxmdp.certificates.certificate_text import certificate_facts
+from cvxmdp.problems.solution_text import HEADER, number, text_table
+from cvxmdp.runs.certificate_files import certificate_from
+from cvxmdp.runs.record import RunRecord
+
+
+def status_words(record: RunRecord) -> str:
+    """The status as a person writes it."""
+    return record.status.capitalize().replace("_", " ")
+
+
+def worst_violation(record: RunRecord) -> float:
+    """The largest violation of a constraint; zero when all hold."""
+    return max((max(0.0, -facts.slack) for facts in record.constraints), default=0.0)
+
+
+def record_text(record: RunRecord) -> str:
+    """A run as text: what was asked, what was found, what is proven."""
+    lines = [f"{status_words(record)}: {record.message}", ""]
+    lines.append(f"{record.sense} {record.utility} = {number(record.objective)}")
+    if record.constraints:
+        rows = [
+            (c.name, c.requires, number(c.value), number(c.slack), number(c.multiplier))
+            for c in record.constraints
+        ]
+        head, *table = text_table(HEADER, rows)
+        lines += ["", head]
+        for line, facts in zip(table, record.constraints, strict=True):
+            lines += [line, *([f"  {facts.units}"] if facts.units else [])]
+    lines += ["", run_line(record.stats)]
+    if record.certificate is not None:
+        lines += ["", "Certificate", "-----------", str(certificate_from(record.certificate))]
+    return "\n".join(lines)
+
+
+def run_line(stats: Mapping[str, Any]) -> str:
+    """Which solver, how many iterations and samples, how long, and why it was chosen."""
+    parts = [str(stats.get("solver", "unknown solver"))]
+    for name in ("iterations", "samples"):
+        if stats.get(name) is not None:
+            parts.append(f"{stats[name]:,} {name}")
+    if "seconds" in stats:
+        parts.append(f"{stats['seconds']:.2g} s")
+    line = ", ".join(parts)
+    return f"{line}; chosen because {stats['chosen']}" if "chosen" in stats else line
+
+
+def record_json(record: RunRecord) -> dict[str, Any]:
+    """A run for machines: plain numbers and texts."""
+    document: dict[str, Any] = {
+        "title": record.title,
+        "status": record.status,
+        "message": record.message,
+        "sense": record.sense,
+        "objective": record.objective,
+        "slack": {facts.name: facts.slack for facts in record.constraints},
+        "violation": {facts.name: max(0.0, -facts.slack) for facts in record.constraints},
+        "multipliers": {facts.name: facts.multiplier for facts in record.constraints},
+        "seed": record.seed,
+        "settings": dict(record.settings),
+        "stats": dict(record.stats),
+        "certificate": None,
+    }
+    if record.certificate is not None:
+        document["certificate"] = certificate_facts(certificate_from(record.certificate))
+    return document

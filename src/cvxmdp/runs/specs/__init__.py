@@ -1,0 +1,1 @@
+"""Problem and sweep files (TOML): read without running anything in them."""

@@ -1,0 +1,215 @@
+"""Arrays from files beside a problem file: csv, npz, npy and safetensors. Data only, nothing else.
+
+A reference is a path relative to the problem file, with the array's name after ``#`` where a file holds
+several: ``"expert.npz#occupancy"``. A path never leads out of the problem file's folder, nothing in a file is
+executed (no pickle), and nothing larger than ``LARGEST`` is read.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+import math
+import zipfile
+from pathlib import Path, PurePosixPath, PureWindowsPath
+from typing import IO, Any
+
+import numpy as np
+import scipy.sparse as sp
+
+from cvxmdp.base.errors import FileFormatError, did_you_mean
+
+LARGEST = (
+    2**31
+)  # bytes of numbers; a table of a million states and ten actions has some 1e8 entries
+NUMBERS = "fiub"  # the kinds of NumPy types that are read as numbers
+ENDINGS = (".csv", ".npz", ".npy", ".safetensors")
+SPARSE = ("data", "indices", "indptr", "shape", "format")  # what scipy.sparse.save_npz writes
+TRANSITION_COLUMNS = ("state", "action", "next_state", "probability")
+
+
+class Folder:
+    """The folder of a problem file, and which of its files were read.
+
+    Args:
+        root: the folder; references are relative to it and stay inside.
+    """
+
+    def __init__(self, root: Path) -> None:
+        self.root = root.resolve()
+        self.used: dict[str, Path] = {}
+
+    def path(self, relative: str) -> Path:
+        """The file that is meant; an error when it is missing or lies outside the folder."""
+        given = PurePosixPath(relative)
+        outside = given.is_absolute() or PureWindowsPath(relative).is_absolute()
+        path = (self.root / given).resolve()
+        if outside or not path.is_relative_to(self.root):
+            raise FileFormatError(
+                f"{relative!r} leads out of the problem file's folder. Files are named relative to the "
+                "problem file and lie in its folder or below: copy the file there."
+            )
+        if not path.is_file():
+            near = [entry.name for entry in path.parent.glob("*")] if path.parent.is_dir() else []
+            hint = did_you_mean(path.name, near[:50]) if near else ""
+            raise FileFormatError(f"there is no file {relative!r} in {self.root}. {hint}".rstrip())
+        if path.stat().st_size > LARGEST:
+            raise FileFormatError(f"{relative!r} has more than {LARGEST:,} bytes; it is not read")
+        self.used[str(given)] = path
+        return path
+
+    def array(self, reference: str) -> np.ndarray:
+        """The array of a reference such as ``"cost.csv"`` or ``"expert.npz#occupancy"``."""
+        relative, _, name = reference.partition("#")
+        path = self.path(relative)
+        if path.suffix == ".csv":
+            if name:
+                raise FileFormatError(
+                    f"{reference!r}: a csv file holds one array; leave out #{name}"
+                )
+            return read_csv(path)
+        if path.suffix == ".npy":
+            with path.open("rb") as file:
+                return _read_npy(file, path.stat().st_size, relative)
+        arrays = self._several(path, relative)
+        if not name:
+            if len(arrays) != 1:
+                raise FileFormatError(
+                    f"{relative!r} holds {len(arrays)} arrays; say which: {relative}#NAME with one of "
+                    + ", ".join(sorted(arrays))
+                )
+            (name,) = arrays
+        if name not in arrays:
+            raise FileFormatError(
+                f"{relative!r} holds no array {name!r}. {did_you_mean(name, arrays)}"
+            )
+        if arrays[name].dtype.kind not in NUMBERS:
+            raise FileFormatError(f"{reference!r} holds {arrays[name].dtype}, not numbers")
+        return arrays[name]
+
+    def transition(self, reference: str) -> Any:
+        """A transition table: an array, a SciPy sparse npz, or a csv of single probabilities."""
+        relative, _, name = reference.partition("#")
+        path = self.path(relative)
+        if path.suffix == ".csv":
+            return _read_transition_csv(path, relative)
+        if path.suffix in (".npz", ".safetensors") and not name:
+            arrays = self._several(path, relative)
+            if all(part in arrays for part in SPARSE):
+                parts = tuple(arrays[part] for part in SPARSE[:3])
+                form = arrays["format"].astype(str).item()
+                if form != "csr":
+                    raise FileFormatError(
+                        f"{relative!r} is a sparse matrix in {form} format; save it as csr: "
+                        "scipy.sparse.save_npz(path, matrix.tocsr())"
+                    )
+                try:
+                    rows, columns = (int(size) for size in arrays["shape"])
+                    return sp.csr_array(parts, shape=(rows, columns))
+                except (TypeError, ValueError) as error:
+                    raise FileFormatError(f"{relative!r} is no sparse matrix: {error}") from error
+        return self.array(reference)
+
+    def _several(self, path: Path, relative: str) -> dict[str, np.ndarray]:
+        if path.suffix == ".npz":
+            return read_npz(path)
+        if path.suffix == ".safetensors":
+            return _read_safetensors(path)
+        raise FileFormatError(
+            f"{relative!r}: arrays come from files that end in {', '.join(ENDINGS)}"
+        )
+
+
+def read_csv(path: Path) -> np.ndarray:
+    """Numbers separated by commas; one column (or row) becomes a vector. A first line of words is skipped."""
+    text = path.read_text("utf-8", errors="replace")
+    lines = [line for line in text.splitlines() if line.strip() and not line.startswith("#")]
+    skip = 1 if lines and not _is_numbers(lines[0]) else 0
+    try:
+        table = np.loadtxt(lines[skip:], delimiter=",", ndmin=2, dtype=np.float64)
+    except ValueError as error:
+        raise FileFormatError(f"{path.name} is not a table of numbers: {error}") from error
+    if table.size == 0:
+        raise FileFormatError(f"{path.name} holds no numbers")
+    return table.ravel() if 1 in table.shape else table
+
+
+def _is_numbers(line: str) -> bool:
+    try:
+        [float(cell) for cell in line.split(",")]
+    except ValueError:
+        return False
+    return True
+
+
+def _read_transition_csv(path: Path, relative: str) -> Any:
+    """A dense (S*A, S) table, or lines ``state, action, next_state, probability`` under that header."""
+    with path.open(encoding="utf-8", errors="replace", newline="") as file:
+        first = next(csv.reader(file), [])
+    names = tuple(cell.strip() for cell in first)
+    if names != TRANSITION_COLUMNS:
+        if names and not _is_numbers(",".join(names)):
+            raise FileFormatError(
+                f"{relative!r} starts with {', '.join(names)}; a transition table in csv is either (S*A, S) "
+                f"numbers or has the columns {', '.join(TRANSITION_COLUMNS)}"
+            )
+        table = np.atleast_2d(read_csv(path))
+        return sp.csr_array(table)
+    entries = np.atleast_2d(read_csv(path))
+    state, action, successor = (entries[:, column].astype(np.int64) for column in range(3))
+    if (entries[:, :3] < 0).any() or (entries[:, :3] != np.floor(entries[:, :3])).any():
+        raise FileFormatError(f"{relative!r}: states and actions are numbered 0, 1, 2, ...")
+    n_states = int(max(state.max(), successor.max())) + 1
+    n_actions = int(action.max()) + 1
+    if n_states * n_actions > LARGEST // 8:
+        raise FileFormatError(f"{relative!r} speaks of {n_states:,} states; that is not read")
+    shape = (n_states * n_actions, n_states)
+    return sp.csr_array((entries[:, 3], (state * n_actions + action, successor)), shape=shape)
+
+
+def read_npz(path: Path) -> dict[str, np.ndarray]:
+    """The arrays of an npz file. A header that promises more than the file holds is refused unread."""
+    try:
+        with zipfile.ZipFile(path) as archive:
+            members = [entry for entry in archive.infolist() if entry.filename.endswith(".npy")]
+            if sum(entry.file_size for entry in members) > LARGEST:
+                raise FileFormatError(f"{path.name} unpacks to more than {LARGEST:,} bytes")
+            arrays = {}
+            for entry in members:
+                with archive.open(entry) as file:
+                    name = entry.filename.removesuffix(".npy")
+                    arrays[name] = _read_npy(file, entry.file_size, f"{path.name}#{name}")
+    except (zipfile.BadZipFile, NotImplementedError, EOFError) as error:
+        raise FileFormatError(f"{path.name} is not an npz file: {error}") from error
+    return arrays
+
+
+def _read_npy(file: IO[bytes], size: int, what: str) -> np.ndarray:
+    """One array in NumPy's format, read only if the file is as long as its header says."""
+    form = np.lib.format
+    try:
+        version = form.read_magic(file)
+        read_header = {1: form.read_array_header_1_0, 2: form.read_array_header_2_0}[version[0]]
+        shape, fortran, dtype = read_header(file)
+    except (ValueError, KeyError, OSError) as error:
+        raise FileFormatError(f"{what} is not an array in NumPy's format: {error}") from error
+    if dtype.hasobject or dtype.kind not in NUMBERS + "SU":
+        raise FileFormatError(f"{what} holds {dtype}, not numbers; save it as float64")
+    expected = math.prod(shape) * dtype.itemsize
+    if expected > size:
+        raise FileFormatError(f"{what} promises {expected:,} bytes of numbers and is shorter")
+    content = file.read(expected)
+    if len(content) != expected:
+        raise FileFormatError(f"{what} is cut short")
+    array = np.frombuffer(io.BytesIO(content).getbuffer(), dtype=dtype)
+    return array.reshape(shape, order="F" if fortran else "C").copy()
+
+
+def _read_safetensors(path: Path) -> dict[str, np.ndarray]:
+    from safetensors import SafetensorError, safe_open
+
+    try:
+        with safe_open(path, framework="numpy") as file:
+            return {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+    except (SafetensorError, OSError, TypeError, ValueError, AttributeError) as error:
+        raise FileFormatError(f"{path.name} is not a safetensors file: {error}") from error

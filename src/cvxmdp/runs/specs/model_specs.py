@@ -1,0 +1,297 @@
+"""The ``[model]`` table of a problem file: every kind of model, each with its own keys."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from functools import partial
+from typing import Annotated, Any, Literal
+
+import numpy as np
+from pydantic import BaseModel, ConfigDict, Field
+
+from cvxmdp.base.errors import CvxmdpError, did_you_mean
+from cvxmdp.experience.environments.gymnasium_env import GymnasiumEnv
+from cvxmdp.models import GridLayout, TabularMDP, from_gymnasium_table, garnet, gridworld
+from cvxmdp.policies.features import RandomFourier, UniformBins
+from cvxmdp.runs.specs.arrays import Folder
+from cvxmdp.runs.specs.places import SpecError, validated
+
+LARGEST_GRID = 4_000_000  # states that a few characters may ask for
+
+
+class Strict(BaseModel):
+    """No unknown keys, no numbers in quotes."""
+
+    model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
+
+
+Cell = int | Annotated[list[int], Field(min_length=2, max_length=2)]
+Cells = int | list[Cell]
+Numbers = str | int | list[float] | list[list[float]]  # a file, a number, or the numbers themselves
+Size = Annotated[int, Field(ge=1, le=LARGEST_GRID)]
+
+
+class Gridworld(Strict):
+    """``gridworld(...)``. A cell is its number or [row, column]; several come in a list."""
+
+    kind: Literal["gridworld"]
+    size: Size | Annotated[list[Size], Field(min_length=2, max_length=2)] = 8
+    slip: float = 0.0
+    discount: float = 0.95
+    start: Cells = 0
+    goal: Cells | None = None
+    goal_reward: float = 1.0
+    step_reward: float = 0.0
+    rewards: dict[str, float] = Field(default_factory=dict)
+    hazards: Cells = []
+    walls: Cells = []
+
+    def build(self, folder: Folder) -> TabularMDP:
+        """The model."""
+        rows, columns = (self.size,) * 2 if isinstance(self.size, int) else self.size
+        if rows * columns > LARGEST_GRID:
+            raise SpecError(f"size: a grid of {rows} x {columns} is beyond {LARGEST_GRID:,} states")
+        return gridworld(
+            (rows, columns),
+            slip=self.slip,
+            discount=self.discount,
+            start=_cells(self.start),
+            goal=None if self.goal is None else _cells(self.goal),
+            goal_reward=self.goal_reward,
+            step_reward=self.step_reward,
+            rewards={_cell_key(key): value for key, value in self.rewards.items()},
+            hazards=_cells(self.hazards),
+            walls=_cells(self.walls),
+        )
+
+
+class Garnet(Strict):
+    """``garnet(...)``: a random model, the same for the same numbers."""
+
+    kind: Literal["garnet"]
+    n_states: Size
+    n_actions: Annotated[int, Field(ge=1, le=10_000)]
+    branching: Size
+    seed: int
+    discount: float = 0.95
+    signals: list[str] = ["reward", "cost"]
+    ending: float = 0.0
+
+    def build(self, folder: Folder) -> TabularMDP:
+        """The model."""
+        if self.n_states * self.n_actions * self.branching > 100 * LARGEST_GRID:
+            raise SpecError("this Garnet would have more than 400 million transitions")
+        return garnet(**self.model_dump(exclude={"kind"}))
+
+
+class Table(Strict):
+    """``TabularMDP(...)`` from arrays: names of files, or the numbers themselves."""
+
+    kind: Literal["table"]
+    transition: str | list[list[list[float]]]
+    initial: Numbers
+    discount: float
+    signals: dict[str, Numbers] = Field(default_factory=dict)
+    actions: str | list[list[bool]] | None = None
+    state_names: list[str] | None = None
+    action_names: list[str] | None = None
+    layout: Layout | None = None
+
+    def build(self, folder: Folder) -> TabularMDP:
+        """The model."""
+        given = self.transition
+        transition = folder.transition(given) if isinstance(given, str) else _regular(given)
+        actions = None
+        if self.actions is not None:
+            actions = np.asarray(_numbers(folder, self.actions)).astype(bool)
+        return TabularMDP(
+            transition,
+            _numbers(folder, self.initial),
+            self.discount,
+            signals={name: _numbers(folder, signal) for name, signal in self.signals.items()},
+            actions=actions,
+            state_names=self.state_names,
+            action_names=self.action_names,
+            layout=None if self.layout is None else self.layout.build(),
+        )
+
+
+class Layout(Strict):
+    """Where the states of a table lie on a grid, for pictures."""
+
+    rows: Size
+    columns: Size
+    walls: list[int] = []
+    hazards: list[int] = []
+    starts: list[int] = []
+    goals: list[int] = []
+
+    def build(self) -> GridLayout:
+        """The layout."""
+        parts = {name: tuple(value) for name, value in self if isinstance(value, list)}
+        return GridLayout(self.rows, self.columns, **parts)
+
+
+class ModelFile(Strict):
+    """A model that ``mdp.save`` wrote."""
+
+    kind: Literal["file"]
+    path: str
+
+    def build(self, folder: Folder) -> TabularMDP:
+        """The model."""
+        return TabularMDP.load(folder.path(self.path))
+
+
+class GymnasiumTable(Strict):
+    """``from_gymnasium_table(...)`` of an environment that is registered under its id."""
+
+    kind: Literal["gymnasium"]
+    id: str
+    discount: float
+    arguments: dict[str, bool | int | float | str] = Field(default_factory=dict)
+    failure: str | None = None  # name of a signal: 1 for a step that ends the episode unrewarded
+
+    def build(self, folder: Folder) -> TabularMDP:
+        """The model."""
+        model: TabularMDP = _made(
+            self.id,
+            partial(
+                from_gymnasium_table,
+                self.id,
+                self.discount,
+                signals=_failure(self.failure),
+                **self.arguments,
+            ),
+        )
+        return model
+
+
+class Bins(Strict):
+    """``UniformBins(low, high, bins)``."""
+
+    low: list[float]
+    high: list[float]
+    bins: int | list[int]
+
+
+class Fourier(Strict):
+    """``RandomFourier(dimension, size, seed=, scale=)``."""
+
+    dimension: Size
+    size: Size
+    seed: int
+    scale: float | list[float] = 1.0
+
+
+class Simulator(Strict):
+    """``GymnasiumEnv(...)`` of an environment that is registered under its id: to learn in, not to solve."""
+
+    kind: Literal["environment"]
+    id: str
+    discount: float
+    arguments: dict[str, bool | int | float | str] = Field(default_factory=dict)
+    n_envs: Size | None = None
+    bins: Bins | None = None
+    fourier: Fourier | None = None
+    absent: dict[str, float] = Field(default_factory=dict)
+    failure: str | None = None  # name of a signal: 1 for a step that ends the episode unrewarded
+
+    def build(self, folder: Folder) -> GymnasiumEnv:
+        """The environment."""
+        if self.bins is not None and self.fourier is not None:
+            raise SpecError("give bins or fourier, not both: they are two kinds of features")
+        features: Any = None
+        if self.bins is not None:
+            features = UniformBins(self.bins.low, self.bins.high, self.bins.bins)
+        if self.fourier is not None:
+            of = self.fourier
+            features = RandomFourier(of.dimension, of.size, seed=of.seed, scale=of.scale)
+        return _made(
+            self.id,
+            partial(
+                GymnasiumEnv,
+                self.id,
+                self.discount,
+                features=features,
+                n_envs=self.n_envs,
+                signals=_failure(self.failure),
+                absent=self.absent,
+                **self.arguments,
+            ),
+        )
+
+
+def _failure(name: str | None) -> dict[str, Any]:
+    if name is None:
+        return {}
+    return {name: lambda before, action, after, reward, end: float(end and reward <= 0)}
+
+
+def _made(name: str, make: Callable[[], Any]) -> Any:
+    """What Gymnasium makes of an id; its errors, of many classes, as one of ours."""
+    if ":" in name:
+        # Gymnasium would import the module before the colon: a file must not run code.
+        raise SpecError(f"id = {name!r}: only environments that are already registered")
+    try:
+        return make()
+    except CvxmdpError:
+        raise
+    except Exception as error:
+        raise SpecError(f"Gymnasium cannot make {name!r}: {error}") from error
+
+
+MODELS: Mapping[str, type[Any]] = {
+    "gridworld": Gridworld,
+    "garnet": Garnet,
+    "table": Table,
+    "file": ModelFile,
+    "gymnasium": GymnasiumTable,
+    "environment": Simulator,
+}
+
+
+def build_model(table: Mapping[str, Any], folder: Folder) -> TabularMDP | GymnasiumEnv:
+    """The model, or the environment, that a ``[model]`` table describes."""
+    kind = table.get("kind")
+    if kind is None:
+        raise SpecError(f"kind is missing: one of {', '.join(repr(name) for name in MODELS)}")
+    if not isinstance(kind, str) or kind not in MODELS:
+        raise SpecError(f"unknown kind {kind!r}. {did_you_mean(str(kind), MODELS)}")
+    model: TabularMDP | GymnasiumEnv = validated(MODELS[kind], table, ("model",)).build(folder)
+    return model
+
+
+def _cells(given: Any) -> Any:
+    return (
+        [tuple(c) if isinstance(c, list) else c for c in given]
+        if isinstance(given, list)
+        else given
+    )
+
+
+def _cell_key(key: str) -> Any:
+    """The keys of ``rewards`` are strings in TOML: "63", or "7, 7" for row and column."""
+    if not re.fullmatch(r"\s*\d{1,9}\s*(,\s*\d{1,9}\s*)?", key):
+        raise SpecError(
+            f'rewards: a cell is written as "63" or as "7, 7" (row, column); got {key!r}'
+        )
+    parts = tuple(int(part) for part in key.split(","))
+    return parts[0] if len(parts) == 1 else parts
+
+
+def _numbers(folder: Folder, given: Any) -> Any:
+    if isinstance(given, int):
+        return given
+    return folder.array(given) if isinstance(given, str) else _regular(given)
+
+
+def _regular(given: Any) -> np.ndarray:
+    """Numbers, or lists of them, as an array; lists in a list are of one length."""
+    try:
+        return np.array(given)
+    except ValueError as error:
+        raise SpecError(
+            "the lists in a list have different lengths; every row needs as many"
+        ) from error

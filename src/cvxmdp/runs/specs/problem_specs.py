@@ -1,0 +1,267 @@
+"""Problem and sweep files: TOML, checked by Pydantic, turned into the objects of the library.
+
+    maximize = "entropy()"
+
+    [subject_to]
+    hazard = 'linear("hazard", per="step") <= 0.02'
+
+    [model]
+    kind = "gridworld"
+    size = 8
+    slip = 0.1
+    hazards = [10, 11, [2, 2]]
+
+    [solver]
+    name = "ConvexProgram"
+
+A wrong key is an error that says which, in which line, and what was probably meant. Reading a file runs nothing
+from it: utilities are parsed (``expressions``), arrays are data (``arrays``).
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import importlib
+import itertools
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Annotated, Any
+
+from pydantic import Field
+
+from cvxmdp.atoms import Constraint
+from cvxmdp.atoms.signals import signal_names
+from cvxmdp.base.errors import did_you_mean
+from cvxmdp.experience.environments.gymnasium_env import GymnasiumEnv
+from cvxmdp.models import TabularMDP
+from cvxmdp.problems.problem import Problem
+from cvxmdp.runs.specs.arrays import Folder
+from cvxmdp.runs.specs.expressions import Reader
+from cvxmdp.runs.specs.model_specs import Strict, build_model
+from cvxmdp.runs.specs.places import Place, SpecError, at, read_toml, validated
+from cvxmdp.solvers.names import SOLVERS
+
+
+class ProblemFile(Strict):
+    """The top level of a problem file."""
+
+    model: dict[str, Any]
+    maximize: str | None = None
+    minimize: str | None = None
+    subject_to: dict[str, str] = Field(default_factory=dict)
+    solver: dict[str, Any] = Field(default_factory=dict)
+    title: str | None = None
+
+
+class SweepFile(Strict):
+    """The top level of a sweep file: a problem, a solver, what to vary, and the seeds."""
+
+    problem: str
+    over: dict[str, list[Any]] = Field(default_factory=dict)
+    seeds: Annotated[int, Field(ge=1)] | Annotated[list[int], Field(min_length=1)] = 1
+    solver: dict[str, Any] = Field(default_factory=dict)
+    title: str | None = None
+
+
+@dataclass(frozen=True)
+class ProblemSpec:
+    """A problem file, read and checked.
+
+    Attributes:
+        path: the file.
+        text: its text, as it was read.
+        title: what the file calls itself, or its name.
+        problem: the problem.
+        solver: the solver it names, or None for the library's choice.
+        seed: of the random numbers, where the file gives one.
+        solver_table: the solver's settings as written.
+        files: the files it refers to, by the name they are referred to.
+    """
+
+    path: Path
+    text: str
+    title: str
+    problem: Problem
+    solver: Any
+    seed: int | None
+    solver_table: Mapping[str, Any]
+    files: Mapping[str, Path]
+
+
+@dataclass(frozen=True)
+class SweepSpec:
+    """A sweep file, read and checked.
+
+    Attributes:
+        base: the problem, with the sweep's solver.
+        over: what is varied: settings of the solver, or ``budget/NAME`` of a constraint.
+        seeds: the seeds.
+        path, text, title: of the sweep file.
+    """
+
+    base: ProblemSpec
+    over: Mapping[str, tuple[Any, ...]]
+    seeds: tuple[int, ...]
+    path: Path
+    text: str
+    title: str
+
+    def combinations(self) -> list[dict[str, Any]]:
+        """Every combination of what is varied."""
+        names = list(self.over)
+        return [
+            dict(zip(names, values, strict=True))
+            for values in itertools.product(*self.over.values())
+        ]
+
+
+def read_problem(
+    path: str | Path, solver: str | None = None, settings: Mapping[str, Any] | None = None
+) -> ProblemSpec:
+    """Read a problem file.
+
+    Args:
+        path: the TOML file.
+        solver: the name of a solver to use instead of the file's.
+        settings: settings of the solver that replace or add to those of the file.
+    """
+    path = Path(path)
+    text, document = read_toml(path)
+    with Place(path, text):
+        file = validated(ProblemFile, document, ())
+        folder = Folder(path.parent)
+        reader = Reader(folder)
+        mdp = at(("model",), build_model, file.model, folder)
+        problem = _problem(file, mdp, reader)
+        table = file.solver
+        if solver is not None and solver != table.get("name"):
+            table = {"name": solver, **({"seed": table["seed"]} if "seed" in table else {})}
+        table = {**table, **(settings or {})}
+        made, seed = at(("solver",), build_solver, table, reader)
+    return ProblemSpec(
+        path, text, file.title or path.stem, problem, made, seed, table, dict(folder.used)
+    )
+
+
+def read_sweep(path: str | Path) -> SweepSpec:
+    """Read a sweep file and the problem it names."""
+    path = Path(path)
+    text, document = read_toml(path)
+    with Place(path, text):
+        file = validated(SweepFile, document, ())
+        inner = at(("problem",), Folder(path.parent).path, file.problem)
+    name = file.solver.get("name")
+    base = read_problem(inner, name if isinstance(name, str) else None, file.solver)
+    with Place(path, text):
+        for setting, values in file.over.items():
+            at(("over", setting), _check_varied, base, setting, values)
+    seeds = range(file.seeds) if isinstance(file.seeds, int) else file.seeds
+    over = {
+        setting: tuple(_value(base, setting, value) for value in values)
+        for setting, values in file.over.items()
+    }
+    return SweepSpec(base, over, tuple(seeds), path, text, file.title or path.stem)
+
+
+def _value(base: ProblemSpec, setting: str, value: Any) -> Any:
+    """A value of a sweep as the solver takes it: words such as "MLP(32)" become what they say."""
+    if setting.startswith("budget/"):
+        return value
+    solver, _ = build_solver(
+        {**base.solver_table, setting: value}, Reader(Folder(base.path.parent))
+    )
+    return getattr(solver, setting)
+
+
+def _check_varied(base: ProblemSpec, setting: str, values: list[Any]) -> None:
+    if not values:
+        raise SpecError("give at least one value")
+    if setting.startswith("budget/"):
+        name = setting.removeprefix("budget/")
+        for value in values:
+            base.problem.with_budget(name, value)
+        return
+    if base.solver is None:
+        raise SpecError(f"{setting!r} is varied, but no [solver] is named")
+    known = [field.name for field in dataclasses.fields(base.solver)]
+    if setting not in known:
+        budgets = [f"budget/{name}" for name in base.problem.constraints]
+        raise SpecError(
+            f"{type(base.solver).__name__} has no setting {setting!r}. "
+            f"{did_you_mean(setting, [*known, *budgets])}"
+        )
+    reader = Reader(Folder(base.path.parent))
+    for value in values:
+        build_solver({**base.solver_table, setting: value}, reader)
+
+
+def build_solver(table: Mapping[str, Any], reader: Reader) -> tuple[Any, int | None]:
+    """The solver that a ``[solver]`` table describes, and its seed."""
+    settings = dict(table)
+    seed = settings.pop("seed", None)
+    if seed is not None and (isinstance(seed, bool) or not isinstance(seed, int)):
+        raise SpecError(f"seed must be a whole number; got {seed!r}")
+    name = settings.pop("name", None)
+    if name is None:
+        if settings:
+            raise SpecError(
+                f"{next(iter(settings))!r} is a setting of a solver, but none is named: add name = "
+                f'"..." with one of {", ".join(SOLVERS)}'
+            )
+        return None, seed
+    solver_class = solver_named(name)
+    fields = {field.name: str(field.type) for field in dataclasses.fields(solver_class)}
+    for key, value in settings.items():
+        if key not in fields:
+            raise SpecError(
+                f"{name} has no setting {key!r}. {did_you_mean(key, [*fields, 'seed'])}"
+            )
+        words = key == "policy" or re.search(r"\b(str|Any)\b", fields[key])
+        if isinstance(value, str) and not words:
+            raise SpecError(f"the setting {key!r} takes {fields[key]}; got the word {value!r}")
+    if isinstance(settings.get("policy"), str):
+        settings["policy"] = reader.family(settings["policy"])
+    if isinstance(settings.get("primal_step"), str):
+        settings["primal_step"] = reader.step(settings["primal_step"])
+    try:
+        return solver_class(**settings), seed
+    except TypeError as error:  # a setting without a default, or a comparison of words with numbers
+        message = re.sub(r"^\w+\.__init__\(\) ", f"{name} ", str(error))
+        raise SpecError(message.replace("positional argument", "setting")) from error
+
+
+def solver_named(name: Any) -> Any:
+    """The class of a solver."""
+    if not isinstance(name, str) or name not in SOLVERS:
+        raise SpecError(f"unknown solver {name!r}. {did_you_mean(str(name), SOLVERS)}")
+    try:
+        return getattr(importlib.import_module(SOLVERS[name]), name)
+    except ModuleNotFoundError as error:
+        if error.name != SOLVERS[name]:
+            raise
+        raise SpecError(f"this version of cvxmdp has no {name}") from error
+
+
+def _bind(mdp: TabularMDP | GymnasiumEnv, constraint: Constraint) -> None:
+    """Where a constraint does not fit the model, that is an error of its own."""
+    slack = constraint.slack
+    space: Any = mdp if isinstance(mdp, TabularMDP) else mdp.space(signal_names(slack))
+    slack.bind(space)
+
+
+def _problem(file: ProblemFile, mdp: TabularMDP | GymnasiumEnv, reader: Reader) -> Problem:
+    utilities = {}
+    for sense in ("maximize", "minimize"):
+        text = getattr(file, sense)
+        if text is not None:
+            utilities[sense] = at((sense,), reader.utility, text)
+    constraints = {}
+    for name, text in file.subject_to.items():
+        constraints[name] = at(("subject_to", name), reader.constraint, text)
+        at(("subject_to", name), _bind, mdp, constraints[name])
+    for sense, utility in utilities.items():  # one by one, so that an error knows its key
+        at((sense,), partial(Problem, mdp, **{sense: utility}))
+    return Problem(mdp, **utilities, subject_to=constraints)

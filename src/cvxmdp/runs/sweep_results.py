@@ -1,0 +1,256 @@
+"""The result of a sweep: every run with its settings, and what they say together."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import scipy.stats
+
+from cvxmdp.base.errors import SolverError, did_you_mean, require
+from cvxmdp.problems.problem import Problem
+from cvxmdp.problems.solution import Solution
+from cvxmdp.runs.axes import Case
+from cvxmdp.runs.lanes import Group
+
+LATEST = 250  # episodes over which samples are averaged, as in the published figures
+
+
+class SweepRun:
+    """One run: what was different, and its solution, which is computed when first asked for."""
+
+    def __init__(self, case: Case, group: Group, place: int) -> None:
+        self.settings, self.seed, self.index = case.settings, case.seed, case.index
+        self._group, self._place = group, place
+
+    @cached_property
+    def solution(self) -> Solution:
+        """The solution of this run."""
+        return self._group.solution(self._place)
+
+    def __repr__(self) -> str:
+        return f"SweepRun({dict(self.settings)}, seed {self.seed})"
+
+
+@dataclass(frozen=True)
+class Interval:
+    """A mean over seeds with a 95% confidence interval (Student's t)."""
+
+    mean: float
+    low: float
+    high: float
+    count: int
+
+    def __str__(self) -> str:
+        return f"{self.mean:.5g} ± {self.high - self.mean:.2g}"
+
+
+def interval(values: np.ndarray) -> Interval:
+    """The mean of independent numbers, and how well it is known; unknown for a single one."""
+    finite = np.asarray(values, dtype=float)
+    mean = float(finite.mean()) if finite.size else math.nan
+    if finite.size < 2:
+        return Interval(mean, math.nan, math.nan, finite.size)
+    half = float(scipy.stats.t.ppf(0.975, finite.size - 1) * scipy.stats.sem(finite))
+    return Interval(mean, mean - half, mean + half, finite.size)
+
+
+class Sweep:
+    """All runs of a sweep.
+
+    ``for run in sweep`` gives ``run.settings``, ``run.seed`` and ``run.solution``. ``summary()`` averages over
+    seeds, ``best()`` names the best settings, ``select(...)`` keeps some, ``curve(...)`` averages histories and
+    ``to_pandas()`` gives one table.
+    """
+
+    def __init__(
+        self,
+        problem: Problem,
+        solver: Any,
+        groups: tuple[Group, ...],
+        count: int,
+        programs: int,
+        interrupted: bool,
+        runs: list[SweepRun] | None = None,
+    ) -> None:
+        self.problem, self.solver = problem, solver
+        self.programs, self.interrupted = programs, interrupted
+        self._groups = groups
+        found = runs
+        if found is None:
+            found = [SweepRun(c, g, k) for g in groups for k, c in enumerate(g.cases)]
+            found = sorted(found, key=lambda run: run.index)
+            assert len(found) == count
+        self.runs = found
+
+    def __len__(self) -> int:
+        return len(self.runs)
+
+    def __iter__(self) -> Iterator[SweepRun]:
+        return iter(self.runs)
+
+    def __getitem__(self, place: int) -> SweepRun:
+        return self.runs[place]
+
+    @property
+    def axes(self) -> dict[str, list[Any]]:
+        """The values of each axis, in the order given."""
+        names = list(self.runs[0].settings) if self.runs else []
+        return {name: _distinct([run.settings[name] for run in self.runs]) for name in names}
+
+    def select(self, **settings: Any) -> Sweep:
+        """The runs with these values; axes with a slash in their name go in as ``**{"budget/x": 0.1}``."""
+        for name, value in settings.items():
+            if name not in self.axes:
+                raise SolverError(f"no axis {name!r}. {did_you_mean(name, list(self.axes))}")
+            if value not in self.axes[name]:
+                raise SolverError(f"no run has {name} = {value!r}; there are {self.axes[name]}")
+        kept = [r for r in self.runs if all(r.settings[n] == v for n, v in settings.items())]
+        return Sweep(
+            self.problem, self.solver, self._groups, 0, self.programs, self.interrupted, kept
+        )
+
+    def rows(self) -> list[dict[str, Any]]:
+        """One row per run: settings, seed, and the numbers of its solution."""
+        return [_row(run) for run in self.runs]
+
+    def summary(self) -> list[dict[str, Any]]:
+        """One row per combination of settings: means over seeds with intervals."""
+        groups: dict[str, list[dict[str, Any]]] = {}
+        for row, run in zip(self.rows(), self.runs, strict=True):
+            groups.setdefault(repr(dict(run.settings)), []).append(row)
+        axes = list(self.axes)
+        found = []
+        for members in groups.values():
+            summary: dict[str, Any] = {name: members[0][name] for name in axes}
+            summary["runs"] = len(members)
+            for name, value in members[0].items():
+                if name not in (*axes, "seed", "status") and isinstance(value, float):
+                    summary[name] = interval(np.array([row[name] for row in members]))
+            found.append(summary)
+        return found
+
+    def best(self, by: str = "objective", tolerance: float = 0.0) -> dict[str, Any]:
+        """The settings with the best mean over seeds, among those whose mean violation is within tolerance.
+
+        Args:
+            by: a column of ``summary()``. Objectives and returns are better when larger (smaller for a
+                problem that minimises), violations, errors and times when smaller.
+            tolerance: of the mean violation of every constraint.
+
+        Returns:
+            The row of ``summary()``.
+        """
+        summary = self.summary()
+        columns = [name for name, value in summary[0].items() if isinstance(value, Interval)]
+        if by not in columns:
+            raise SolverError(f"no column {by!r}. {did_you_mean(by, columns)}")
+        feasible = [
+            row
+            for row in summary
+            if all(
+                value.mean <= tolerance
+                for name, value in row.items()
+                if name.startswith("violation/")
+            )
+        ]
+        if not feasible:
+            least = min(
+                max(v.mean for n, v in row.items() if n.startswith("violation/")) for row in summary
+            )
+            raise SolverError(
+                f"no settings have a mean violation within tolerance={tolerance:g}; the smallest is "
+                f"{least:.3g}. Give a larger tolerance."
+            )
+        smaller = by.startswith(("violation/", "tracking_error/", "seconds"))
+        if by in ("objective", "episode_objective"):
+            smaller = self.problem.sign < 0
+        return min(feasible, key=lambda row: row[by].mean if smaller else -row[by].mean)
+
+    def curve(self, name: str, smooth: int = 1) -> dict[str, np.ndarray]:
+        """A history averaged over the runs: ``at``, ``mean`` and the 95% interval ``low``, ``high``.
+
+        Args:
+            name: of the history; parts of a table of histories as ``"slack/NAME"``.
+            smooth: records that a moving average runs over first.
+        """
+        columns = [_column(run.solution.history, name) for run in self.runs]
+        values = np.stack([column for _, column in columns])
+        if smooth > 1:
+            window = np.ones(min(smooth, values.shape[1])) / min(smooth, values.shape[1])
+            values = np.stack([np.convolve(row, window, mode="valid") for row in values])
+        at = columns[0][0][-values.shape[1] :]
+        mean, count = values.mean(axis=0), len(values)
+        half = np.full(mean.shape, math.nan)
+        if count > 1:
+            half = (
+                scipy.stats.t.ppf(0.975, count - 1) * values.std(axis=0, ddof=1) / math.sqrt(count)
+            )
+        return {"at": at, "mean": mean, "low": mean - half, "high": mean + half}
+
+    def to_pandas(self) -> Any:
+        """``rows()`` as a DataFrame."""
+        return require("pandas", "report").DataFrame(self.rows())
+
+    def __repr__(self) -> str:
+        state = ", interrupted" if self.interrupted else ""
+        return f"Sweep({len(self):,} runs over {', '.join(self.axes) or 'seeds'}{state})"
+
+    def __str__(self) -> str:
+        from cvxmdp.runs.sweep_text import sweep_text
+
+        return sweep_text(self)
+
+
+def _row(run: SweepRun) -> dict[str, Any]:
+    solution = run.solution
+    row: dict[str, Any] = {**run.settings, "seed": run.seed, "status": solution.status.name.lower()}
+    row["objective"] = float(solution.objective)
+    for name in solution.problem.constraints:
+        row[f"slack/{name}"] = float(solution.slack[name])
+        row[f"violation/{name}"] = max(0.0, -row[f"slack/{name}"])
+        row[f"multiplier/{name}"] = float(solution.multipliers[name])
+    for name in ("episode_return", "episode_objective"):
+        if name in solution.history:
+            row[name] = _latest(solution.history, solution.history[name])
+    targets: Any = solution.history.get("tracking_error", {})
+    for name, errors in targets.items():
+        row[f"tracking_error/{name}"] = _latest(solution.history, errors)
+    for name in ("samples", "seconds"):
+        if name in solution.stats:
+            row[name] = float(solution.stats[name])
+    return row
+
+
+def _latest(history: Mapping[str, Any], column: np.ndarray) -> float:
+    """The mean of what was recorded of the last episodes."""
+    at = history["recorded"]
+    recent = column[at > at[-1] - LATEST] if at.size else column
+    return float(recent.mean()) if recent.size else math.nan
+
+
+def _column(history: Mapping[str, Any], name: str) -> tuple[np.ndarray, np.ndarray]:
+    outer, _, inner = name.partition("/")
+    known = [
+        f"{key}/{part}" if isinstance(value, Mapping) else key
+        for key, value in history.items()
+        for part in (value if isinstance(value, Mapping) else ("",))
+    ]
+    if name not in known:
+        raise SolverError(f"no history {name!r}. {did_you_mean(name, known)}")
+    column = history[outer][inner] if inner else history[outer]
+    exact = outer in ("iteration", "objective", "slack") or "recorded" not in history
+    at = history["iteration"] if exact and "iteration" in history else history.get("recorded")
+    return np.arange(1, len(column) + 1) if at is None else at, column
+
+
+def _distinct(values: list[Any]) -> list[Any]:
+    found: list[Any] = []
+    for value in values:
+        if value not in found:
+            found.append(value)
+    return found

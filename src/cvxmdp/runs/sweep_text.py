@@ -1,0 +1,38 @@
+"""Sweeps as tables."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from cvxmdp.problems.solution_text import number, text_table
+
+if TYPE_CHECKING:
+    from cvxmdp.runs.sweep_results import Sweep
+
+SHOWN = ("objective", "slack/", "multiplier/", "episode_return", "tracking_error/")
+MOST_ROWS = 40
+
+
+def sweep_text(sweep: Sweep) -> str:
+    """One line per combination of settings: means over seeds with 95% intervals."""
+    summary, axes = sweep.summary(), list(sweep.axes)
+    columns = [name for name in summary[0] if name.startswith(SHOWN)]
+    rows = [
+        [
+            *(
+                number(row[name]) if isinstance(row[name], float) else str(row[name])
+                for name in axes
+            ),
+            str(row["runs"]),
+            *(str(row[name]) for name in columns),
+        ]
+        for row in summary[:MOST_ROWS]
+    ]
+    lines = text_table([*axes, "runs", *columns], rows)
+    if len(summary) > MOST_ROWS:
+        lines.append(f"... and {len(summary) - MOST_ROWS} more: summary() has them all")
+    programs = f"{sweep.programs} compiled program{'s' if sweep.programs != 1 else ''}"
+    head = f"{len(sweep):,} runs, {programs}; mean over seeds ± half of the 95% interval"
+    if sweep.interrupted:
+        head += "; interrupted: repeat the call to go on"
+    return "\n".join([head, "", *lines])

@@ -1,0 +1,1 @@
+"""Solvers: settings that users choose, each with the work it does."""

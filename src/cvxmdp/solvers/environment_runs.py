@@ -1,0 +1,305 @@
+"""Runs of VR-PDPG in environments: nothing is known but episodes.
+
+One written in JAX is a source of trajectories inside the compiled chunk, like a model. Any other is played
+between compiled steps. In both, the random numbers of iteration t depend on the seed and on t alone, so that a
+run that is stopped and continued ends as if it had not been.
+"""
+
+from __future__ import annotations
+
+import math
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from cvxmdp.algorithms.chunks import (
+    Carry,
+    Summary,
+    empty_summary,
+    host,
+    keep,
+    snapshot_of,
+    summarise,
+)
+from cvxmdp.algorithms.estimators import discounts
+from cvxmdp.algorithms.recursion import Learning, LearningTrace, trace_of, update
+from cvxmdp.algorithms.views import view
+from cvxmdp.experience.environments.environment import Environment, seeds
+from cvxmdp.experience.episodes import Episodes
+from cvxmdp.experience.steps import Experience, Played
+from cvxmdp.policies.observers import mixture_on_observations, network_rows, on_observations
+from cvxmdp.policies.predicting import draw_actions
+from cvxmdp.problems.problem import Evaluation, Problem
+from cvxmdp.problems.solution import Solution, Status
+from cvxmdp.solvers.vr_pdpg_run import Run, chunk_size
+
+if TYPE_CHECKING:
+    from cvxmdp.solvers.vr_pdpg import VRPDPG
+
+EVALUATED = 100  # episodes, at least, from which the answer's objective and slack are estimated
+
+
+def run_of(solver: VRPDPG, problem: Problem, start: Any, seed: int, learning: Learning) -> Run:
+    """A run of the kind that goes with the problem."""
+    if problem.environment is None:
+        return Run(solver, problem, start, seed, learning)
+    kind = PlayedRun if isinstance(learning.model, Played) else EnvironmentRun
+    return kind(solver, problem, start, seed, learning)
+
+
+class EnvironmentRun(Run):
+    """A run whose policies nobody can evaluate exactly; here, in compiled code.
+
+    The history's objective and slack are those of the mean occupancy of each chunk's episodes; the answer's are
+    estimated from fresh episodes of its policy.
+    """
+
+    def __init__(
+        self, solver: VRPDPG, problem: Problem, start: Any, seed: int, learning: Learning
+    ) -> None:
+        self.seed, self.tail, self.cut = seed, 0.0, 0.0
+        self.ended_early = False
+        super().__init__(solver, problem, start, seed, learning)
+
+    @property
+    def episodes(self) -> int:
+        """How many estimate the answer."""
+        return max(EVALUATED, self.solver.batch_size)
+
+    def fresh(self) -> Experience:
+        """Episodes of the last policy that nothing was learned from."""
+        drawn: Experience = play(
+            self.learning,
+            self.carry.state.params,
+            self.words,
+            self.solver.iterations,
+            self.episodes,
+        )
+        return drawn
+
+    def solution(self, status: Status, seconds: float) -> Solution:
+        """The answer; of a run that was stopped, from the episodes it learned from."""
+        self.ended_early = status is not Status.ITERATION_LIMIT
+        return super().solution(status, seconds)
+
+    def evaluated(self) -> tuple[Any, Evaluation, dict[str, Any]]:
+        """The policy of the answer, estimates of what it is worth, and of those on the way."""
+        chunks, policy = self.snapshots[1:], self.policy()
+        visits = np.array([one.seen for _, one in chunks], dtype=np.float64)
+        visits = visits.reshape(-1, *self.learning.shape)
+        history = self.curves(np.array([at for at, _ in chunks], dtype=int), visits)
+        if self.ended_early:  # the environment is not to be asked again
+            found = self._of_latest(visits)
+        else:
+            last = self.solver.iterate == "last"
+            experience = self.fresh() if last else self.play_mixture(policy)
+            mean, self.tail = mean_of(self.learning, experience)
+            self.cut = float(np.mean(experience.cut))
+            found = self.problem.evaluate_occupancy(mean)
+        return policy, found, history
+
+    def _of_latest(self, visits: np.ndarray) -> Evaluation:
+        """What the latest episodes were worth; nothing is known before there are any."""
+        if len(visits):
+            return self.problem.evaluate_occupancy(visits[-1])
+        if self.done:
+            return self.problem.evaluate_occupancy(np.asarray(self.carry.seen) / self.done)
+        unknown = dict.fromkeys(self.problem.constraints, math.nan)
+        return Evaluation(math.nan, unknown, np.full(self.learning.shape, math.nan))
+
+    def policy(self) -> Any:
+        """What acts on the environment's own observations: the last iterate, or one of several per episode."""
+        environment, chosen = self.environment, [self.params]
+        if self.solver.iterate == "uniform":
+            chosen = self.kept() or chosen
+        elif self.solver.iterate == "average":
+            late = [one.params for at, one in self.snapshots[1:] if at >= self.done // 2]
+            chosen = late or chosen
+        policies = [self.family.deploy(params) for params in chosen]
+        if self.solver.iterate == "last":
+            return on_observations(policies[0], environment)
+        return mixture_on_observations(policies, environment)
+
+    @property
+    def environment(self) -> Environment:
+        """What is played."""
+        assert self.problem.environment is not None
+        return self.problem.environment
+
+    def play_mixture(self, mixture: Any) -> Experience:
+        """Episodes of a policy that draws one of several for each."""
+        of_environment, of_policy = seeds(self.seed, self.solver.iterations, 0, count=2)
+        mixture.seed(of_policy)
+
+        def act(observations: Any, inputs: np.ndarray, begins: np.ndarray) -> np.ndarray:
+            return np.asarray(mixture.predict(observations, episode_start=begins)[0])
+
+        return self.played(self.episodes, lambda number: act, of_environment)
+
+    def played(self, count: int, act_of: Any, *first: int) -> Experience:
+        """``count`` episodes, in as many rounds as that takes.
+
+        Args:
+            count: how many.
+            act_of: from the number of the round to what acts in it.
+            *first: the seed of each round; further ones go on from where the environment is.
+        """
+        environment, names = self.environment, self.problem.mdp.signal_names
+        rounds = range(-(-count // environment.n_lanes))
+        parts = [
+            environment.episodes(
+                act_of(number),
+                self.solver.horizon,
+                signals=names,
+                seed=first[number] if number < len(first) else None,
+            )
+            for number in rounds
+        ]
+        return self._read(parts, count)
+
+    def _read(self, parts: list[Episodes], count: int) -> Experience:
+        """Episodes as arrays of one shape, whatever their lengths."""
+        environment, horizon = self.environment, self.solver.horizon
+
+        def padded(columns: list[np.ndarray]) -> np.ndarray:
+            full = [
+                np.pad(
+                    column, [(0, 0), (0, horizon - column.shape[1])] + [(0, 0)] * (column.ndim - 2)
+                )
+                for column in columns
+            ]
+            return np.concatenate(full)[:count]
+
+        inputs = padded([part.inputs for part in parts])
+        flat = inputs.reshape(-1, *inputs.shape[2:])
+        lengths = np.concatenate([part.lengths for part in parts])[:count]
+        names = self.problem.mdp.signal_names
+        signals = [padded([part.signals[name] for part in parts]) for name in names]
+        features = environment.states(flat) if environment.has_states else None
+        if features is None and environment.features is not None:
+            features = np.asarray(environment.features(flat), dtype=np.float32)
+        assert features is not None
+        places = np.asarray(features).reshape(*inputs.shape[:2], *np.shape(features)[1:])
+        return Experience(
+            states=inputs.astype(np.float32) if self.family.observes else places,
+            actions=padded([part.actions for part in parts]).astype(np.int32),
+            alive=(np.arange(horizon) < lengths[:, None]).astype(np.float32),
+            features=places,
+            signals=np.stack(signals, axis=2).astype(np.float32),
+            cut=(~np.concatenate([part.terminated for part in parts])[:count]).astype(np.float32),
+        )
+
+    def so_far(self, seconds: float) -> Solution | None:
+        """What was learned before the environment failed; None if that was at once."""
+        return self.solution(Status.FAILED, seconds) if self.done else None
+
+    def more_stats(self) -> dict[str, Any]:
+        """What truncation hid."""
+        return {
+            "evaluation_episodes": 0 if self.ended_early else self.episodes,
+            "truncated": self.cut,
+            "truncation_bias": self.tail,
+        }
+
+    def remark(self) -> str:
+        """Where the numbers come from."""
+        if self.ended_early:
+            return " Objective and slack are those of the last episodes it learned from."
+        share = self.tail * (1.0 - self.problem.mdp.discount)
+        cut = (
+            f" ({self.cut:.0%} of them cut, which hides at most {share:.1%} of the discounted mass)"
+            if self.cut
+            else ""
+        )
+        return (
+            f" Objective and slack are estimates from {self.episodes} episodes{cut}; bounds on them: "
+            "evaluate(solution, environment, episodes)."
+        )
+
+
+@partial(jax.jit, static_argnames=("episodes",))
+def play(learning: Learning, params: Any, words: Any, t: Any, episodes: int) -> Any:
+    """A batch of episodes in compiled code."""
+    policy = view(learning.family, params, learning.horizon)
+    numbers = learning.model.numbers(words, t, episodes, learning.horizon)
+    return learning.model.trajectories(policy, numbers, learning.horizon)
+
+
+def mean_of(learning: Learning, experience: Experience) -> tuple[np.ndarray, float]:
+    """The mean occupancy of a batch, and the mean mass that truncation hid of it."""
+    discount = float(learning.model.discount)
+    masses = discounts(experience, discount)
+    mean = np.asarray(experience.measure(masses[None], learning.shape)[0], dtype=np.float64)
+    lengths = np.asarray(experience.alive).sum(axis=1)
+    tails = np.asarray(experience.cut) * discount**lengths / (1.0 - discount)
+    return mean, float(tails.mean())
+
+
+class PlayedRun(EnvironmentRun):
+    """A run in an environment that is stepped by Python, such as Gymnasium's."""
+
+    def fresh(self) -> Experience:
+        """Played, too."""
+        return self.play(self.solver.iterations, self.episodes)
+
+    def advance(self) -> None:
+        """Iterations to the end of a chunk, each taken over at once: an error keeps what was before it."""
+        length, _ = chunk_size(self.solver, 0)
+        end = min((self.done // length + 1) * length, self.solver.iterations)
+        while self.done < end:
+            experience = self.play(self.done, self.solver.batch_size)
+            carry, summary, trace = learn(
+                self.learning, self.carry, self.kept_at, experience, length
+            )
+            self.take(1, carry, host(summary), host(trace))
+
+    def keep_snapshot(self, carry: Carry, done: int, count: int) -> None:
+        """At the ends of chunks only."""
+        length, _ = chunk_size(self.solver, 0)
+        if done % length == 0 or done == self.solver.iterations:
+            begun = (done - 1) // length * length
+            self.snapshots.append((done, snapshot_of(carry, done - begun)))
+
+    def play(self, t: int, count: int) -> Experience:
+        """``count`` episodes under the current policy."""
+        rounds = -(-count // self.environment.n_lanes)
+        pairs = [seeds(self.seed, t, number, count=2) for number in range(rounds)]
+        chances = self._chances()
+
+        def act_of(number: int) -> Any:
+            random = np.random.default_rng(pairs[number][1])
+            return lambda observations, inputs, begins: draw_actions(chances(inputs), random)
+
+        return self.played(count, act_of, *(of_environment for of_environment, _ in pairs))
+
+    def _chances(self) -> Any:
+        """A function from inputs (n, ...) to the chances of the actions, (n, A)."""
+        environment, params = self.environment, self.carry.state.params
+        if self.family.observes:
+            return network_rows(self.family, params)
+        table = np.asarray(chances_on_states(self.family, params), dtype=np.float64)
+        return lambda inputs: table[environment.states(inputs)]
+
+
+@jax.jit
+def chances_on_states(family: Any, params: Any) -> Any:
+    """pi(a | s) for every state."""
+    return jnp.exp(family.log_table(params))
+
+
+@partial(jax.jit, static_argnames=("length",))
+def learn(
+    learning: Learning, carry: Carry, kept_at: Any, experience: Experience, length: int
+) -> tuple[Carry, Summary, LearningTrace]:
+    """One iteration with what was played; ``length`` is that of chunks, at whose ends the mean begins anew."""
+    t = carry.state.step
+    kept = keep(carry.kept, kept_at, carry.state)
+    policy = view(learning.family, carry.state.params, learning.horizon)
+    state, evidence = update(learning, carry.state, experience, policy)
+    seen = jnp.where(t % length == 0, 0.0, carry.seen) + evidence.seen
+    trace = trace_of(learning, state, evidence)
+    rows = jax.tree.map(lambda leaf: jnp.asarray(leaf)[None], trace)
+    return Carry(state, kept, seen), summarise(empty_summary(), t, evidence), rows

@@ -1,0 +1,98 @@
+"""From a solver's settings and a problem to the numbers that compiled code takes."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from cvxmdp.algorithms.recursion import Learning, Watched
+from cvxmdp.atoms.distance import DistanceFunction
+from cvxmdp.atoms.function import OccupancyFunction
+from cvxmdp.atoms.sets import Point
+from cvxmdp.base.errors import SolverError
+from cvxmdp.experience.trajectories import sampling_model
+from cvxmdp.policies.families import BoundDirect, BoundFamily
+from cvxmdp.problems.problem import Problem
+from cvxmdp.solvers.start import per_constraint
+
+if TYPE_CHECKING:
+    from cvxmdp.solvers.vr_pdpg import VRPDPG
+
+
+def read_learning(solver: VRPDPG, problem: Problem, pessimism: np.ndarray) -> Learning:
+    """Everything an iteration needs."""
+    family = solver.policy.bind(problem.mdp)
+    if isinstance(family, BoundDirect):
+        raise SolverError(
+            "VR-PDPG needs scores: use Table(), LinearSoftmax, MLP or an Equinox module"
+        )
+    theorem = isinstance(solver.momentum, str)
+    transform = solver.primal_step if hasattr(solver.primal_step, "update") else None
+    numbers = partial(per_constraint, problem=problem)
+    return Learning(
+        model=_source(problem, family),
+        objective=problem.objective_function.extended(),
+        slacks=tuple(slack.extended() for slack in problem.slack_functions.values()),
+        family=family,
+        watched=_watched(problem),
+        primal_step=0.0 if transform is not None else solver.primal_step,
+        primal_decay=solver.primal_decay,
+        dual_step=numbers(solver.dual_step, what="dual_step"),
+        dual_decay=solver.dual_decay,
+        dual_bound=numbers(solver.dual_bound, what="dual_bound"),
+        pessimism=pessimism,
+        momentum=1.0 if theorem else solver.momentum,
+        momentum_decay=0.5 if theorem else 0.0,
+        weight_cap=solver.weight_cap,
+        entropy_bonus=solver.entropy_bonus,
+        shape=problem.shape,
+        horizon=solver.horizon,
+        batch_size=solver.batch_size,
+        per_decision=solver.per_decision,
+        baseline=solver.baseline,
+        same_trajectory=solver.same_trajectory,
+        transform=transform,
+    )
+
+
+def _source(problem: Problem, family: BoundFamily) -> Any:
+    """Where trajectories come from."""
+    if problem.environment is None:
+        return sampling_model(problem.mdp)
+    return problem.environment.source(problem.mdp.signal_names, family.observes)
+
+
+def _watched(problem: Problem) -> Watched:
+    targets = tuple(targets_of(problem).values())
+    if problem.environment is None:
+        return Watched(problem.mdp.signals.get("reward"), targets)
+    return Watched(problem.mdp.signal("reward"), targets, mean=True)
+
+
+def single_precision(tree: Any) -> Any:
+    """On the device, real numbers in single precision whatever JAX's flag."""
+
+    def convert(leaf: Any) -> Any:
+        array = np.asarray(leaf)
+        return jnp.asarray(array, jnp.float32) if array.dtype.kind == "f" else jnp.asarray(array)
+
+    return jax.tree.map(convert, tree)
+
+
+def targets_of(problem: Problem) -> dict[str, np.ndarray]:
+    """Occupancies that the objective or a constraint takes a distance to, by its name."""
+    functions = {"objective": problem.objective_function, **problem.slack_functions}
+    found = {name: _target(function) for name, function in functions.items()}
+    return {name: target for name, target in found.items() if target is not None}
+
+
+def _target(function: OccupancyFunction) -> np.ndarray | None:
+    if isinstance(function, DistanceFunction) and isinstance(function.set, Point):
+        return np.asarray(function.set.target)
+    parts = [*getattr(function, "functions", ()), getattr(function, "inner", None)]
+    targets = (_target(part) for part in parts if part is not None)
+    return next((target for target in targets if target is not None), None)

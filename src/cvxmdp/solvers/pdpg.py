@@ -1,0 +1,190 @@
+r"""PDPG: primal-dual policy gradient with exact gradients (the paper's eq. (algorithm_upate)).
+
+    theta_{t+1} = theta_t + eta_theta grad_theta L(lambda(theta_t), mu_t)
+    mu_{t+1}    = Proj_U( mu_t - eta_mu g(lambda(theta_t)) ),       U = [0, C_0]
+
+| paper            | argument         |
+|------------------|------------------|
+| T                | ``iterations``   |
+| eta_theta, eta_mu| ``primal_step``, ``dual_step`` |
+| C_0, U           | ``dual_bound``   |
+| mu_0             | ``initial_multiplier`` |
+| delta            | ``pessimism``    |
+
+The theorems bound averages over the iterations. An average of occupancies is an occupancy, and by concavity
+its policy is at least as good and as feasible as the average that the theorem bounds; so a single policy can
+be deployed that the theorem speaks of. The average over all iterations carries the burn-in; the default is
+the average over the last half.
+
+``solve`` reads the settings (``run``), and iterates (``loop``) one step after the other (``primal_dual``, which
+says what ``primal_step="auto"`` does); ``zero_violation`` finds a pessimism.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from cvxmdp.base.errors import SolverError
+from cvxmdp.policies.families import Direct, PolicyFamily, Table
+from cvxmdp.problems.problem import Problem
+from cvxmdp.problems.solution import Solution
+from cvxmdp.solvers.pdpg_run import Run
+from cvxmdp.solvers.start import Normalised
+from cvxmdp.solvers.zero_violation import zero_violation
+
+if TYPE_CHECKING:
+    from cvxmdp.theory import DirectConstants, ParameterisationConstants
+
+__all__ = ["PDPG", "Normalised"]
+
+ITERATES = ("half", "average", "last", "best")
+
+
+@dataclass(frozen=True)
+class PDPG:
+    """Exact primal-dual policy gradient.
+
+    Attributes:
+        iterations: T.
+        primal_step: "auto" (no tuning, see ``primal_dual``), a number (constant), ``Normalised(number)``,
+            or an Optax gradient transformation.
+        dual_step: a number, or one per constraint by name; goes with every ``primal_step`` but "auto".
+        dual_bound: the box of the multipliers, a number or one per constraint; from ``slater`` if not given.
+        direction: "natural" or, as in the paper, "vanilla".
+        policy: the family of policies: ``Table()``, ``LinearSoftmax(features)``, ``MLP(32)``, ``Direct()``,
+            ``EquinoxModule(module)``.
+        iterate: which policy is returned: "half" (of the occupancies averaged over the last half),
+            "average" (over all, as the theorems bound it), "last", "best" (the best feasible one).
+        pessimism: asks for slack of at least this much: a number, one per constraint, "auto" for the
+            smallest (up to a factor of 2) with which the returned policy is certified feasible, or "theory"
+            for that of theorem zero (with ``Direct()``, whose constants are known).
+        initial_multiplier: mu_0.
+        tolerance: certified relative gap at which to stop early; None to never stop early.
+        check_every: iterations between checks of the certified gap.
+        progress: show a progress line; by default on a terminal.
+    """
+
+    iterations: int = 2_000
+    primal_step: Any = "auto"
+    dual_step: float | Mapping[str, float] | None = None
+    dual_bound: float | Mapping[str, float] | None = None
+    direction: str = "natural"
+    policy: PolicyFamily = field(default_factory=Table)
+    iterate: str = "half"
+    pessimism: float | Mapping[str, float] | str = 0.0
+    initial_multiplier: float | Mapping[str, float] = 0.0
+    tolerance: float | None = 1e-6
+    check_every: int = 100
+    progress: bool | None = None
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.iterations, int) or self.iterations < 1:
+            raise SolverError(
+                f"iterations must be a positive whole number; got {self.iterations!r}"
+            )
+        if not isinstance(self.check_every, int) or self.check_every < 1:
+            raise SolverError(
+                f"check_every must be a positive whole number; got {self.check_every!r}"
+            )
+        if self.direction not in ("natural", "vanilla"):
+            raise SolverError(f'direction must be "natural" or "vanilla"; got {self.direction!r}')
+        if self.iterate not in ITERATES:
+            raise SolverError(f"iterate must be one of {', '.join(ITERATES)}; got {self.iterate!r}")
+        if isinstance(self.pessimism, str) and self.pessimism not in ("auto", "theory"):
+            raise SolverError(
+                f'pessimism must be numbers, "auto" or "theory"; got {self.pessimism!r}'
+            )
+        if self.tolerance is not None and not (
+            isinstance(self.tolerance, int | float) and self.tolerance > 0
+        ):
+            raise SolverError(f"tolerance must be positive, or None; got {self.tolerance!r}")
+        if isinstance(self.policy, type) or not isinstance(self.policy, PolicyFamily):
+            hint = f"; write {self.policy.__name__}()" if isinstance(self.policy, type) else ""
+            raise SolverError(
+                f"policy must be a family such as Table() or MLP(32), not {self.policy!r}{hint}"
+            )
+        self._check_steps()
+
+    def _check_steps(self) -> None:
+        step = self.primal_step
+        if isinstance(step, str):
+            if step != "auto":
+                raise SolverError(f'primal_step must be "auto", a number, ...; got {step!r}')
+            if self.dual_step is not None:
+                raise SolverError(
+                    'primal_step="auto" chooses the dual step itself; give a number for both, or none'
+                )
+            return
+        size = step.step if isinstance(step, Normalised) else step
+        if isinstance(size, bool) or not (isinstance(size, int | float) or hasattr(size, "update")):
+            raise SolverError(
+                'primal_step must be "auto", a number, Normalised(number) or an Optax transformation; '
+                f"got {step!r}"
+            )
+        if isinstance(size, int | float) and not (math.isfinite(size) and size > 0):
+            raise SolverError(f"primal_step must be positive and finite; got {size}")
+
+    @classmethod
+    def theory(
+        cls,
+        problem: Problem,
+        iterations: int,
+        *,
+        parameterisation: ParameterisationConstants | DirectConstants | None = None,
+        strongly_concave: bool = False,
+        zero_violation: bool = False,
+        **settings: Any,
+    ) -> PDPG:
+        """The run that the paper's theorems on the exact setting speak of.
+
+        Steps, dual box, mu_0 = 0 and (with ``zero_violation``) the pessimism are the theorem's; the
+        direction is the plain gradient and the returned policy that of the average over all iterations.
+
+        Args:
+            problem: with utilities that have a smoothness constant; others are refused with the reason.
+            iterations: T.
+            parameterisation: constants of the family of policies. Without them the direct parameterisation
+                is used, the one case in which all are known; for a softmax table give
+                ``theory.softmax_table_constants(inverse_lipschitz, inverse_radius)``, whose two arguments
+                nobody knows (L_lambda and eps_bar in the paper's assumption).
+            strongly_concave: the theorem's case of a strongly concave objective.
+            zero_violation: the theorem on zero violation.
+            **settings: any other setting of ``PDPG``.
+        """
+        import cvxmdp.theory as paper
+
+        direct = parameterisation is None
+        known = parameterisation or paper.direct_constants(problem.mdp)
+        constants = paper.problem_constants(problem, known)
+        schedule = paper.exact_schedule(
+            constants, iterations, strongly_concave=strongly_concave, zero_violation=zero_violation
+        )
+        chosen: dict[str, Any] = {
+            "iterations": iterations,
+            "primal_step": schedule.primal_step,
+            "dual_step": schedule.dual_step,
+            "dual_bound": schedule.dual_bound,
+            "pessimism": schedule.pessimism,
+            "direction": "vanilla",
+            "policy": Direct() if direct else Table(),
+            "iterate": "average",
+            "tolerance": None,
+        }
+        return cls(**{**chosen, **settings})
+
+    def solve(self, problem: Problem, start: Any = None, seed: int | None = None) -> Solution:
+        """Run PDPG. ``start`` is a solution or a policy; ``seed`` is for families with random weights."""
+        problem.require_model("PDPG")
+        run = Run(self, problem, start, seed)
+        try:
+            run.prepare()
+            if run.infeasible is not None:
+                return run.infeasible
+            if self.pessimism == "auto":
+                return zero_violation(run)
+            return run.go(run.pessimism())
+        except KeyboardInterrupt:
+            return run.untouched()

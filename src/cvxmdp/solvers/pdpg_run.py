@@ -1,0 +1,202 @@
+"""One call of ``PDPG.solve``: reads the settings once, then runs with one pessimism or several."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from cvxmdp.algorithms.primal_dual import iteration as core
+from cvxmdp.algorithms.primal_dual.kinks import rounded
+from cvxmdp.base.errors import SolverError
+from cvxmdp.base.precision import double_precision
+from cvxmdp.certificates.certify import Certifier
+from cvxmdp.models.compiled_systems import dynamics
+from cvxmdp.models.flow import as_policy, occupancy_of, uniform_policy
+from cvxmdp.policies import SoftmaxTable
+from cvxmdp.policies.families import BoundDirect, BoundFamily
+from cvxmdp.problems.problem import Problem
+from cvxmdp.problems.solution import Solution, Status, infeasible_message
+from cvxmdp.solvers.pdpg_loop import Loop, Method
+from cvxmdp.solvers.start import Normalised, per_constraint, read_start
+
+if TYPE_CHECKING:
+    from cvxmdp.solvers.pdpg import PDPG
+
+PROPORTIONAL = 0.1  # of the natural scale of multiplier per slack, for primal_step="auto"
+
+
+class Run:
+    """A solver on a problem: first the cheap checks, then ``prepare``, then ``go``, once or more often."""
+
+    def __init__(self, solver: PDPG, problem: Problem, start: Any, seed: int | None) -> None:
+        self.solver, self.problem = solver, problem
+        self.start, self.seed = start, seed
+        self.certifier = Certifier(problem)
+        self.infeasible: Solution | None = None
+        self.margins: np.ndarray | None = None  # of the Slater point, where it was asked for
+        self.params: Any = None
+        self.multipliers = per_constraint(solver.initial_multiplier, problem, "initial_multiplier")
+        self.n = len(problem.constraints)
+        self.started = time.perf_counter()
+        self.family: BoundFamily = solver.policy.bind(problem.mdp)
+        if solver.direction == "natural" and isinstance(self.family, BoundDirect):
+            raise SolverError(
+                'the direct parameterisation has no score function: use direction="vanilla"'
+            )
+
+    def prepare(self) -> None:
+        """The multipliers' box and the first parameters, for which programs may have to be solved."""
+        self.dual_bound, self.penalty = self._read_dual()
+        self.method, self.steps = self._read_method()
+        with double_precision():
+            self.dynamics = dynamics(self.problem.mdp)
+            self.params, self.multipliers = read_start(
+                self.problem,
+                self.family,
+                self.certifier.claims,
+                self.start,
+                self.seed,
+                self.solver.initial_multiplier,
+            )
+
+    def _read_dual(self) -> tuple[np.ndarray, np.ndarray]:
+        """The box of the multipliers and the strength of the proportional term."""
+        if not self.n:
+            return np.zeros(0), np.ones(0)
+        uniform = self.problem.evaluate(SoftmaxTable.uniform(self.problem.mdp.actions))
+        scale = np.abs(np.array(list(uniform.slack.values())))
+        if self.solver.dual_bound is not None:
+            bound = per_constraint(self.solver.dual_bound, self.problem, "dual_bound")
+            return bound, PROPORTIONAL * bound / self._typical(scale, uniform.occupancy)
+        room = self.certifier.slater()
+        if room.infeasible:
+            self.infeasible = self._infeasible()
+            return np.ones(self.n), np.ones(self.n)
+        if room.dual_bound is None:
+            raise SolverError(f"the multipliers have no bound. {room} Give dual_bound= yourself.")
+        bound = np.array(list(room.dual_bound.values()))
+        self.margins = np.array(list(room.margins.values()))
+        # Outside the domain of a logarithm there is no slack to go by.
+        scale = np.where(np.isfinite(scale), np.maximum(scale, self.margins), self.margins)
+        return bound, PROPORTIONAL * (bound - 1.0 + 1e-12) / scale
+
+    def _infeasible(self) -> Solution:
+        message, stats = infeasible_message(reason=str(self.certifier.slater())), {"solver": "PDPG"}
+        return Solution.without_policy(
+            self.problem, Status.INFEASIBLE, message=message, stats=stats
+        )
+
+    def _typical(self, scale: np.ndarray, x: np.ndarray) -> np.ndarray:
+        """The size of each slack: at the uniform policy, unless it happens to be near zero there."""
+        functions = self.problem.slack_functions.values()
+        slopes = [np.linalg.norm(np.nan_to_num(g.gradient(x))) for g in functions]
+        least = 1e-2 * np.linalg.norm(x) * np.array(slopes) + 1e-12
+        return np.where(np.isfinite(scale), np.maximum(scale, least), least)
+
+    def widened(self, pessimism: np.ndarray) -> np.ndarray:
+        """C_{0,delta}: the box of the multipliers with margins xi_i - delta_i."""
+        if self.margins is None:
+            return self.dual_bound
+        left = np.maximum(self.margins - pessimism, 0.1 * self.margins)
+        return 1.0 + (self.dual_bound - 1.0) * self.margins / left
+
+    def pessimism(self) -> np.ndarray:
+        """delta, as numbers or "theory"; refused where it leaves no policy."""
+        if self.solver.pessimism == "theory":
+            return self._theorem_zero()
+        given = per_constraint(self.solver.pessimism, self.problem, "pessimism")
+        if given.any():
+            room = self.certifier.slater()
+            if given.min() > room.margin_bound:
+                raise SolverError(
+                    f"no policy has a slack of at least pessimism = {given.min():.6g} in every "
+                    f"constraint: the smallest is at most {room.margin_bound:.6g} (proven)"
+                )
+        return given
+
+    def _theorem_zero(self) -> np.ndarray:
+        """delta of theorem zero; an error that names the T it needs where there is none."""
+        import cvxmdp.theory as paper
+
+        known = paper.problem_constants(self.problem, paper.direct_constants(self.problem.mdp))
+        pessimism = paper.theory_pessimism(known, self.solver.iterations)
+        if not isinstance(self.family, BoundDirect):
+            raise SolverError(
+                'pessimism="theory" needs the constants of the policies. They are known for '
+                "policy=Direct(); for others use PDPG.theory(..., parameterisation=..., "
+                "zero_violation=True)."
+            )
+        return np.full(self.n, pessimism)
+
+    def _read_method(self) -> tuple[Method, Any]:
+        solver, step = self.solver, self.solver.primal_step
+        if isinstance(step, str):
+            return Method("tuned", "auto", solver.direction, None), self.penalty
+        if solver.dual_step is None and self.n:
+            raise SolverError(
+                "a primal step of your own needs a dual_step as well (or use neither)"
+            )
+        dual = per_constraint(solver.dual_step or 0.0, self.problem, "dual_step")
+        if isinstance(step, Normalised):
+            return Method("paper", "normalised", solver.direction, None), (step.step, dual)
+        if hasattr(step, "update"):
+            return Method("paper", "transform", solver.direction, step), (0.0, dual)
+        return Method("paper", "constant", solver.direction, None), (float(step), dual)
+
+    def round_functions(self) -> Any:
+        """Objective and slacks with their kinks made round; None where there are none."""
+        exact = (self.problem.objective_function, tuple(self.problem.slack_functions.values()))
+        visits = occupancy_of(self.problem.mdp, SoftmaxTable.uniform(self.problem.mdp.actions))
+        smooth = (rounded(exact[0], visits), tuple(rounded(g, visits) for g in exact[1]))
+        if smooth[0] is exact[0] and all(a is b for a, b in zip(smooth[1], exact[1], strict=True)):
+            return None
+        return jax.tree.map(lambda leaf: jnp.asarray(np.asarray(leaf)), smooth)
+
+    def go(self, pessimism: np.ndarray) -> Solution:
+        """Run to the end, to the tolerance, or until interrupted."""
+        with double_precision():
+            given = core.Compiled(
+                self.dynamics,
+                self.problem.objective_function,
+                tuple(self.problem.slack_functions.values()),
+                self.family,
+                self.widened(pessimism),
+                pessimism,
+            )
+            # On the device once, not with every piece; as arrays, because Python's numbers compile again.
+            loop = Loop(self, jax.tree.map(lambda leaf: jnp.asarray(np.asarray(leaf)), given))
+            status = loop.run()
+            if not status.has_policy:
+                return self._infeasible()
+            return self.timed(loop.solution(status))
+
+    def timed(self, solution: Solution) -> Solution:
+        """With the solver's name and the time since the call."""
+        seconds, name = time.perf_counter() - self.started, f"PDPG ({self.solver.direction})"
+        return replace(solution, stats={**solution.stats, "seconds": seconds, "solver": name})
+
+    def untouched(self) -> Solution:
+        """What there is before the first iteration: the start."""
+        if self.params is not None:
+            with double_precision():
+                policy = self.family.deploy(self.params)
+        elif self.start is not None:
+            policy = as_policy(self.problem.mdp, self.start)
+        else:
+            policy = uniform_policy(self.problem.mdp)
+        multipliers = dict(zip(self.problem.constraints, self.multipliers.tolist(), strict=True))
+        return self.timed(
+            Solution.of_policy(
+                self.problem,
+                policy,
+                Status.INTERRUPTED,
+                multipliers,
+                stats={"iterations": 0},
+                message="Interrupted before the first iteration was done; this is the start.",
+            )
+        )

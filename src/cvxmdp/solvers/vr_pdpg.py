@@ -1,0 +1,187 @@
+r"""VR-PDPG: variance-reduced primal-dual policy gradient from samples (Algorithm 1 of the paper).
+
+| paper              | argument                       |
+|--------------------|--------------------------------|
+| T, H               | ``iterations``, ``horizon``    |
+| eta_theta, eta_mu  | ``primal_step``, ``dual_step`` |
+| alpha_t            | ``momentum``                   |
+| C_0, mu_0          | ``dual_bound``, ``initial_multiplier`` |
+| delta              | ``pessimism``                  |
+
+``momentum=1`` is the paper's first baseline, ``momentum=1`` with ``batch_size=100`` its second ("Avg"), and
+``VRPDPG.reinforce`` the vanilla estimator of its section 3. ``recursion`` has the iteration itself, ``run``
+what happens around it.
+
+Two quantities are never mixed: ``slack`` and ``violation`` speak of the policy's occupancy, an expectation;
+``episode_slack`` and ``tracking_error`` of the occupancy of single episodes, whose mean distance to an expert
+is larger (Jensen).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from cvxmdp.base.errors import SolverError
+from cvxmdp.policies.families import PolicyFamily, Table
+from cvxmdp.problems.problem import Problem
+from cvxmdp.problems.solution import Solution
+from cvxmdp.solvers.vr_pdpg_study import Study
+
+ITERATES = ("last", "uniform", "average")
+SQUARE_ROOT = "square root"  # the theorem's momentum, (t + 1)^(-1/2)
+
+
+@dataclass(frozen=True)
+class VRPDPG:
+    """Variance-reduced primal-dual policy gradient, Algorithm 1 to the letter.
+
+    Attributes:
+        iterations: T.
+        primal_step: the length of each step in the parameters, eta_theta.
+        dual_step: eta_mu, a number or one per constraint.
+        momentum: alpha in (0, 1], or "square root" for the theorem's (t+1)^(-1/2).
+        horizon: H, the longest episode.
+        batch_size: trajectories per iteration.
+        dual_bound: the box of the multipliers, a number or one per constraint.
+        initial_multiplier: mu_0.
+        policy: the family of policies.
+        pessimism: asks for slack of at least this much: a number, one per constraint, or "auto" for the
+            smallest (up to a factor of 2) with which the returned policy is certified feasible; in an
+            environment, for one with which fresh episodes bound every slack at zero from below.
+        iterate: "last"; "uniform", the theorem's: a policy that draws one iterate afresh per episode; or
+            "average": the policy of the average exact occupancy over the last half, in an environment a policy
+            that draws one from the last half per episode.
+        evaluate_every: iterations between exact evaluations, progress and interruption.
+        record_every: iterations between records of episodes, weights and multipliers in the history; 1 records
+            all of them, which takes about a third of the time.
+        progress: show a progress line; by default on a terminal.
+
+    Departures from the paper, all off by default (docs/vr-pdpg.md says what each does, measured):
+
+    Attributes:
+        weight_cap: the largest importance weight; larger ones are cut.
+        per_decision: weigh a step by the ratios up to it, not by those of the whole episode.
+        baseline: subtract the running mean of the reward to go from it.
+        entropy_bonus: reward -log pi(a|s) with this factor, which keeps the policy away from corners.
+        primal_decay, dual_decay: steps shrink as (t+1)^(-decay).
+        primal_step: an Optax transformation instead of a number.
+        same_trajectory: take the shadow reward from the same trajectory; for ``VRPDPG.reinforce``.
+    """
+
+    iterations: int
+    primal_step: Any
+    dual_step: float | Mapping[str, float]
+    momentum: float | str
+    horizon: int
+    batch_size: int = 1
+    dual_bound: float | Mapping[str, float] = 10.0
+    initial_multiplier: float | Mapping[str, float] = 0.0
+    policy: PolicyFamily = field(default_factory=Table)
+    pessimism: float | Mapping[str, float] | str = 0.0
+    iterate: str = "last"
+    evaluate_every: int = 250
+    record_every: int = 1
+    progress: bool | None = None
+    weight_cap: float = math.inf
+    per_decision: bool = False
+    baseline: bool = False
+    entropy_bonus: float = 0.0
+    primal_decay: float = 0.0
+    dual_decay: float = 0.0
+    same_trajectory: bool = False
+
+    def __post_init__(self) -> None:
+        for name in ("iterations", "horizon", "batch_size", "evaluate_every", "record_every"):
+            value = getattr(self, name)
+            if isinstance(value, bool) or not isinstance(value, int) or value < 1:
+                raise SolverError(f"{name} must be a whole number of at least 1; got {value!r}")
+        if not hasattr(self.primal_step, "update") and not _is_number(self.primal_step, above=0.0):
+            raise SolverError(
+                f"primal_step must be positive and finite, or an Optax transformation; got "
+                f"{self.primal_step!r}"
+            )
+        if isinstance(self.momentum, str):
+            if self.momentum != SQUARE_ROOT:
+                raise SolverError(
+                    f"momentum must be a number or {SQUARE_ROOT!r}; got {self.momentum!r}"
+                )
+        elif not (_is_number(self.momentum, above=0.0) and self.momentum <= 1.0):
+            raise SolverError(
+                f"momentum must be in (0, 1]: 1 forgets the past, small values average over it; got "
+                f"{self.momentum!r}"
+            )
+        if self.iterate not in ITERATES:
+            raise SolverError(f"iterate must be one of {', '.join(ITERATES)}; got {self.iterate!r}")
+        if isinstance(self.pessimism, str) and self.pessimism != "auto":
+            raise SolverError(f'pessimism must be numbers or "auto"; got {self.pessimism!r}')
+        if isinstance(self.policy, type) or not isinstance(self.policy, PolicyFamily):
+            raise SolverError(
+                f"policy must be a family such as Table(), MLP(32) or LinearSoftmax(features); got "
+                f"{self.policy!r}"
+            )
+        self._check_departures()
+
+    def _check_departures(self) -> None:
+        if self.weight_cap != math.inf and not _is_number(self.weight_cap, above=0.0):
+            raise SolverError(f"weight_cap must be positive; got {self.weight_cap!r}")
+        for name in ("entropy_bonus", "primal_decay", "dual_decay"):
+            value = getattr(self, name)
+            if not _is_number(value, above=-1.0) or value < 0:
+                raise SolverError(f"{name} must be finite and not negative; got {value!r}")
+        for name in ("per_decision", "baseline", "same_trajectory"):
+            if not isinstance(getattr(self, name), bool):
+                raise SolverError(f"{name} must be True or False; got {getattr(self, name)!r}")
+        if self.same_trajectory and self.momentum != 1:
+            raise SolverError(
+                f"same_trajectory is vanilla REINFORCE, without memory: it needs momentum=1; got "
+                f"momentum={self.momentum!r}"
+            )
+
+    @classmethod
+    def theory(cls, iterations: int, discount: float, **settings: Any) -> VRPDPG:
+        """The schedule of the theorem on the sample-based setting.
+
+        eta_theta = T^(-1/2), eta_mu = T^(-3/4), alpha_t = (t+1)^(-1/2) as in its proof (its statement's
+        (t+1)^(-1) is a misprint: with it the error does not vanish), H = ceil(log_{1/gamma}(T) / 2). It
+        bounds the average over the iterations, so a policy drawn from them (``iterate="uniform"``).
+
+        Args:
+            iterations: T.
+            discount: gamma.
+            **settings: any other setting of ``VRPDPG``.
+        """
+        from cvxmdp.theory import sample_schedule
+
+        schedule = sample_schedule(iterations, discount)
+        chosen: dict[str, Any] = {
+            "iterations": iterations,
+            "primal_step": schedule.primal_step,
+            "dual_step": schedule.dual_step,
+            "momentum": SQUARE_ROOT,
+            "horizon": schedule.horizon,
+            "iterate": "uniform",
+        }
+        return cls(**{**chosen, **settings})
+
+    @classmethod
+    def reinforce(cls, iterations: int, **settings: Any) -> VRPDPG:
+        """Vanilla REINFORCE, the paper's section 3: the shadow reward is that of the same trajectory.
+
+        It is biased, because the trajectory that says where the occupancy lacks is the one that is then judged
+        by it.
+        """
+        return cls(iterations=iterations, **{"momentum": 1.0, "same_trajectory": True, **settings})
+
+    def solve(self, problem: Problem, start: Any = None, seed: int | None = None) -> Solution:
+        """Learn from samples. ``seed`` is required; ``start`` is a policy or a solution."""
+        return Study(self, problem, start, seed).answer()
+
+
+def _is_number(value: Any, above: float) -> bool:
+    plain = isinstance(value, int | float | np.number) and not isinstance(value, bool)
+    return plain and above < value < math.inf
