@@ -57,7 +57,7 @@ def test_every_public_name_can_be_loaded(name: str) -> None:
 
 
 def test_unknown_names() -> None:
-    with pytest.raises(AttributeError, match="Did you mean 'gridworld'"):
+    with pytest.raises(AttributeError, match="Did you mean gridworld"):
         _ = cm.gridwrld
 
 

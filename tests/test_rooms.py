@@ -1,0 +1,169 @@
+"""The order of the rooms: every import of the source is read, none is run (CONTRIBUTING has the picture)."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from pathlib import Path
+
+ROOT = Path(__file__).parents[1] / "src" / "cvxmdp"
+# From the ground up: a module imports from its own room and from rooms before it in this list.
+ROOMS = (
+    "checker",
+    "base",
+    "models",
+    "policies",
+    "atoms",
+    "problems",
+    "experience",
+    "algorithms",
+    "certificates",
+    "theory",
+    "solvers",
+    "runs",
+    "reports",
+    "paper",
+    "cli",
+)
+CLAIMANTS = {
+    "certificates",
+    "runs",
+    "cli",
+}  # who claims, saves and loads, and so may ask the checker
+CORE = {"numpy", "scipy", "jax", "safetensors"}  # always there: nothing is gained by hiding them
+FRONT = "__init__"
+# What still points the wrong way or hides. This list only shrinks.
+OFFENDERS: set[str] = {
+    "algorithms/columns/concave_master.py cvxmdp.checker.bounds",
+    "algorithms/columns/concave_master.py cvxmdp.checker.closed_forms",
+    "algorithms/columns/curves.py cvxmdp.checker.closed_forms",
+    "algorithms/columns/flow_duals.py cvxmdp.checker.bounds",
+    "algorithms/columns/flow_duals.py cvxmdp.checker.closed_forms",
+    "algorithms/columns/generation.py cvxmdp.certificates.evidence",
+    "algorithms/columns/generation.py cvxmdp.checker.bounds",
+    "algorithms/conic.py cvxmdp.checker.bounds",
+    "algorithms/conic.py cvxmdp.checker.closed_forms",
+    "atoms/distance.py cvxmdp.models.flow",
+    "atoms/sets.py cvxmdp.models.flow",
+    "atoms/sets.py cvxmdp.policies",
+    "atoms/utility.py cvxmdp.atoms.constraint",
+    "atoms/utility.py cvxmdp.atoms.linear",
+    "base/checkpoints.py cvxmdp.solvers.saved_runs",
+    "base/storage.py safetensors",
+    "certificates/certificate.py cvxmdp.certificates.certificate_text",
+    "certificates/evidence.py cvxmdp.algorithms.columns.generation",
+    "checker/bounds.py cvxmdp.models.systems",
+    "checker/check.py cvxmdp.certificates.certificate",
+    "checker/closed_forms.py cvxmdp.base.errors",
+    "checker/closed_forms.py scipy.optimize",
+    "cli/commands.py cvxmdp",
+    "experience/environments/environment.py cvxmdp.experience.steps",
+    "experience/moduli.py cvxmdp.checker.closed_forms",
+    "experience/policy_evaluation.py cvxmdp.problems.solution_text",
+    "models/flow.py cvxmdp.policies",
+    "models/importers/prism.py cvxmdp.models.importers.prism_writer",
+    "models/model_file.py cvxmdp.models.table",
+    "models/planning.py cvxmdp.checker.bounds",
+    "models/space.py cvxmdp.atoms.function",
+    "models/space.py cvxmdp.atoms.linear",
+    "models/table.py cvxmdp.models.model_file",
+    "models/table.py cvxmdp.models.transforms",
+    "models/values.py cvxmdp.checker.bounds",
+    "models/values.py cvxmdp.models.planning",
+    "paper/study_runs.py cvxmdp.checker.fingerprint",
+    "policies/families.py cvxmdp.atoms.function",
+    "policies/families.py cvxmdp.policies.observers",
+    "policies/features.py cvxmdp.atoms.function",
+    "policies/features.py jax",
+    "policies/observers.py cvxmdp.experience.environments.environment",
+    "policies/policy_file.py cvxmdp.policies.observers",
+    "problems/problem.py cvxmdp.experience.environments.environment",
+    "problems/solution.py cvxmdp.problems.solution_figures",
+    "problems/solution.py cvxmdp.problems.solution_text",
+    "problems/solution_figures.py cvxmdp.runs.frontier",
+    "reports/html_data.py cvxmdp",
+    "reports/html_page.py cvxmdp.problems.solution",
+    "reports/html_page.py cvxmdp.runs.sweep_records",
+    "reports/html_page.py cvxmdp.runs.sweep_results",
+    "runs/frontier.py cvxmdp.problems.solution_figures",
+    "runs/frontier.py cvxmdp.problems.solution_text",
+    "runs/specs/arrays.py safetensors",
+    "runs/specs/expressions.py cvxmdp",
+    "runs/sweep_results.py cvxmdp.runs.sweep_text",
+    "solvers/column_generation.py cvxmdp.checker.bounds",
+    "solvers/column_generation.py cvxmdp.checker.closed_forms",
+    "solvers/pdpg.py cvxmdp.theory",
+    "solvers/pdpg_run.py cvxmdp.theory",
+    "solvers/start.py cvxmdp.checker.bounds",
+    "solvers/start.py cvxmdp.checker.closed_forms",
+    "solvers/vr_pdpg.py cvxmdp.theory",
+    "solvers/zero_violation.py cvxmdp.checker.bounds",
+    "theory/compare.py cvxmdp.solvers.convex_program",
+    "theory/compare.py scipy",
+    "theory/constants.py cvxmdp.certificates.slater",
+}
+
+
+def _statements(node: ast.AST, lazy: bool = False) -> Iterator[tuple[ast.stmt, bool]]:
+    for child in ast.iter_child_nodes(node):
+        if isinstance(child, ast.Import | ast.ImportFrom):
+            yield child, lazy
+        inside = isinstance(child, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda)
+        yield from _statements(child, lazy or inside)
+
+
+def _named(statement: ast.stmt) -> Iterator[str]:
+    if isinstance(statement, ast.Import):
+        yield from (alias.name for alias in statement.names)
+    elif isinstance(statement, ast.ImportFrom):
+        assert statement.level == 0, "imports are written out"
+        for alias in statement.names:
+            inner = f"{statement.module}.{alias.name}"
+            path = ROOT.parent / inner.replace(".", "/")
+            is_module = path.with_suffix(".py").exists() or path.is_dir()
+            yield inner if is_module else str(statement.module)
+
+
+def _wrong(room: str, module: str, lazy: bool) -> bool:
+    top, _, rest = module.partition(".")
+    if top != "cvxmdp":
+        return lazy and top in CORE and room != "cli"
+    target = rest.partition(".")[0] or FRONT
+    if room == "cli":
+        return target == FRONT
+    if lazy or target == FRONT:
+        return True
+    if target == "checker" and room not in CLAIMANTS | {"checker"}:
+        return True
+    return ROOMS.index(target) > ROOMS.index(room)
+
+
+def offenders() -> set[str]:
+    """``file module`` of every import that breaks the rule."""
+    found = set()
+    for path in ROOT.rglob("*.py"):
+        file = path.relative_to(ROOT)
+        if len(file.parts) == 1:  # the front door may name every room
+            continue
+        for statement, lazy in _statements(ast.parse(path.read_text("utf-8"))):
+            for module in _named(statement):
+                if _wrong(file.parts[0], module, lazy):
+                    found.add(f"{file.as_posix()} {module}")
+    return found
+
+
+def test_rooms_are_the_ones_in_the_list() -> None:
+    assert {path.name for path in ROOT.iterdir() if (path / "__init__.py").exists()} == set(ROOMS)
+
+
+def test_no_new_import_points_the_wrong_way() -> None:
+    assert offenders() - OFFENDERS == set()
+
+
+def test_the_list_of_offenders_only_shrinks() -> None:
+    assert OFFENDERS - offenders() == set(), "mended: take it off the list"
+
+
+def test_module_names_occur_once() -> None:
+    names = [path.stem for path in ROOT.rglob("*.py") if not path.stem.startswith("__")]
+    assert sorted({name for name in names if names.count(name) > 1}) == []
