@@ -19,8 +19,7 @@ from typing import Any
 import numpy as np
 
 import cvxmdp as cm
-from cvxmdp.checker.bounds import Claims
-from cvxmdp.models.values import optimal_values
+from cvxmdp.models.planning import optimal_values
 from hardware import hardware
 
 
@@ -33,10 +32,8 @@ def timed(function: Callable[[], Any]) -> tuple[float, Any]:
 def measure(states: int, program_limit: int) -> str:
     mdp = cm.garnet(states, 4, 4, seed=0, discount=0.95)
     price = {"cost": 1.0}
-    free = cm.Problem(mdp, maximize=cm.linear("reward") - cm.linear("cost"))
-    claims = Claims(free)
     reward = mdp.signal("reward") - mdp.signal("cost")
-    mdp_seconds, (_, greedy) = timed(lambda: optimal_values(claims, reward))
+    mdp_seconds, (_, greedy) = timed(lambda: optimal_values(mdp.flow, reward))
     policy = np.zeros((states, 4))
     policy[np.arange(states), greedy] = 1.0
     budget = float(np.vdot(mdp.signal("cost"), cm.occupancy_of(mdp, policy))) * 1.000001

@@ -13,7 +13,6 @@ import numpy as np
 
 import cvxmdp as cm
 from cvxmdp import theory
-from cvxmdp.models.flow import occupancies_of
 from pdpg import reference_problems
 from pdpg_gaps import further_problems
 from rates import Case, cases
@@ -184,7 +183,7 @@ def averages(case: Case, iterations: int, seeds: int) -> tuple[np.ndarray, np.nd
     )
     gaps, slacks = [], []
     for run in cm.sweep(problem, solver, seeds=range(seeds), progress=False):
-        visits = occupancies_of(problem.mdp, run.solution.policy.components.astype(float))
+        visits = problem.mdp.flow.occupancies(run.solution.policy.components.astype(float))
         found = [problem.evaluate_occupancy(x) for x in visits]
         gaps.append(np.mean([case.optimum - one.objective for one in found]))
         slacks.append(np.mean([one.slack["cost"] for one in found]))

@@ -11,7 +11,7 @@ import pytest
 
 import cvxmdp as cm
 from cvxmdp.base.errors import CvxmdpWarning, ModelError
-from cvxmdp.models.flow import episode_visits
+from cvxmdp.policies.occupancies import episode_visits
 
 LEFT, DOWN, RIGHT, UP = range(4)
 

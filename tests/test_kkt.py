@@ -13,7 +13,6 @@ import pytest
 from hypothesis import given, settings
 
 import cvxmdp as cm
-from cvxmdp.models.flow import flow_residual
 from strategies import (
     AFFINE,
     CONCAVE,
@@ -110,7 +109,7 @@ def assert_is_a_policys_occupancy(solution: cm.Solution) -> None:
     mdp, x = solution.problem.mdp, solution.occupancy
     assert (x >= 0).all()
     assert (x[~mdp.reachable_pairs] == 0).all()
-    assert np.abs(flow_residual(mdp, x)).sum() < 1e-10 * mdp.max_mass
+    assert np.abs(mdp.flow.residual(x)).sum() < 1e-10 * mdp.max_mass
 
 
 def assert_feasible_and_complementary(solution: cm.Solution, tolerance: float) -> None:

@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given
 
 import cvxmdp as cm
-from cvxmdp import fixed_point
 from cvxmdp.base.errors import PolicyError
-from cvxmdp.models.flow import as_policy, episode_visits, flow_residual
+from cvxmdp.models import systems
+from cvxmdp.policies.occupancies import as_policy, episode_visits
 
 
 def random_mask(random: np.random.Generator, n_states: int, n_actions: int) -> np.ndarray:
@@ -58,7 +58,7 @@ def test_an_occupancy_fulfils_the_flow_equations(mdp: cm.TabularMDP, seed: int) 
     assert (x >= 0).all()
     assert (x[~mdp.actions] == 0).all()
     assert (x[~mdp.reachable] == 0).all()
-    assert np.abs(flow_residual(mdp, x)).sum() <= 1e-13 * mdp.max_mass
+    assert np.abs(mdp.flow.residual(x)).sum() <= 1e-13 * mdp.max_mass
     # What starts either goes on, discounted, or ends: one equation for the whole mass.
     lost = (1 - mdp.discount) * x.sum() + mdp.discount * (x * mdp.ending).sum()
     assert lost == pytest.approx(1.0, rel=1e-10)
@@ -103,7 +103,7 @@ def test_the_large_path_equals_the_small_one(mdp: cm.TabularMDP, seed: int) -> N
     policy = random_policy(mdp, seed)
     small = cm.occupancy_of(mdp, policy)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(fixed_point, "DENSE_LIMIT", 0)
+        patch.setattr(systems, "DENSE_LIMIT", 0)
         large = cm.occupancy_of(mdp, policy)
     assert np.abs(large - small).sum() <= 1e-13 * mdp.max_mass**2
     np.testing.assert_array_equal(large == 0, small == 0)
@@ -140,14 +140,14 @@ def test_a_large_grid_has_the_flow_of_an_occupancy(monkeypatch: pytest.MonkeyPat
     mdp = cm.gridworld(50, slip=0.1, discount=0.99)
     for policy in (cm.uniform_policy(mdp), random_policy(mdp, 0)):
         x = cm.occupancy_of(mdp, policy)
-        assert np.abs(flow_residual(mdp, x)).sum() <= 2e-14 * mdp.max_mass
+        assert np.abs(mdp.flow.residual(x)).sum() <= 2e-14 * mdp.max_mass
         assert x.sum() == pytest.approx(mdp.max_mass, rel=1e-11)
 
 
 def test_a_model_of_200_000_states() -> None:
     mdp = cm.garnet(200_000, 2, 2, seed=0, discount=0.9)
     x = cm.occupancy_of(mdp, cm.uniform_policy(mdp))
-    assert np.abs(flow_residual(mdp, x)).sum() <= 2e-14 * mdp.max_mass
+    assert np.abs(mdp.flow.residual(x)).sum() <= 2e-14 * mdp.max_mass
 
 
 def test_occupancy_agrees_with_simulation() -> None:

@@ -5,9 +5,9 @@ import pytest
 
 import cvxmdp as cm
 from cvxmdp.checker.bounds import Claims, achieved, best_return_bound
-from cvxmdp.models.device_systems import DeviceSolver
-from cvxmdp.models.planning import Oracle, bicgstab, largest, total
-from cvxmdp.models.values import optimal_values
+from cvxmdp.models.compiled_systems import DeviceSolver
+from cvxmdp.models.planning import Oracle, optimal_values
+from cvxmdp.models.systems import bicgstab, largest, total
 
 
 def masked_garnet(seed: int = 0, ending: float = 0.0, discount: float = 0.9) -> cm.TabularMDP:
@@ -40,11 +40,11 @@ def test_the_interval_holds_the_best_return(name: str, sign: float) -> None:
     claims = claims_of(mdp)
     random = np.random.default_rng(0)
     reward = sign * mdp.signal("reward") + 0.1 * random.normal(size=mdp.actions.shape)
-    exact, _ = optimal_values(claims, reward)
+    exact, _ = optimal_values(mdp.flow, reward)
     truth = float(claims.initial @ exact)
     size = claims.mass * np.abs(reward).max()
     for accuracy in (1e-2 * size, 1e-9 * size):
-        found = Oracle(claims).best(reward, accuracy)
+        found = Oracle(mdp.flow).best(reward, accuracy)
         assert found.lower - 1e-11 * size <= truth <= found.upper + 1e-11 * size
         assert found.upper - found.lower <= accuracy
         # The checker's bound from the same V is no looser.
@@ -56,7 +56,7 @@ def test_the_interval_holds_the_best_return(name: str, sign: float) -> None:
 def test_the_greedy_policy_earns_what_the_interval_says(name: str) -> None:
     mdp = MODELS[name]
     claims = claims_of(mdp)
-    found = Oracle(claims).best(mdp.signal("reward"), 1e-3 * claims.mass)
+    found = Oracle(mdp.flow).best(mdp.signal("reward"), 1e-3 * claims.mass)
     policy = np.eye(mdp.n_actions)[found.actions]
     assert achieved(claims, policy).objective >= found.lower - 1e-9 * claims.mass
 
@@ -65,7 +65,7 @@ def test_the_greedy_policy_earns_what_the_interval_says(name: str) -> None:
 def test_visits_are_as_exact_as_asked(name: str) -> None:
     mdp = MODELS[name]
     claims = claims_of(mdp)
-    oracle = Oracle(claims)
+    oracle = Oracle(mdp.flow)
     random = np.random.default_rng(1)
     for error in (1e-2, 1e-10):
         scores = np.where(mdp.actions, random.random(mdp.actions.shape), -1.0)
@@ -77,8 +77,7 @@ def test_visits_are_as_exact_as_asked(name: str) -> None:
 
 def test_a_warm_start_saves_work() -> None:
     mdp = cm.garnet(500, 4, 4, seed=3, discount=0.99)
-    claims = claims_of(mdp)
-    oracle = Oracle(claims)
+    oracle = Oracle(mdp.flow)
     oracle.best(mdp.signal("reward"), 1e-8)
     first = oracle.work.sweeps
     oracle.best(mdp.signal("reward") + 1e-5 * mdp.signal("cost"), 1e-6)
@@ -102,7 +101,7 @@ def test_bicgstab_reports_the_residual_it_has() -> None:
 def test_the_accelerators_solver_agrees(name: str) -> None:
     mdp = MODELS[name]
     claims = claims_of(mdp)
-    oracle = Oracle(claims)
+    oracle = Oracle(mdp.flow)
     policy = cm.uniform_policy(mdp).probabilities()
     matrix = oracle.policy_chain(policy)
     device = DeviceSolver()

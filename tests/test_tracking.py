@@ -7,8 +7,8 @@ import pytest
 
 import cvxmdp as cm
 from cvxmdp.base.errors import ProblemError
-from cvxmdp.models.flow import episode_visits, flow_residual
 from cvxmdp.paper import INSTANCES, expert_occupancy, tracking_model, tracking_problem
+from cvxmdp.policies.occupancies import episode_visits
 
 BEST_RETURN = {"8x8": 97.4, "20x20": 92.6}  # undiscounted: 13 (37) steps at -0.2, then 100
 STEPS = {"8x8": 14, "20x20": 38}
@@ -21,7 +21,7 @@ def size_of(instance: str) -> str:
 @pytest.mark.parametrize("instance", INSTANCES)
 def test_the_experts_occupancy_is_one(instance: str) -> None:
     mdp, x = tracking_model(instance), expert_occupancy(instance)
-    assert np.abs(flow_residual(mdp, x)).max() < 1e-12
+    assert np.abs(mdp.flow.residual(x)).max() < 1e-12
     steps = STEPS[size_of(instance)]
     assert np.count_nonzero(x) == steps
     assert x.sum() == pytest.approx((1 - mdp.discount**steps) / (1 - mdp.discount))

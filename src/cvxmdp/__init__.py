@@ -108,7 +108,6 @@ if TYPE_CHECKING:
     from cvxmdp.experience.logs import from_transitions
     from cvxmdp.experience.policy_evaluation import PolicyEvaluation
     from cvxmdp.experience.rendering import record_episode
-    from cvxmdp.models.flow import occupancy_of, policy_of, state_distribution, uniform_policy
     from cvxmdp.models.garnet import garnet
     from cvxmdp.models.gridworld import gridworld
     from cvxmdp.models.importers.gymnasium_table import from_gymnasium_table
@@ -118,6 +117,12 @@ if TYPE_CHECKING:
     from cvxmdp.models.table import TabularMDP
     from cvxmdp.policies.families import MLP, Direct, EquinoxModule, LinearSoftmax, Table
     from cvxmdp.policies.features import FeatureFunction, OneHot, RandomFourier, UniformBins
+    from cvxmdp.policies.occupancies import (
+        occupancy_of,
+        policy_of,
+        state_distribution,
+        uniform_policy,
+    )
     from cvxmdp.policies.policy import Policy
     from cvxmdp.policies.policy_file import load_policy
     from cvxmdp.policies.softmax import SoftmaxTable
@@ -179,7 +184,7 @@ _WHERE = {
     "experience.logs": ("from_transitions",),
     "experience.policy_evaluation": ("PolicyEvaluation",),
     "experience.rendering": ("record_episode",),
-    "models.flow": (
+    "policies.occupancies": (
         "occupancy_of",
         "policy_of",
         "state_distribution",

@@ -25,6 +25,7 @@ from cvxmdp.base.errors import UtilityError, did_you_mean, require
 if TYPE_CHECKING:
     from cvxmdp.atoms.cvxpy_form import OccupancyVariable
     from cvxmdp.models.table import TabularMDP
+from cvxmdp.policies.occupancies import occupancy_of, uniform_policy
 
 FLOOR = 0.01  # of the target, below which the extension of kl for sampling is linear
 NORMS = ("l1", "l2", "l2-squared", "kl")
@@ -95,8 +96,6 @@ class Distance(Utility):
 
 
 def _bind_kl(target: np.ndarray, smoothing: float, mdp: TabularMDP) -> OccupancyFunction:
-    from cvxmdp.models.flow import occupancy_of, uniform_policy
-
     if smoothing:
         target = (1 - smoothing) * target + smoothing * occupancy_of(mdp, uniform_policy(mdp))
     empty = mdp.reachable_pairs & (target <= 0)

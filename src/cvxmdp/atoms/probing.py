@@ -10,9 +10,9 @@ from cvxmdp.atoms.curvature import Curvature
 from cvxmdp.atoms.function import OccupancyFunction
 from cvxmdp.atoms.utility import Utility
 from cvxmdp.base.errors import UtilityError
-from cvxmdp.models.flow import occupancy_of
 from cvxmdp.models.table import TabularMDP
 from cvxmdp.policies import TabularPolicy
+from cvxmdp.policies.occupancies import occupancy_of
 
 TOLERANCE = 1e-9
 

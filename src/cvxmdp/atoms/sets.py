@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from numbers import Real
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -18,9 +18,9 @@ from scipy.optimize import linprog, nnls
 from cvxmdp.atoms.function import Array, namespace, real_array
 from cvxmdp.base.errors import UtilityError, require
 from cvxmdp.base.pytrees import Record
-
-if TYPE_CHECKING:
-    from cvxmdp.models.table import TabularMDP
+from cvxmdp.models.table import TabularMDP
+from cvxmdp.policies.occupancies import occupancy_of
+from cvxmdp.policies.policy import Policy
 
 
 def ball(center: Any, radius: float) -> ConvexSet:
@@ -126,8 +126,6 @@ class ConvexSet:
 
 def point_like(given: Any, what: str) -> Any:
     """A policy as it is, or an (S, A) array of numbers."""
-    from cvxmdp.policies import Policy
-
     if isinstance(getattr(given, "policy", None), Policy):
         return given.policy
     if isinstance(given, Policy):
@@ -149,15 +147,13 @@ def point_like(given: Any, what: str) -> Any:
 
 def as_occupancy(point: Any, mdp: TabularMDP, what: str) -> np.ndarray:
     """The occupancy of a policy, or the array itself once it is seen to fit the model."""
-    from cvxmdp.models.flow import flow_residual, occupancy_of
-
     if not isinstance(point, np.ndarray):
         return occupancy_of(mdp, point)
     shape = (mdp.n_states, mdp.n_actions)
     if point.shape != shape:
         raise UtilityError(f"{what} has shape {point.shape}; the model needs {shape}")
     rows_sum_to_one = (point >= 0).all() and np.allclose(point.sum(axis=1), 1.0)
-    if rows_sum_to_one and np.abs(flow_residual(mdp, point)).max() > 1e-6:
+    if rows_sum_to_one and np.abs(mdp.flow.residual(point)).max() > 1e-6:
         raise UtilityError(
             f"{what} looks like a policy (its rows sum to one), where an array means an occupancy. "
             "Wrap it: TabularPolicy(array)."

@@ -32,8 +32,8 @@ from cvxmdp.certificates.repair import Repaired, repair
 from cvxmdp.certificates.slater import Slater, slater_of
 from cvxmdp.checker.bounds import Achieved, Claims, achieved
 from cvxmdp.checker.fingerprint import fingerprint
-from cvxmdp.models.flow import as_policy
 from cvxmdp.policies import TabularPolicy
+from cvxmdp.policies.occupancies import as_policy
 from cvxmdp.problems.problem import Problem
 
 # Claims are written down a little looser than computed, so that another machine's rounding cannot

@@ -30,8 +30,9 @@ from cvxmdp.checker.bounds import (
     upper_bound,
 )
 from cvxmdp.checker.closed_forms import CertificateError, SumNode
+from cvxmdp.models.flow import Flow
+from cvxmdp.models.planning import optimal_values
 from cvxmdp.models.systems import solve_discounted
-from cvxmdp.models.values import optimal_values
 
 PROGRAM_LIMIT = 20_000  # pairs up to which a conic program is tried
 COLUMNS_TOLERANCE, COLUMNS_KEPT, COLUMNS_STEPS = 1e-4, 40, 300  # of a search by column generation
@@ -61,7 +62,7 @@ def finish(
         reward, _, _ = lagrangian_tangent(claims, kept, tangents)
     except CertificateError:
         return None
-    values, _ = optimal_values(claims, reward)
+    values, _ = optimal_values(model_flow(claims), reward)
     return finish_with(claims, kept, tangents, values, policy)
 
 
@@ -125,10 +126,12 @@ def by_program_for(claims: Claims, multipliers: Mapping[str, float]) -> Proof | 
 
 def occupancy_policy(claims: Claims, x: np.ndarray) -> np.ndarray:
     """The policy of an occupancy, uniform where nothing is visited."""
-    x = np.where(claims.actions, np.maximum(x, 0.0), 0.0)
-    visits = x.sum(axis=1, keepdims=True)
-    uniform = claims.actions / claims.actions.sum(axis=1, keepdims=True)
-    return np.where(visits > 0, x / np.where(visits > 0, visits, 1.0), uniform)
+    return model_flow(claims).policy(x)
+
+
+def model_flow(claims: Claims) -> Flow:
+    """The flow equations of the problem's model."""
+    return Flow(claims.transition, claims.initial, claims.discount, claims.actions)
 
 
 def best(candidates: list[Proof | None]) -> Proof | None:

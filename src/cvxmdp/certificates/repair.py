@@ -13,9 +13,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from cvxmdp.certificates.evidence import occupancy_policy, tangents_at
+from cvxmdp.certificates.evidence import model_flow, occupancy_policy, tangents_at
 from cvxmdp.checker.bounds import Achieved, Claims, achieved
-from cvxmdp.models.values import optimal_values
+from cvxmdp.models.planning import optimal_values
 
 ROUNDING_SHARE = 1e-6  # repairs up to this share only undo rounding; any interior point will do
 
@@ -95,7 +95,7 @@ def _some_interior_point(claims: Claims) -> Achieved | None:
     for name, node in claims.slacks.items():
         slope = node.tangent(slopes[name]).reward
         reward += slope / max(float(np.abs(slope).max()), 1e-300)
-    _, greedy = optimal_values(claims, reward)
+    _, greedy = optimal_values(model_flow(claims), reward)
     deterministic = np.zeros(claims.shape)
     deterministic[np.arange(claims.shape[0]), greedy] = 1.0
     best = achieved(claims, deterministic)

@@ -25,11 +25,11 @@ from cvxmdp.base.errors import ExperienceError
 from cvxmdp.experience.concentration import Radius, VectorBound, bernstein_radius
 from cvxmdp.experience.episodes import Episodes, Sample, joined, summarise
 from cvxmdp.experience.recordings import Recording, read_recordings
-from cvxmdp.models.flow import occupancy_of
 from cvxmdp.models.table import TabularMDP
 from cvxmdp.models.validation import read_discount
 from cvxmdp.policies import Policy
 from cvxmdp.policies.features import Features
+from cvxmdp.policies.occupancies import occupancy_of
 
 NORMS = ("l1", "l2")
 

@@ -1,35 +1,44 @@
-r"""The model as compiled code uses it: visits of a policy, and values of a reward.
+r"""v = right + discount * M v in compiled code: visits of a policy, and values of a reward.
 
-Both are linear systems with I - gamma P_pi, transposed for the visits. Small models are dense and
-factorised once per policy; larger ones stay sparse and are solved by BiCGSTAB without forming P_pi, with
-plain sweeps at the end, which shrink whatever is left, also where BiCGSTAB broke down.
+**Inside of compiled code** (``dynamics``). Small models are dense and factorised once per policy; larger ones
+stay sparse and are solved by BiCGSTAB without forming P_pi, with plain sweeps at the end, which shrink
+whatever is left, also where BiCGSTAB broke down.
+
+**On an accelerator, for the host** (``DeviceSolver``). On a GPU a sweep over a million states takes a
+fraction of a millisecond, and information that has to travel hundreds of steps (a grid with a discount of
+0.99) no longer dominates. The same as ``systems.settle``, in compiled JAX and float64; only the transition
+probabilities of the policy travel. Chosen by ``accelerator``: there must be a GPU, and the model must be
+large enough to be worth the transfers.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, ClassVar
 
 import jax
 import jax.numpy as jnp
 import numpy as np
+import scipy.sparse as sp
 from jax.scipy.linalg import lu_factor, lu_solve
 from jax.scipy.sparse.linalg import bicgstab
 
+from cvxmdp.base.precision import double_precision
 from cvxmdp.base.pytrees import Record
 from cvxmdp.models.systems import DENSE_LIMIT
 from cvxmdp.models.table import TabularMDP
 
 Array = Any
-ROUNDING = (
-    1e-13  # change of a plain sweep, relative to the largest number, at which it is the answer
-)
+# The change of a plain sweep, relative to the largest number, at which it is the answer.
+ROUNDING = 1e-13
 MOST_SWEEPS = 20_000  # for BiCGSTAB that broke down; usually a few are enough
-
-
-# States up to which a factorisation is faster, measured; up to ``fixed_point.DENSE_LIMIT`` of them it also is
-# where more than this share of the table is filled.
+# States up to which a factorisation is faster, measured; up to ``DENSE_LIMIT`` of them it also is where more
+# than this share of the table is filled.
 FEW_STATES, FILLED = 500, 0.05
+WORTH_IT = 50_000  # states from which transfers to a GPU pay
+MOST_STEPS = 3_000  # on the accelerator, of BiCGSTAB and of the sweeps after it
 
 
 def dynamics(mdp: TabularMDP) -> DenseDynamics | SparseDynamics:
@@ -113,20 +122,148 @@ class SparseDynamics(Record):
         return self.discount * sums.reshape(self.actions.shape)
 
 
-def _solve(step: Any, right: Array) -> Array:
-    """v = right + step(v) for a contraction ``step``."""
+def _solve(step: Callable[[Array], Array], right: Array) -> Array:
+    """v = right + step(v) for a contraction ``step``, up to rounding."""
     found, _ = bicgstab(  # type: ignore[no-untyped-call]
         lambda v: v - step(v), right, x0=right, tol=1e-12, maxiter=400
     )
     found = jnp.where(jnp.isfinite(found).all(), found, right)
+    return _sweep(step, right, found, lambda v: ROUNDING * jnp.abs(v).max(), "largest", MOST_SWEEPS)
 
-    def unsettled(carry: Any) -> Array:
-        count, values, change = carry
-        return (change > ROUNDING * jnp.abs(values).max()) & (count < MOST_SWEEPS)
+
+def _sweep(
+    step: Callable[[Array], Array],
+    right: Array,
+    start: Array,
+    target: Callable[[Array], Array],
+    norm: str,
+    most: int,
+) -> Array:
+    """Plain sweeps until one changes no more than ``target`` of what it leads to."""
+
+    def rough(carry: Any) -> Array:
+        count, v, change = carry
+        return (change > target(v)) & (count < most)
 
     def sweep(carry: Any) -> Any:
-        count, values, _ = carry
-        following = right + step(values)
-        return count + 1, following, jnp.abs(following - values).max()
+        count, v, _ = carry
+        following = right + step(v)
+        return count + 1, following, _norm(following - v, norm)
 
-    return jax.lax.while_loop(unsettled, sweep, (0, found, jnp.asarray(jnp.inf)))[1]
+    return jax.lax.while_loop(rough, sweep, (0, start, jnp.asarray(jnp.inf)))[1]
+
+
+def accelerator(n_states: int) -> bool:
+    """Whether there is a GPU, and the model is large enough for it."""
+    return n_states >= WORTH_IT and jax.default_backend() == "gpu"
+
+
+class DeviceSolver:
+    """Solves v = right + discount * M v for matrices M of one pattern, or their transposes."""
+
+    def __init__(self) -> None:
+        self.pattern: Any = None  # the host's index array that the places below belong to
+        self.places: dict[bool, tuple[Array, Array, Array | None]] = {}
+
+    def _prepare(self, indices: np.ndarray, pointers: np.ndarray, transposed: bool) -> None:
+        if self.pattern is not indices:
+            self.pattern, self.places = indices, {}
+        if transposed in self.places:
+            return
+        rows = np.repeat(np.arange(pointers.size - 1, dtype=np.int32), np.diff(pointers))
+        if not transposed:
+            self.places[False] = (jnp.asarray(rows), jnp.asarray(indices), None)
+            return
+        order = np.argsort(indices, kind="stable")
+        self.places[True] = (
+            jnp.asarray(indices[order]),
+            jnp.asarray(rows[order]),
+            jnp.asarray(order.astype(np.int32)),
+        )
+
+    def solve(
+        self,
+        matrix: Any,
+        right: np.ndarray,
+        guess: np.ndarray,
+        discount: float,
+        target: float,
+        norm: str,
+    ) -> np.ndarray:
+        """v, to ``target`` in the norm ("half_spread", "largest" or "total") of its residual.
+
+        Args:
+            matrix: compressed sparse rows, or the transpose of such (compressed columns).
+            right, guess: (S,).
+            discount: gamma.
+            target: of the residual.
+            norm: of the residual.
+        """
+        transposed = isinstance(matrix, sp.csc_array)
+        with double_precision():
+            self._prepare(matrix.indices, matrix.indptr, transposed)
+            rows, columns, order = self.places[transposed]
+            data = jnp.asarray(matrix.data)
+            entries = data if order is None else data[order]
+            arguments = (entries * discount, rows, columns, jnp.asarray(right), jnp.asarray(guess))
+            return np.array(_settle(*arguments, target, norm), dtype=np.float64)
+
+
+def _norm(residual: Array, kind: str) -> Array:
+    if kind == "half_spread":
+        return 0.5 * (residual.max() - residual.min())
+    if kind == "largest":
+        return jnp.abs(residual).max()
+    return jnp.abs(residual).sum()
+
+
+@partial(jax.jit, static_argnames=("norm",))
+def _settle(
+    entries: Array,
+    rows: Array,
+    columns: Array,
+    right: Array,
+    guess: Array,
+    target: Array,
+    norm: str,
+) -> Array:
+    """BiCGSTAB from the guess; plain sweeps from its best point where it broke down."""
+
+    def step(v: Array) -> Array:
+        return jax.ops.segment_sum(
+            entries * v[columns], rows, right.shape[0], indices_are_sorted=True
+        )
+
+    def residual_of(v: Array) -> Array:
+        return right + step(v) - v
+
+    first = residual_of(guess)
+
+    def unsettled(carry: Any) -> Array:
+        count, left, fine = carry[0], carry[1], carry[2]
+        return (count < MOST_STEPS) & (left > target) & fine
+
+    def iterate(carry: Any) -> Any:
+        count, _, _, v, residual, direction, before = carry
+        forward = direction - step(direction)
+        across = jnp.vdot(first, forward)
+        length = before / jnp.where(across == 0, 1.0, across)
+        half = residual - length * forward
+        turned = half - step(half)
+        square = jnp.vdot(turned, turned)
+        damping = jnp.vdot(turned, half) / jnp.where(square == 0, 1.0, square)
+        moved = v + length * direction + damping * half
+        after = half - damping * turned
+        product = jnp.vdot(first, after)
+        fine = (across != 0) & (damping != 0) & (product != 0) & jnp.isfinite(product)
+        ratio = (product / before) * (length / jnp.where(damping == 0, 1.0, damping))
+        following = after + ratio * (direction - damping * forward)
+        keep = jnp.isfinite(_norm(after, norm))
+        moved = jnp.where(keep, moved, v)
+        return count + 1, _norm(after, norm), fine & keep, moved, after, following, product
+
+    start = (0, _norm(first, norm), jnp.asarray(True), guess, first, first, jnp.vdot(first, first))
+    v = jax.lax.while_loop(unsettled, iterate, start)[3]
+    # The recursive residual may have drifted, or the method broken down: sweeps measure and shrink the rest.
+    v = jnp.where(_norm(residual_of(v), norm) < _norm(first, norm), v, guess)
+    return _sweep(step, right, v, lambda _: target, norm, MOST_STEPS)

@@ -1,50 +1,50 @@
-r"""The oracle of column generation: an ordinary MDP, solved again and again with rewards that change little.
+r"""The best policy of a reward: an ordinary MDP, solved again and again with rewards that change little.
 
-**Best policy.** Policy iteration with inexact evaluation (modified policy iteration, Puterman and Shin,
-1978), started from the values of the previous call. A round is one Bellman sweep over all pairs and a
-short evaluation of the greedy policy on its own, A times smaller matrix. For any V,
+Policy iteration with inexact evaluation (modified policy iteration, Puterman and Shin, 1978), started from the
+values of the previous call. A round is one Bellman sweep over all pairs and a short evaluation of the greedy
+policy on its own, A times smaller matrix. For any V,
 
     <rho, V> + min(0, min_s (TV - V)(s)) m  <=  best return  <=  <rho, V> + max(0, max_s (TV - V)(s)) m,
 
 m the largest mass of an occupancy, so every round has a proven interval and one stops as soon as it is
 narrow enough. (Where no episode ends, both sides hold without the zeros, which is what makes quickly mixing
-models cheap: V only has to be right up to a constant.)
+models cheap: V only has to be right up to a constant.) Small models are solved by Howard's policy iteration
+instead (``optimal_values``): any V gives a valid bound, and those are tight.
 
 **Visits.** The occupancy of the policy found solves v = rho + gamma P_pi' v; what the computed v misses, e
-in the sum of absolute values, means an error of at most e m / sum(rho).
-
-Both systems are solved from a warm start, to the accuracy that is asked and no further: by plain sweeps where
-the model mixes quickly, else by BiCGSTAB, else by ``fixed_point``. SciPy's compressed rows are the backend: on
-a CPU they do a sweep five times faster than compiled JAX (whose gathers are not vectorised), and a second
-thread gains nothing, because the sweep waits for memory.
+in the sum of absolute values, means an error of at most e m / sum(rho). ``systems`` says how both are solved.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
 import scipy.sparse as sp
 
-from cvxmdp.checker.bounds import Claims
-from cvxmdp.models.device_systems import DeviceSolver, accelerator
-from cvxmdp.models.systems import solve_discounted
+from cvxmdp.models.compiled_systems import DeviceSolver, accelerator
+from cvxmdp.models.flow import Flow
+from cvxmdp.models.systems import (
+    DENSE_LIMIT,
+    EPS,
+    Norm,
+    half_spread,
+    largest,
+    settle,
+    solve_discounted,
+    total,
+)
 
 FORCING = 0.05  # share of the residual that an evaluation leaves before actions are chosen anew
 MOST_ROUNDS = 1_000
-MOST_KRYLOV = (
-    2_000  # steps of BiCGSTAB, and those in a row without progress, before it counts as broken down
-)
-PATIENCE = 100
-MOST_SWEEPS = 1_000
-DIRECT_LIMIT = 500  # states up to which a dense factorisation beats iterations that are slow
-PROBE = 5  # sweeps over which the rate of convergence is measured
-FAST_MIXING = 0.7  # rate per sweep up to which plain sweeps are the fastest
 MERGING_PAYS = 0.6  # share of entries that are left, up to which merging actions pays
 STALLED = 12  # rounds without a much narrower interval after which evaluations are exact
-EPS = float(np.finfo(np.float64).eps)
+BETTER = (
+    1e-13  # relative gain that changes an action: no more than rounding, or policies would cycle
+)
+# Of the returns of large models, relative to what the reward can make of a difference.
+ACCURACY = 1e-11
 
 
 class Best(NamedTuple):
@@ -64,7 +64,7 @@ class Best(NamedTuple):
 
 
 @dataclass
-class Work:
+class Effort:
     """What the oracle did so far."""
 
     calls: int = 0
@@ -76,31 +76,28 @@ class Oracle:
     """Best policies and occupancies of one model; keeps the last answers to start from.
 
     Args:
-        claims: the problem, of which only the model is used.
+        flow: the model.
     """
 
-    def __init__(self, claims: Claims) -> None:
-        self.shape, self.discount = claims.shape, claims.discount
-        self.transition, self.initial = claims.transition, claims.initial
-        self.reached, self.mass = claims.reached, claims.mass
-        self.all_reached = bool(claims.reached.all())
-        self.unavailable = None if claims.actions.all() else ~claims.actions
-        rows = np.asarray(claims.transition.sum(axis=1)).reshape(claims.shape)
+    def __init__(self, flow: Flow) -> None:
+        self.flow, self.shape, self.initial = flow, flow.shape, flow.initial
+        self.mass, self.reached = flow.mass, flow.reached
+        self.all_reached = bool(flow.reached.all())
+        self.unavailable = None if flow.actions.all() else ~flow.actions
+        rows = np.asarray(flow.transition.sum(axis=1)).reshape(flow.shape)
         # With rows that all sum to one, values may be shifted by a constant without loss.
-        self.endless = bool((np.abs(rows[claims.actions] - 1.0) < 1e-12).all())
+        self.endless = bool((np.abs(rows[flow.actions] - 1.0) < 1e-12).all())
         self.first_rows = np.arange(self.shape[0], dtype=np.int64) * self.shape[1]
         self.values = np.zeros(self.shape[0])
         self.visits_before: np.ndarray | None = None
         self._pattern: Pattern | None = None
         self.device = DeviceSolver() if accelerator(self.shape[0]) else None
-        self.work = Work()
+        self.work = Effort()
 
     def following(self, values: np.ndarray) -> np.ndarray:
         """gamma P V, shape (S, A)."""
         self.work.sweeps += 1
-        following = self.transition @ values
-        following *= self.discount
-        return following.reshape(self.shape)
+        return self.flow.following(values)
 
     def best(self, reward: np.ndarray, accuracy: float, rounds: int = MOST_ROUNDS) -> Best:
         """A policy whose return is within ``accuracy`` of the best one, and the interval that proves it.
@@ -128,28 +125,23 @@ class Oracle:
             if narrowest <= accuracy:
                 break
             if before is not None:
-                # Keep an action unless another is better by more than rounding: no cycling.
-                kept = choices.ravel()[self.first_rows + before]
-                better = after > kept + 1e-13 * (1.0 + np.abs(after))
-                actions = np.where(better, actions, before)
+                actions = _improved(
+                    before, actions, choices.ravel()[self.first_rows + before], after
+                )
                 if (actions == before)[self.reached].all():
                     break
             chain = self.chain(actions)
             gained = reward.ravel()[self.first_rows + actions]
             if stalled > STALLED:  # Howard's policy iteration, which ends whatever the model
-                values, before = (
-                    solve_discounted(chain, gained, self.discount, guess=after),
-                    actions,
-                )
+                values = solve_discounted(chain, gained, self.flow.discount, guess=after)
+                before = actions
                 continue
             # Beyond what is asked, accuracy would be lost with the next change of actions.
             target = max(FORCING * residual, 0.1 * accuracy / self.mass, 4 * EPS * largest(after))
             norm = half_spread if self.endless else largest
             values = self._settle(chain, gained, after, target, norm)
         assert found is not None
-        if (
-            self.endless
-        ):  # the constant that makes V an upper bound itself: what a certificate needs
+        if self.endless:  # the constant that makes V an upper bound itself, as certificates need it
             shift = (found.upper - float(self.initial @ found.values)) / float(self.initial.sum())
             found = found._replace(values=found.values + shift)
         self.values = found.values
@@ -169,12 +161,12 @@ class Oracle:
 
     def chain(self, actions: np.ndarray) -> sp.csr_array:
         """The transition matrix of a deterministic policy, (S, S)."""
-        return self.transition[self.first_rows + actions]
+        return self.flow.transition[self.first_rows + actions]
 
     def policy_chain(self, policy: np.ndarray) -> sp.csr_array:
         """The transition matrix of any policy (S, A), as a matrix to multiply with."""
         if self._pattern is None:
-            self._pattern = Pattern(self.transition, self.shape[1])
+            self._pattern = Pattern(self.flow)
         return self._pattern.chain(policy)
 
     def evaluate(
@@ -201,38 +193,14 @@ class Oracle:
         right: np.ndarray,
         guess: np.ndarray,
         target: float,
-        norm: Callable[[np.ndarray], float],
+        norm: Norm,
     ) -> np.ndarray:
-        """v with norm(right + gamma matrix v - v) <= target, as far as rounding allows."""
+        discount = self.flow.discount
         if self.device is not None:
-            kind = norm.__name__
-            return self.device.solve(matrix, right, guess, self.discount, target, kind)
-
-        def step(v: np.ndarray) -> np.ndarray:
-            self.work.policy_sweeps += 1
-            following = matrix @ v
-            following *= self.discount
-            return np.asarray(following)
-
-        # Quickly mixing models need no more than sweeps, which cost the least.
-        v, left, smallest = guess, np.inf, np.inf
-        for count in range(MOST_SWEEPS):
-            following = step(v)
-            following += right
-            v, change = following, following - v
-            left = norm(change)
-            if left <= target or (count >= 2 and not left < smallest):
-                return v
-            if count == PROBE:
-                probed = left
-            if count == 2 * PROBE and left > FAST_MIXING**PROBE * probed:
-                break
-            smallest = min(left, smallest)
-        if right.size > DIRECT_LIMIT:
-            v, left = bicgstab(step, right, v, target, norm, MOST_KRYLOV)
-            if left <= target:
-                return v
-        return solve_discounted(matrix, right, self.discount, guess=v)
+            return self.device.solve(matrix, right, guess, discount, target, norm.__name__)
+        found, sweeps = settle(matrix, right, discount, guess, target, norm)
+        self.work.policy_sweeps += sweeps
+        return found
 
 
 class Pattern:
@@ -242,23 +210,22 @@ class Pattern:
     pay, the matrices keep several entries for a place, which products with vectors do not mind.
     """
 
-    def __init__(self, transition: sp.csr_array, n_actions: int) -> None:
-        self.transition = transition
-        self.n_states = transition.shape[1]
-        self.pointers = transition.indptr[::n_actions]
+    def __init__(self, flow: Flow) -> None:
+        self.flow, self.n_states = flow, flow.shape[0]
         self.fill: sp.csr_array | None = None
-        entries = (np.ones(transition.nnz, dtype=np.int8), transition.indices, self.pointers)
-        merged = sp.csr_array(entries, shape=(self.n_states, self.n_states))
-        merged = merged.copy()
+        transition, pointers = flow.transition, flow.transition.indptr[:: flow.shape[1]]
+        entries = (np.ones(transition.nnz, dtype=np.int8), transition.indices, pointers)
+        merged = sp.csr_array(entries, shape=(self.n_states, self.n_states)).copy()
         merged.sum_duplicates()
         if merged.nnz < MERGING_PAYS * transition.nnz:
-            self._merge(merged, transition, n_actions)
+            self._merge(merged, pointers)
 
-    def _merge(self, merged: sp.csr_array, transition: sp.csr_array, n_actions: int) -> None:
+    def _merge(self, merged: sp.csr_array, pointers: np.ndarray) -> None:
         """A matrix that takes a policy's (S * A,) probabilities to the merged entries."""
+        transition = self.flow.transition
         states = np.arange(self.n_states, dtype=np.int64)
         keys = np.repeat(states * self.n_states, np.diff(merged.indptr)) + merged.indices
-        own = np.repeat(states * self.n_states, np.diff(self.pointers)) + transition.indices
+        own = np.repeat(states * self.n_states, np.diff(pointers)) + transition.indices
         slots = np.searchsorted(keys, own)
         pairs = sp.csc_array(
             (transition.data, slots, transition.indptr), shape=(merged.nnz, transition.shape[0])
@@ -268,84 +235,49 @@ class Pattern:
 
     def chain(self, policy: np.ndarray) -> sp.csr_array:
         """P_pi, (S, S)."""
-        if self.fill is not None:
-            data, indices = self.fill @ policy.ravel(), self.indices
-        else:
-            data = self.transition.data * np.repeat(policy.ravel(), np.diff(self.transition.indptr))
-            indices = self.transition.indices
-        return sp.csr_array((data, indices, self.pointers), shape=(self.n_states,) * 2)
+        if self.fill is None:
+            return self.flow.chain(policy)
+        entries = (self.fill @ policy.ravel(), self.indices, self.pointers)
+        return sp.csr_array(entries, shape=(self.n_states,) * 2)
 
 
-def half_spread(v: np.ndarray) -> float:
-    """Half the distance from the smallest to the largest: the norm that does not see constants."""
-    return 0.5 * float(v.max() - v.min())
+def optimal_values(
+    flow: Flow, reward: np.ndarray, guess: np.ndarray | None = None, rounds: int = 200
+) -> tuple[np.ndarray, np.ndarray]:
+    """Nearly optimal values (S,) for a reward (S, A), and the greedy actions (S,).
 
-
-def dot(a: np.ndarray, b: np.ndarray) -> float:
-    """The inner product, without BLAS: its threads wait for each other on a machine with other work."""
-    return float(np.einsum("i,i->", a, b))
-
-
-def largest(v: np.ndarray) -> float:
-    """The largest absolute value."""
-    return float(np.abs(v).max())
-
-
-def total(v: np.ndarray) -> float:
-    """The sum of absolute values."""
-    return float(np.abs(v).sum())
-
-
-def bicgstab(
-    step: Callable[[np.ndarray], np.ndarray],
-    right: np.ndarray,
-    guess: np.ndarray,
-    target: float,
-    norm: Callable[[np.ndarray], float],
-    most: int,
-) -> tuple[np.ndarray, float]:
-    """v - step(v) = right by BiCGSTAB (van der Vorst, 1992), stopped in the norm that bounds need.
-
-    Returns the best v seen and its residual; the residual is above ``target`` where it broke down.
+    Args:
+        flow: the model.
+        reward: per pair; ignored where the action is not available.
+        guess: values to start from.
+        rounds: of policy iteration, at most.
     """
-    v = guess
-    residual = right + step(v)
-    residual -= v
-    left = norm(residual)
-    kept = (v, left)
-    if left <= target:
-        return kept
-    shadow = residual.copy()
-    direction = residual.copy()
-    before, since = dot(shadow, residual), 0
-    for _ in range(most):
-        forward = direction - step(direction)
-        across = dot(shadow, forward)
-        if across == 0.0:
-            break
-        length = before / across
-        half = residual - length * forward
-        turned = half - step(half)
-        square = dot(turned, turned)
-        damping = dot(turned, half) / square if square > 0 else 0.0
-        v = v + length * direction
-        v += damping * half
-        residual = half - damping * turned
-        left = norm(residual)
-        if not np.isfinite(left):
-            break
-        if left < kept[1]:
-            kept, since = (v, left), 0
-        since += 1
-        if left <= target or since > PATIENCE:
-            break
-        after = dot(shadow, residual)
-        if after == 0.0 or damping == 0.0 or before == 0.0:
-            break
-        direction = residual + (after / before) * (length / damping) * (
-            direction - damping * forward
-        )
-        before = after
-    # The recursive residual drifts from the true one; what is returned is measured.
-    v = kept[0]
-    return v, norm(right + step(v) - v)
+    states, n_actions = flow.shape
+    first_rows = np.arange(states) * n_actions
+    values = np.zeros(states) if guess is None else guess
+    if states > DENSE_LIMIT:
+        spread = float(np.ptp(reward[flow.reached[:, None] & flow.actions]))
+        oracle = Oracle(flow)
+        oracle.values = values
+        best = oracle.best(reward, ACCURACY * max(spread, 1e-300) * flow.mass)
+        return best.values, best.actions
+    greedy: np.ndarray | None = None
+    for _ in range(rounds):
+        choices = np.where(flow.actions, reward + flow.following(values), -np.inf)
+        actions = choices.argmax(axis=1)
+        if greedy is not None:
+            kept, gained = (choices.ravel()[first_rows + one] for one in (greedy, actions))
+            actions = _improved(greedy, actions, kept, gained)
+            if (actions == greedy)[flow.reached].all():
+                break
+        greedy, rows = actions, first_rows + actions
+        values = solve_discounted(flow.transition[rows], reward.ravel()[rows], flow.discount)
+    assert greedy is not None
+    return values, greedy
+
+
+def _improved(
+    before: np.ndarray, actions: np.ndarray, kept: np.ndarray, gained: np.ndarray
+) -> np.ndarray:
+    """Keep an action unless another is better by more than rounding: no cycling."""
+    return np.where(gained > kept + BETTER * (1.0 + np.abs(gained)), actions, before)

@@ -27,6 +27,7 @@ import scipy.sparse as sp
 
 from cvxmdp.base.errors import ModelError, did_you_mean
 from cvxmdp.models import validation
+from cvxmdp.models.flow import Flow
 from cvxmdp.models.layout import GridLayout
 
 
@@ -174,21 +175,14 @@ class TabularMDP:
         }
 
     @cached_property
+    def flow(self) -> Flow:
+        """The flow equations: what occupancies, values and reachable states are computed from."""
+        return Flow(self.transition, self.initial, self.discount, self.actions)
+
+    @property
     def reachable(self) -> np.ndarray:
         """Boolean (S,): states that some policy visits. No policy ever visits the others."""
-        # Rows of one state are contiguous, so every A-th row pointer gives the state graph.
-        starts = self.transition.indptr[:: self.n_actions]
-        successors = self.transition.indices
-        reached = self.initial > 0
-        frontier = np.flatnonzero(reached)
-        while frontier.size:
-            lengths = starts[frontier + 1] - starts[frontier]
-            within = np.arange(lengths.sum()) - np.repeat(np.cumsum(lengths) - lengths, lengths)
-            candidates = successors[np.repeat(starts[frontier], lengths) + within]
-            frontier = np.unique(candidates[~reached[candidates]])
-            reached[frontier] = True
-        reached.flags.writeable = False
-        return reached
+        return self.flow.reached
 
     @property
     def reachable_pairs(self) -> np.ndarray:

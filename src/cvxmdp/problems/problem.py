@@ -14,9 +14,9 @@ from cvxmdp.atoms.signals import signal_names
 from cvxmdp.atoms.utility import require_curvature
 from cvxmdp.base.errors import ProblemError, did_you_mean
 from cvxmdp.experience.environments.environment import Environment
-from cvxmdp.models.flow import as_policy, occupancy_of
 from cvxmdp.models.space import FeatureSpace
 from cvxmdp.models.table import TabularMDP
+from cvxmdp.policies.occupancies import as_policy, occupancy_of
 
 
 @dataclass(frozen=True)

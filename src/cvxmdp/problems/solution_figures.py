@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from cvxmdp.base.errors import CvxmdpError, require
-from cvxmdp.models.flow import state_distribution
 from cvxmdp.models.layout import GridLayout
+from cvxmdp.policies.occupancies import state_distribution
 
 if TYPE_CHECKING:
     from cvxmdp.problems.solution import Solution

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from cvxmdp.atoms.linear import Linear
-from cvxmdp.models.flow import episode_visits
+from cvxmdp.policies.occupancies import episode_visits
 
 if TYPE_CHECKING:
     from cvxmdp.problems.solution import Solution

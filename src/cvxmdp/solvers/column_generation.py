@@ -30,8 +30,8 @@ from cvxmdp.certificates.repair import Repaired, repair
 from cvxmdp.certificates.slater import slater_of
 from cvxmdp.checker.bounds import Achieved, Claims, achieved
 from cvxmdp.checker.closed_forms import EPS
-from cvxmdp.models.flow import as_policy
 from cvxmdp.policies import TabularPolicy
+from cvxmdp.policies.occupancies import as_policy
 from cvxmdp.problems.problem import Problem
 from cvxmdp.problems.solution import Solution, Status, infeasible_message
 

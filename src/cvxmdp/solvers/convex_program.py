@@ -28,8 +28,8 @@ from scipy.optimize import linprog
 from cvxmdp.atoms.cvxpy_form import OccupancyVariable
 from cvxmdp.atoms.function import Affine, OccupancyFunction
 from cvxmdp.base.errors import SolverError, require
-from cvxmdp.models.flow import flow_residual, occupancy_of, policy_of, uniform_policy
 from cvxmdp.models.table import TabularMDP
+from cvxmdp.policies.occupancies import occupancy_of, policy_of, uniform_policy
 from cvxmdp.problems.problem import Problem
 from cvxmdp.problems.solution import Solution, Status, infeasible_message
 
@@ -293,7 +293,7 @@ def _answer(
 ) -> Solution:
     x = np.zeros(usable.shape)
     x[usable] = np.maximum(pairs, 0.0)  # interior points lie at the border up to rounding
-    stats["flow_residual"] = float(np.abs(flow_residual(problem.mdp, x)).sum())
+    stats["flow_residual"] = float(np.abs(problem.mdp.flow.residual(x)).sum())
     # A multiplier is not negative; the solver's rounding below zero is not part of the answer.
     multipliers = {
         name: max(0.0, float(marginal)) + 0.0

@@ -15,8 +15,8 @@ from cvxmdp.algorithms.primal_dual import iteration as core
 from cvxmdp.base.errors import SolverError
 from cvxmdp.base.progress import Progress
 from cvxmdp.certificates.certificate import Certificate
-from cvxmdp.models.flow import policy_of
 from cvxmdp.policies import Policy
+from cvxmdp.policies.occupancies import policy_of
 from cvxmdp.problems.snapshots import Snapshots
 from cvxmdp.problems.solution import Solution, Status
 

@@ -16,9 +16,9 @@ from cvxmdp.base.errors import SolverError
 from cvxmdp.base.precision import double_precision
 from cvxmdp.certificates.certify import Certifier
 from cvxmdp.models.compiled_systems import dynamics
-from cvxmdp.models.flow import as_policy, occupancy_of, uniform_policy
 from cvxmdp.policies import SoftmaxTable
 from cvxmdp.policies.families import BoundDirect, BoundFamily
+from cvxmdp.policies.occupancies import as_policy, occupancy_of, uniform_policy
 from cvxmdp.problems.problem import Problem
 from cvxmdp.problems.solution import Solution, Status, infeasible_message
 from cvxmdp.solvers.pdpg_loop import Loop, Method

@@ -16,8 +16,8 @@ from cvxmdp.base.errors import ProblemError, SolverError, did_you_mean
 from cvxmdp.certificates.slater import prove
 from cvxmdp.checker.bounds import Claims
 from cvxmdp.checker.closed_forms import LogNode, MinimumNode, Node, SumNode
-from cvxmdp.models.flow import as_policy
 from cvxmdp.policies.families import BoundEquinox, BoundFamily, BoundMLP
+from cvxmdp.policies.occupancies import as_policy
 from cvxmdp.policies.parametric import ParametricPolicy
 from cvxmdp.problems.problem import Problem
 from cvxmdp.problems.solution import Solution

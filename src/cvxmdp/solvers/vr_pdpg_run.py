@@ -29,8 +29,8 @@ from cvxmdp.algorithms.recursion import Learning, LearningTrace
 from cvxmdp.base.errors import CvxmdpWarning, ExperienceError, SolverError
 from cvxmdp.base.progress import Progress
 from cvxmdp.experience.counted_random import key_words
-from cvxmdp.models.flow import occupancies_of, policy_of
 from cvxmdp.policies.mixtures import MixturePolicy
+from cvxmdp.policies.occupancies import policy_of
 from cvxmdp.problems.problem import Evaluation, Problem
 from cvxmdp.problems.snapshots import snapshots_of
 from cvxmdp.problems.solution import Solution, Status
@@ -230,7 +230,7 @@ class Run:
     def evaluated(self) -> tuple[Any, Evaluation, dict[str, Any]]:
         """The policy of the answer, what it is worth, and what those on the way to it were worth: exactly."""
         tables = [self.family.deploy(one.params).probabilities() for _, one in self.snapshots]
-        visits = occupancies_of(self.problem.mdp, np.stack(tables))
+        visits = self.problem.mdp.flow.occupancies(np.stack(tables))
         iterations = np.array([at for at, _ in self.snapshots])
         policy = self._deployed(visits, iterations)
         return policy, self.problem.evaluate(policy), self.curves(iterations, visits)
@@ -267,7 +267,7 @@ class Run:
         if chosen == "uniform":
             every = self.kept() or [self.params]  # interrupted before the first of them
             tables = np.stack([self.family.deploy(params).probabilities() for params in every])
-            mean = occupancies_of(mdp, tables).mean(axis=0)
+            mean = mdp.flow.occupancies(tables).mean(axis=0)
             return MixturePolicy(policy_of(mdp, mean).probabilities(), tables)
         return self.family.deploy(self.params)
 

@@ -25,7 +25,13 @@ from cvxmdp.algorithms.columns.flow_duals import absorb, only_leaf
 from cvxmdp.algorithms.columns.linear_master import Answer, Mixture, Price, best_mixture, most_room
 from cvxmdp.algorithms.columns.natural import NaturalSteps
 from cvxmdp.algorithms.columns.pool import NEGLIGIBLE, Column, Columns, small_actions
-from cvxmdp.certificates.evidence import Proof, finish_with, occupancy_policy, tangents_at
+from cvxmdp.certificates.evidence import (
+    Proof,
+    finish_with,
+    model_flow,
+    occupancy_policy,
+    tangents_at,
+)
 from cvxmdp.checker.bounds import Claims, chain
 from cvxmdp.models.planning import Best, Oracle
 
@@ -158,7 +164,7 @@ class Generation:
 
     def __init__(self, claims: Claims, tolerance: float, most_columns: int) -> None:
         self.claims, self.tolerance = claims, tolerance
-        self.oracle = Oracle(claims)
+        self.oracle = Oracle(model_flow(claims))
         share = VISITS_SHARE if claims.affine else CURVED_VISITS_SHARE
         self.error = share * tolerance * claims.mass
         if claims.promises:  # a function of the user's own is linearised at occupancies only
