@@ -214,22 +214,13 @@ def corners(seeds: int, iterations: int = 5_000) -> None:
         ("dual_step=1, dual_bound=100", {"dual_step": 1.0, "dual_bound": 100.0}),
         ("dual_step=10, dual_bound=1000", {"dual_step": 10.0, "dual_bound": 1_000.0}),
         ("initial_multiplier=10", {"initial_multiplier": 10.0}),
-        ("weight_cap=1.5", {"weight_cap": 1.5}),
-        ("per_decision", {"per_decision": True}),
         ("baseline", {"baseline": True}),
-        ("entropy_bonus=0.1", {"entropy_bonus": 0.1}),
-        ("entropy_bonus=1", {"entropy_bonus": 1.0}),
         ("primal_decay=0.25, five times the step", {"primal_decay": 0.25, "times": 5.0}),
         ("dual_decay=0.25", {"dual_decay": 0.25}),
         ("Adam (Optax) at 0.01", {"primal_step": optax.adam(0.01)}),
         ("a third of the step", {"times": 1 / 3}),
         ("momentum=1", {"momentum": 1.0}),
         ("momentum=1, three times the step", {"momentum": 1.0, "times": 3.0}),
-        ("REINFORCE", {"momentum": 1.0, "same_trajectory": True}),
-        (
-            "REINFORCE, three times the step",
-            {"momentum": 1.0, "same_trajectory": True, "times": 3.0},
-        ),
         ("Avg (momentum=1, batch_size=100)", {"momentum": 1.0, "batch_size": 100}),
     ]
     print(

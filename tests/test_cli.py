@@ -175,6 +175,10 @@ def test_sampling_needs_a_seed_and_repeats_with_it(solved, tmp_path):
         (["solve", "{problem}", "--solver", "Simplex"], "unknown solver 'Simplex'"),
         (["solve", "{problem}", "--set", "tolerance"], "NAME=VALUE"),
         (["solve", "{problem}", "--solver", "PDPG", "--set", "itertions=3"], "'iterations'"),
+        (
+            ["solve", "{problem}", "--solver", "VRPDPG", "--set", "per_decision=true"],
+            "per_decision was an option of cvxmdp 0.1",
+        ),
         (["solve", "{problem}", "--solver", "PDPG", "--set", "iterations=many"], "the word 'many'"),
         (["solve", "{problem}", "-o", "{problem}/run"], "cannot write"),
         (["certify", "{problem}", "absent.csv"], "absent.csv"),

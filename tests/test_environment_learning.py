@@ -56,7 +56,7 @@ def problem_of(source, **more) -> cm.Problem:
 @pytest.mark.parametrize("policy", [cm.Table(), cm.MLP(5)], ids=str)
 def test_the_recursion_on_experience_is_that_on_a_table(mdp, policy) -> None:
     """The same trajectories, once as those of a model and once as experience: the same iterates."""
-    settings = solver(policy=policy, per_decision=True, baseline=True)
+    settings = solver(policy=policy, baseline=True)
     known, played = problem_of(mdp), problem_of(cm.GymnasiumEnv(ModelEnv(mdp), 0.8))
     learning = prepare(settings, known, np.zeros(2))
     other = prepare(settings, played, np.zeros(2))

@@ -18,9 +18,9 @@ import pytest
 import cvxmdp as cm
 from cvxmdp.algorithms.estimators import (
     discounts,
-    gradient_estimates,
+    importance_weights,
     occupancy_estimate,
-    step_weights,
+    to_go,
 )
 from cvxmdp.algorithms.views import AllStates, VisitedStates
 from cvxmdp.base.precision import double_precision
@@ -193,23 +193,25 @@ def one_by_one(function: Any) -> Any:
     )
 
 
-def step_masses(setting: Setting, target: Any = None, per_decision: bool = False) -> Any:
-    """gamma^k, times the weight of the step where there is another policy: (N, H)."""
-    taken = setting.every.trajectories
-    masses = discounts(taken, DISCOUNT)
-    if target is None:
-        return masses
-    look, family = setting.look, setting.family
-    return masses * step_weights(
-        look(family, target), look(family, setting.params), taken, per_decision
-    )
+def step_masses(setting: Setting, target: Any = None) -> Any:
+    """gamma^k, times the weight of the trajectory where there is another policy: (N, H)."""
+    masses = discounts(setting.every.trajectories, DISCOUNT)
+    return masses if target is None else masses * weights(setting, target)[:, None]
 
 
 def weights(setting: Setting, target: Any) -> Any:
     look, family = setting.look, setting.family
-    return step_weights(
-        look(family, target), look(family, setting.params), setting.every.trajectories, False
-    )[:, -1]
+    return importance_weights(
+        look(family, target), look(family, setting.params), setting.every.trajectories
+    )
+
+
+def scores(policy: Any, trajectories: Any, numbers: Any) -> Any:
+    """sum_h c_h grad log pi(a_h | s_h), averaged over the batch, for ``numbers`` c of shape (m, B, H).
+
+    The difference that the recursion takes, with a second policy whose part is nothing.
+    """
+    return policy.score_difference(policy, trajectories, numbers, jnp.zeros_like(numbers))
 
 
 def occupancies(setting: Setting, masses: Any) -> Any:
@@ -224,7 +226,7 @@ def along_each(trajectories: Any, rewards: np.ndarray) -> Any:
 def gradients(setting: Setting, params: Any, masses: Any) -> Any:
     def estimate(tau: Any, mass: Any) -> Any:
         gained = mass[None, None] * along_each(tau, setting.rewards)
-        return gradient_estimates(setting.look(setting.family, params), tau, gained)
+        return scores(setting.look(setting.family, params), tau, to_go(gained))
 
     return one_by_one(estimate)(setting.every.trajectories, masses)
 
@@ -259,40 +261,32 @@ def test_weight_is_the_ratio_of_the_probabilities_of_the_trajectory(setting):
     np.testing.assert_allclose(weights(setting, setting.other), ratios.prod(axis=1), rtol=1e-12)
 
 
-@pytest.mark.parametrize("per_decision", [False, True])
-def test_weighted_occupancy_estimate_is_unbiased_for_the_other_policy(setting, per_decision):
-    masses = step_masses(setting, setting.other, per_decision)
+def test_weighted_occupancy_estimate_is_unbiased_for_the_other_policy(setting):
+    masses = step_masses(setting, setting.other)
     mean = expectation(setting.every.probability, occupancies(setting, masses))
     exact = exact_occupancy(probabilities(setting.family, setting.other))
     np.testing.assert_allclose(mean, exact, rtol=1e-12, atol=1e-14)
 
 
-@pytest.mark.parametrize("per_decision", [False, True])
-def test_weighted_gradient_estimate_is_unbiased_for_the_other_policy(setting, per_decision):
-    masses = step_masses(setting, setting.other, per_decision)
+def test_weighted_gradient_estimate_is_unbiased_for_the_other_policy(setting):
+    masses = step_masses(setting, setting.other)
     mean = expectation(setting.every.probability, gradients(setting, setting.other, masses))
     assert_trees_close(mean, exact_gradients(setting.family, setting.other, setting.rewards))
 
 
-@pytest.mark.parametrize("per_decision", [False, True])
-def test_a_baseline_has_no_expectation(setting, per_decision):
+def test_a_baseline_has_no_expectation(setting):
     """What the recursion subtracts for a baseline, with and without the weight of another policy."""
     alive, level = setting.every.trajectories.alive, generator(5).normal(size=HORIZON)
     look, family = setting.look, setting.family
 
-    def scores(params: Any, masses: Any) -> Any:
-        numbers = masses * alive * level
-        every = one_by_one(lambda tau, row: look(family, params).scores(tau, row[None, None]))
+    def subtracted(params: Any, factors: Any) -> Any:
+        numbers = factors[:, None] * alive * level
+        every = one_by_one(lambda tau, row: scores(look(family, params), tau, row[None, None]))
         return every(setting.every.trajectories, numbers)
 
-    ratio = step_weights(
-        look(family, setting.other),
-        look(family, setting.params),
-        setting.every.trajectories,
-        per_decision,
-    )
-    for params, masses in [(setting.params, jnp.ones(alive.shape)), (setting.other, ratio)]:
-        mean = expectation(setting.every.probability, scores(params, masses))
+    ratio = weights(setting, setting.other)
+    for params, factors in [(setting.params, jnp.ones(len(alive))), (setting.other, ratio)]:
+        mean = expectation(setting.every.probability, subtracted(params, factors))
         for leaf in jax.tree.leaves(mean):
             np.testing.assert_allclose(leaf, 0.0, atol=1e-12)
 
@@ -300,8 +294,7 @@ def test_a_baseline_has_no_expectation(setting, per_decision):
 def test_a_batch_is_the_mean_of_its_trajectories(setting):
     masses = step_masses(setting)
     gained = masses[None] * along_each(setting.every.trajectories, setting.rewards)
-    together = gradient_estimates(
-        setting.look(setting.family, setting.params), setting.every.trajectories, gained
-    )
+    policy = setting.look(setting.family, setting.params)
+    together = scores(policy, setting.every.trajectories, to_go(gained))
     alone = gradients(setting, setting.params, masses)
     assert_trees_close(together, jax.tree.map(lambda leaf: leaf.mean(axis=0), alone))

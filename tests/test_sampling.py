@@ -213,12 +213,6 @@ def test_the_momentum_of_the_theorem_decays_with_the_square_root(problem):
     np.testing.assert_allclose(mine[0].occupancy, theirs[0].occupancy, rtol=1e-12, atol=1e-14)
 
 
-def test_a_cap_bounds_the_weight(problem):
-    free, capped = learning_of(problem), learning_of(problem, weight_cap=1.01)
-    assert max(float(trace.weight_max) for _, trace in run(free, 20)) > 1.05
-    assert max(float(trace.weight_max) for _, trace in run(capped, 20)) == pytest.approx(1.01)
-
-
 def test_steps_shrink_as_asked(problem):
     shrinking = learning_of(problem, primal_decay=0.5, dual_decay=1.0)
     for t, (state, trace) in enumerate(run(shrinking, 10)):
@@ -237,36 +231,6 @@ def test_an_optax_rule_takes_the_place_of_the_normalised_step(problem):
         assert np.linalg.norm(moved) > 0
     first, trace = run(learning_of(problem, transform=optax.sgd(0.01)), 1)[0]
     assert np.linalg.norm(first.params) == pytest.approx(0.01 * float(trace.gradient_norm))
-
-
-def test_reinforce_uses_the_shadow_reward_of_its_own_trajectory(problem):
-    """Without memory, iteration t is iteration 0 of a run that starts where it stands."""
-    vanilla = learning_of(problem, momentum=1.0, same_trajectory=True)
-    steps = run(vanilla, 6)
-    state = steps[3][0]
-    uniforms = generator(11).random((1, 1 + 2 * HORIZON))
-    with double_precision():
-        again = initial_state(vanilla, jnp.asarray(state.params), jnp.asarray(state.multipliers))
-        mine, fresh = following(vanilla, state, uniforms), following(vanilla, again, uniforms)
-        other, _ = following(replace(vanilla, same_trajectory=False), state, uniforms)
-    np.testing.assert_allclose(mine[0].gradients, fresh[0].gradients, rtol=1e-10, atol=1e-12)
-    assert np.abs(mine[0].gradients - other.gradients).max() > 1e-3
-
-
-def test_an_entropy_bonus_pulls_a_sharp_policy_back(problem):
-    """With nothing else to gain, the steps go towards the uniform policy."""
-    mdp = problem.mdp
-    flat = cm.Problem(mdp, maximize=cm.linear(np.zeros(mdp.n_states)))
-    learning = learning_of(flat, batch_size=50, entropy_bonus=1.0)
-    with double_precision():
-        sharp = jnp.asarray(np.tile([3.0, 0.0], (mdp.n_states, 1)))
-        state, uniforms = initial_state(learning, sharp, jnp.zeros(0)), generator(12)
-        entropies = []
-        for _ in range(60):
-            state, trace = following(learning, state, uniforms.random((50, 1 + 2 * HORIZON)))
-            entropies.append(float(trace.policy_entropy))
-    assert entropies[0] < 0.3
-    assert entropies[-1] > entropies[0] + 0.1
 
 
 def test_uniform_numbers_are_those_of_jax_threefry():

@@ -323,6 +323,11 @@ def wrong() -> dict[str, tuple[str, str, list[str]]]:
             GRID + '[solver]\nname = "PDPG"\nitertions = 3',
             ["line 12", "solver.itertions", "Did you mean 'iterations'"],
         ),
+        "removed": (
+            head,
+            GRID + '[solver]\nname = "VRPDPG"\nweight_cap = 3.0',
+            ["line", "solver", "weight_cap was an option of cvxmdp 0.1", "remove it"],
+        ),
         "value": (head, GRID + '[solver]\nname = "PDPG"\niterations = -3', ["line", "got -3"]),
         "required": (head, GRID + '[solver]\nname = "VRPDPG"\nseed = 1', ["'primal_step'"]),
         "nameless": (head, GRID + "[solver]\niterations = 3", ["'iterations'", "add name"]),
@@ -473,6 +478,7 @@ def test_sweep_files(tmp_path):
     [
         ("budget/hazard", "budget/hazrd", "Did you mean 'hazard'"),
         ("\nprimal_step = [", "\nprimalstep = [", "Did you mean 'primal_step'"),
+        ("\nprimal_step = [", "\nentropy_bonus = [", "entropy_bonus was an option of cvxmdp 0.1"),
         ("[0.1, 0.2]\n", "[0.1, -0.2]\n", "primal_step must be positive"),
         ("[0.1, 0.2]\n", "[]\n", "at least one value"),
         ("seeds = 3", "seeds = 0", "how many seeds"),

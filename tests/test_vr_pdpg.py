@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -13,7 +14,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import cvxmdp as cm
-from cvxmdp.base.errors import CvxmdpWarning, PolicyError, SolverError
+from cvxmdp.base.errors import CvxmdpWarning, PolicyError, SettingsError, SolverError
+from cvxmdp.base.removed import REMOVED
 from cvxmdp.paper.tracking import tracking_problem
 from cvxmdp.solvers import vr_pdpg_run as runs
 from strategies import generator, random_policy, seeds, small_problem
@@ -148,7 +150,7 @@ def test_chunks_do_not_change_the_bits(problem, solution, every):
 def test_another_seed_step_or_budget_does_not_compile_again(problem, solution):
     before = runs.run_chunk.program._cache_size()
     assert before > 0
-    tuned = replace(SOLVER, primal_step=0.2, dual_step=0.1, momentum=1.0, weight_cap=2.0)
+    tuned = replace(SOLVER, primal_step=0.2, dual_step=0.1, momentum=1.0, dual_decay=0.1)
     cm.solve(problem.with_budget("hazard", 0.3), tuned, seed=11)
     assert runs.run_chunk.program._cache_size() == before
 
@@ -269,8 +271,6 @@ def test_sampling_needs_a_seed(problem, seed):
         ("primal_step", 0.0),
         ("primal_step", math.inf),
         ("primal_step", "0.1"),
-        ("weight_cap", 0.0),
-        ("weight_cap", None),
         ("iterate", "best"),
     ],
     ids=str,
@@ -399,15 +399,17 @@ def test_automatic_pessimism_is_certified_feasible():
     assert certificate.slack["hazard"] >= 0
 
 
-def test_reinforce_is_a_baseline(problem):
-    settings = {"primal_step": 0.1, "dual_step": 0.3, "horizon": HORIZON, "initial_multiplier": 1.0}
-    solver = cm.VRPDPG.reinforce(50, **settings)
-    assert solver.momentum == 1.0
-    plain = cm.solve(problem, cm.VRPDPG(50, momentum=1.0, **settings), seed=0)
-    vanilla = cm.solve(problem, solver, seed=0)
-    assert np.abs(params_of(plain) - params_of(vanilla)).max() > 1e-3
-    with pytest.raises(SolverError, match=r"needs momentum=1; got momentum=0\.3"):
-        replace(solver, momentum=0.3)
+@pytest.mark.parametrize("name", REMOVED["VRPDPG"])
+def test_options_of_release_0_1_are_refused_by_name(problem, name):
+    """However they are given: as a keyword, to ``replace``, or as the axis of a sweep."""
+    expected = rf"{name} was an option of cvxmdp 0\.1; it is gone because .*; remove it"
+    given: Any = {name: 1.0}
+    with pytest.raises(SettingsError, match=expected):
+        cm.VRPDPG(50, 0.1, 0.1, 1.0, HORIZON, **given)
+    with pytest.raises(SettingsError, match=expected):
+        replace(SOLVER, **given)
+    with pytest.raises(SettingsError, match=expected):
+        cm.sweep(problem, SOLVER, over={name: [1.0]}, seeds=[0])
 
 
 def test_exploding_weights_are_a_warning(problem):
@@ -426,7 +428,7 @@ def test_tracking_error_is_that_of_single_episodes():
     assert found.history["episode_return"].min() >= -0.2 * 14 - 1e-5
 
 
-@pytest.mark.parametrize("name", ["entropy_bonus", "primal_decay", "dual_decay"])
+@pytest.mark.parametrize("name", ["primal_decay", "dual_decay"])
 def test_departures_are_numbers_that_are_not_negative(name):
     for wrong in (-0.1, math.inf, "a", None):
         with pytest.raises(SolverError, match=f"{name} must be"):

@@ -6,7 +6,7 @@ r"""Estimators from trajectories: eqs. (vanilla_OM_estimator), (pg_estimator) an
 
 Sums and products run over the steps really taken; with a batch of B trajectories, "weight times estimate" is
 averaged over it. All are unbiased for their H-step counterparts; the tests check that by enumerating every
-trajectory of a tiny model.
+trajectory of a tiny model. A view of the policy sums the scores (``score_difference``).
 """
 
 from __future__ import annotations
@@ -18,7 +18,6 @@ import jax.numpy as jnp
 from cvxmdp.algorithms.views import AllStates, Steps, VisitedStates
 
 Array = Any
-Params = Any
 View = AllStates | VisitedStates
 SHORT = 32  # steps; longer sums are better computed as running ones
 
@@ -29,16 +28,10 @@ def discounts(trajectories: Steps, discount: Array) -> Array:
     return alive * jnp.asarray(discount, alive.dtype) ** jnp.arange(alive.shape[1])
 
 
-def step_weights(target: View, behaviour: View, trajectories: Steps, per_decision: bool) -> Array:
-    """eq. (IS_def) in log space: how much likelier the target policy takes these actions, (B, H).
-
-    The weight of the whole trajectory at each of its steps or, per decision, the product up to that step:
-    later actions do not change what has happened, so both are unbiased.
-    """
+def importance_weights(target: View, behaviour: View, trajectories: Steps) -> Array:
+    """eq. (IS_def) in log space: how much likelier the target policy takes these actions, (B,)."""
     ratios = target.chosen(trajectories) - behaviour.chosen(trajectories)
-    if per_decision:
-        return jnp.exp(jnp.cumsum(ratios, axis=1))
-    return jnp.exp(ratios.sum(axis=1, keepdims=True)) * jnp.ones_like(ratios)
+    return jnp.exp(ratios.sum(axis=1))
 
 
 def occupancy_estimate(trajectories: Steps, masses: Array, shape: tuple[int, int]) -> Array:
@@ -64,17 +57,3 @@ def to_go(gained: Array) -> Array:
         gained = gained + jnp.pad(gained[..., width:], later)
         width *= 2
     return gained
-
-
-def gradient_estimates(policy: View, trajectories: Steps, gained: Array) -> Params:
-    """eq. (pg_estimator) for several rewards at once, averaged over the batch.
-
-    Args:
-        policy: pi_theta.
-        trajectories: leaves (B, H).
-        gained: gamma^k r(s_k, a_k), or that times a weight, (m, B, H).
-
-    Returns:
-        The parameters' tree, each leaf with a leading axis of length m.
-    """
-    return policy.scores(trajectories, to_go(gained))

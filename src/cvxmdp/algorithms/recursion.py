@@ -27,19 +27,19 @@ import jax
 import jax.numpy as jnp
 
 from cvxmdp.algorithms.estimators import (
+    View,
     discounts,
+    importance_weights,
     occupancy_estimate,
-    step_weights,
     to_go,
 )
-from cvxmdp.algorithms.views import AllStates, Steps, VisitedStates, score_difference, view
+from cvxmdp.algorithms.views import Steps, view
 from cvxmdp.atoms.function import OccupancyFunction
 from cvxmdp.base.pytrees import Record
 from cvxmdp.policies.families import BoundFamily
 
 Array = Any
 Params = Any
-View = AllStates | VisitedStates
 TINY = 1e-30  # decaying estimates become denormal numbers, which slow a CPU down several times
 BASELINE_RATE = 0.1  # of the running mean that the baseline is
 
@@ -61,22 +61,16 @@ class Learning(Record):
     pessimism: Array  # (n,)
     momentum: Array  # alpha
     momentum_decay: Array  # alpha_t = alpha (t+1)^(-decay)
-    weight_cap: Array  # infinite in the paper
-    entropy_bonus: Array  # zero in the paper
     shape: tuple[int, int]  # of an occupancy: (S, A), or what is measured of an environment
     horizon: int
     batch_size: int
-    per_decision: bool  # False in the paper
     baseline: bool  # False in the paper
-    same_trajectory: bool  # True only for vanilla REINFORCE
     transform: Any  # an Optax transformation in place of the normalised step, or None
     static: ClassVar[tuple[str, ...]] = (
         "shape",
         "horizon",
         "batch_size",
-        "per_decision",
         "baseline",
-        "same_trajectory",
         "transform",
     )
 
@@ -177,26 +171,25 @@ def update(
     first = state.step == 0
     alpha = learning.momentum * (state.step + 1.0) ** (-learning.momentum_decay)
     rest = jnp.where(first, 0.0, 1.0 - alpha)
-    weights = step_weights(previous, policy, trajectories, learning.per_decision)
-    capped = jnp.minimum(weights, learning.weight_cap)  # departure: a cap
-    stale_masses = rest * capped * masses
+    weights = importance_weights(previous, policy, trajectories)
+    stale_weights = rest * weights[:, None]
+    stale_masses = stale_weights * masses
 
-    visits = trajectories.measure((masses - stale_masses)[None], learning.shape)[0]
+    visits = occupancy_estimate(trajectories, masses - stale_masses, learning.shape)
     occupancy = _flush(visits + rest * state.occupancy)  # line 10; line 3 for t = 0
-    now = first | learning.same_trajectory  # r_{-1} = r_0
-    newer = jnp.where(now, occupancy, state.occupancy)
+    newer = jnp.where(first, occupancy, state.occupancy)  # r_{-1} = r_0
     older = jnp.where(first, occupancy, state.older_occupancy)
 
-    gained = masses * shadow_rewards(learning, newer, policy, trajectories)
-    regained = stale_masses * shadow_rewards(learning, older, previous, trajectories)
+    gained = masses * shadow_rewards(learning, newer, trajectories)
+    regained = stale_masses * shadow_rewards(learning, older, trajectories)
     fresh, stale = to_go(jnp.stack([gained, regained]))
     baseline = state.baseline
     if learning.baseline:  # departure: unbiased, because it is older than the trajectory
         running = BASELINE_RATE * (fresh.mean(axis=1) - baseline)
         fresh = fresh - trajectories.alive * baseline[:, None]
-        stale = stale - rest * capped * trajectories.alive * baseline[:, None]
+        stale = stale - stale_weights * trajectories.alive * baseline[:, None]
         baseline = baseline + running
-    corrected = score_difference(policy, previous, trajectories, fresh, stale)
+    corrected = policy.score_difference(previous, trajectories, fresh, stale)
     gradients = jax.tree.map(  # line 12; line 5 for t = 0
         lambda new, old: _flush(new + rest * old), corrected, state.gradients
     )
@@ -214,15 +207,16 @@ def update(
         state.params,
         policy.logs,
         occupancy,
-        jnp.where(first, occupancy, state.occupancy),
+        newer,
         gradients,
         multipliers,
         baseline,
         optimiser,
         state.step + 1,
     )
-    seen = trajectories.measure(masses[None], learning.shape)[0] if learning.watched.mean else None
-    evidence = Evidence(trajectories, seen, capped[:, -1], slack, state.multipliers, size)
+    watch = learning.watched.mean
+    seen = occupancy_estimate(trajectories, masses, learning.shape) if watch else None
+    evidence = Evidence(trajectories, seen, weights, slack, state.multipliers, size)
     return following, evidence
 
 
@@ -246,18 +240,11 @@ def _lagrangian(leaf: Array, multipliers: Array) -> Array:
     return leaf[0] + (weights * leaf[1:]).sum(axis=0)
 
 
-def shadow_rewards(
-    learning: Learning, occupancy: Array, policy: View, trajectories: Steps
-) -> Array:
-    """grad f and grad g_i at lambda along the trajectories, (m, B, H).
-
-    With an entropy bonus (a departure), the objective also rewards -log pi.
-    """
+def shadow_rewards(learning: Learning, occupancy: Array, trajectories: Steps) -> Array:
+    """grad f and grad g_i at lambda along the trajectories, (m, B, H)."""
     functions = (learning.objective, *learning.slacks)
     # One by one: a compiler then computes a gradient only where the trajectories went.
-    rewards = [trajectories.along(function.gradient(occupancy)) for function in functions]
-    rewards[0] = rewards[0] - learning.entropy_bonus * policy.chosen(trajectories)
-    return jnp.stack(rewards)
+    return jnp.stack([trajectories.along(function.gradient(occupancy)) for function in functions])
 
 
 def _primal_step(

@@ -28,6 +28,7 @@ from cvxmdp.policies.families import BoundFamily
 Array = Any
 Params = Any
 Steps = Any  # a batch of trajectories, or of experience: states, actions and alive, (B, H)
+Alike = Any  # another policy, looked at in the same way
 STATES_PER_STEP = 16  # evaluating this many states at once costs about as much as one more step
 
 
@@ -70,12 +71,21 @@ class AllStates(Record):
         """The entropy of the policy in the states of the trajectories, (B, H)."""
         return _entropy(self.logs[trajectories.states])
 
-    def scores(self, trajectories: Steps, numbers: Array) -> Params:
-        """sum_h c_h grad log pi(a_h | s_h), averaged over the batch, for ``numbers`` c of shape (m, B, H)."""
-        return self.pull_back(spread(trajectories, numbers, self.logs.shape))
+    def score_difference(
+        self, previous: Alike, trajectories: Steps, fresh: Array, stale: Array
+    ) -> Params:
+        """eq. (pg_estimator) of two policies, their rewards to go ``fresh`` and ``stale`` of shape (m, B, H):
 
-    def pull_back(self, taken: Array) -> Params:
-        """The same from the numbers already added up on their pairs, (m, S, A)."""
+            sum_h fresh_h grad log pi(a_h | s_h) - sum_h stale_h grad log pi'(a_h | s_h)
+
+        averaged over the batch, each leaf with a leading axis m. Both share one pass over the trajectories.
+        """
+        taken = spread(trajectories, jnp.concatenate([fresh, stale]), self.logs.shape)
+        parts = self._scores(taken[: len(fresh)]), previous._scores(taken[len(fresh) :])
+        return jax.tree.map(jnp.subtract, *parts)
+
+    def _scores(self, taken: Array) -> Params:
+        """The sum of scores from numbers that are added up on their pairs already, (m, S, A)."""
         on_logits = taken - taken.sum(axis=2, keepdims=True) * jnp.exp(self.logs)
         return _pull_back(self.family.all_logits, self.params, on_logits)
 
@@ -107,8 +117,14 @@ class VisitedStates(Record):
         """The entropy of the policy in the states of the trajectories, (B, H)."""
         return _entropy(self._logs(trajectories))
 
-    def scores(self, trajectories: Steps, numbers: Array) -> Params:
-        """sum_h c_h grad log pi(a_h | s_h), averaged over the batch, for ``numbers`` c of shape (m, B, H)."""
+    def score_difference(
+        self, previous: Alike, trajectories: Steps, fresh: Array, stale: Array
+    ) -> Params:
+        """As for ``AllStates``."""
+        parts = self._scores(trajectories, fresh), previous._scores(trajectories, stale)
+        return jax.tree.map(jnp.subtract, *parts)
+
+    def _scores(self, trajectories: Steps, numbers: Array) -> Params:
         logs = self._logs(trajectories)
         score = jax.nn.one_hot(trajectories.actions, logs.shape[2], dtype=logs.dtype) - jnp.exp(
             logs
@@ -120,22 +136,6 @@ class VisitedStates(Record):
             self.params,
             on_logits.reshape(numbers.shape[0], len(states), -1),
         )
-
-
-def score_difference(
-    policy: AllStates | VisitedStates,
-    previous: AllStates | VisitedStates,
-    trajectories: Steps,
-    fresh: Array,
-    stale: Array,
-) -> Params:
-    """policy.scores(fresh) - previous.scores(stale); tables share one pass over the trajectories."""
-    if isinstance(policy, AllStates) and isinstance(previous, AllStates):
-        taken = spread(trajectories, jnp.concatenate([fresh, stale]), policy.logs.shape)
-        parts = policy.pull_back(taken[: len(fresh)]), previous.pull_back(taken[len(fresh) :])
-    else:
-        parts = policy.scores(trajectories, fresh), previous.scores(trajectories, stale)
-    return jax.tree.map(jnp.subtract, *parts)
 
 
 def _in_a_row(trajectories: Steps) -> Array:

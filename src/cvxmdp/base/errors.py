@@ -37,6 +37,14 @@ class SolverError(CvxmdpError, RuntimeError):
     """A solver that cannot do what it was asked to do."""
 
 
+class SettingsError(SolverError, ValueError):
+    """A solver's setting that does not exist or cannot have that value."""
+
+
+class DivergedError(SolverError):
+    """A run that met numbers that are not finite."""
+
+
 class ExperienceError(CvxmdpError, RuntimeError):
     """An environment, or data from one, that is not what its interface promises.
 

@@ -8,6 +8,7 @@ from dataclasses import dataclass, fields, is_dataclass, replace
 from typing import Any
 
 from cvxmdp.base.errors import SolverError, did_you_mean
+from cvxmdp.base.removed import refuse_removed
 from cvxmdp.problems.problem import Problem
 
 BUDGET = "budget/"
@@ -74,6 +75,7 @@ def _seed(seed: Any) -> int:
 
 
 def _check_names(problem: Problem, solver: Any, axes: Mapping[str, Any]) -> None:
+    refuse_removed(type(solver).__name__, axes)
     known = [field.name for field in fields(solver) if field.name not in NOT_VARIED]
     known += [BUDGET + name for name in problem.constraints]
     for name in axes:

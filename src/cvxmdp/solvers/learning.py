@@ -47,14 +47,10 @@ def read_learning(solver: VRPDPG, problem: Problem, pessimism: np.ndarray) -> Le
         pessimism=pessimism,
         momentum=1.0 if theorem else solver.momentum,
         momentum_decay=0.5 if theorem else 0.0,
-        weight_cap=solver.weight_cap,
-        entropy_bonus=solver.entropy_bonus,
         shape=problem.shape,
         horizon=solver.horizon,
         batch_size=solver.batch_size,
-        per_decision=solver.per_decision,
         baseline=solver.baseline,
-        same_trajectory=solver.same_trajectory,
         transform=transform,
     )
 

@@ -8,9 +8,8 @@ r"""VR-PDPG: variance-reduced primal-dual policy gradient from samples (Algorith
 | C_0, mu_0          | ``dual_bound``, ``initial_multiplier`` |
 | delta              | ``pessimism``                  |
 
-``momentum=1`` is the paper's first baseline, ``momentum=1`` with ``batch_size=100`` its second ("Avg"), and
-``VRPDPG.reinforce`` the vanilla estimator of its section 3. ``recursion`` has the iteration itself, ``run``
-what happens around it.
+``momentum=1`` is the paper's first baseline, ``momentum=1`` with ``batch_size=100`` its second ("Avg").
+``recursion`` has the iteration itself, ``run`` what happens around it.
 
 Two quantities are never mixed: ``slack`` and ``violation`` speak of the policy's occupancy, an expectation;
 ``episode_slack`` and ``tracking_error`` of the occupancy of single episodes, whose mean distance to an expert
@@ -22,11 +21,12 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 
 from cvxmdp.base.errors import SolverError
+from cvxmdp.base.removed import refuse_removed
 from cvxmdp.policies.families import PolicyFamily, Table
 from cvxmdp.problems.problem import Problem
 from cvxmdp.problems.solution import Solution
@@ -64,13 +64,9 @@ class VRPDPG:
     Departures from the paper, all off by default (docs/vr-pdpg.md says what each does, measured):
 
     Attributes:
-        weight_cap: the largest importance weight; larger ones are cut.
-        per_decision: weigh a step by the ratios up to it, not by those of the whole episode.
         baseline: subtract the running mean of the reward to go from it.
-        entropy_bonus: reward -log pi(a|s) with this factor, which keeps the policy away from corners.
         primal_decay, dual_decay: steps shrink as (t+1)^(-decay).
         primal_step: an Optax transformation instead of a number.
-        same_trajectory: take the shadow reward from the same trajectory; for ``VRPDPG.reinforce``.
     """
 
     iterations: int
@@ -87,13 +83,14 @@ class VRPDPG:
     evaluate_every: int = 250
     record_every: int = 1
     progress: bool | None = None
-    weight_cap: float = math.inf
-    per_decision: bool = False
     baseline: bool = False
-    entropy_bonus: float = 0.0
     primal_decay: float = 0.0
     dual_decay: float = 0.0
-    same_trajectory: bool = False
+
+    def __new__(cls, *arguments: Any, **settings: Any) -> Self:
+        """A setting of an earlier release gets an error of its own."""
+        refuse_removed(cls.__name__, settings)
+        return super().__new__(cls)
 
     def __post_init__(self) -> None:
         for name in ("iterations", "horizon", "batch_size", "evaluate_every", "record_every"):
@@ -127,20 +124,12 @@ class VRPDPG:
         self._check_departures()
 
     def _check_departures(self) -> None:
-        if self.weight_cap != math.inf and not _is_number(self.weight_cap, above=0.0):
-            raise SolverError(f"weight_cap must be positive; got {self.weight_cap!r}")
-        for name in ("entropy_bonus", "primal_decay", "dual_decay"):
+        for name in ("primal_decay", "dual_decay"):
             value = getattr(self, name)
             if not _is_number(value, above=-1.0) or value < 0:
                 raise SolverError(f"{name} must be finite and not negative; got {value!r}")
-        for name in ("per_decision", "baseline", "same_trajectory"):
-            if not isinstance(getattr(self, name), bool):
-                raise SolverError(f"{name} must be True or False; got {getattr(self, name)!r}")
-        if self.same_trajectory and self.momentum != 1:
-            raise SolverError(
-                f"same_trajectory is vanilla REINFORCE, without memory: it needs momentum=1; got "
-                f"momentum={self.momentum!r}"
-            )
+        if not isinstance(self.baseline, bool):
+            raise SolverError(f"baseline must be True or False; got {self.baseline!r}")
 
     @classmethod
     def theory(cls, iterations: int, discount: float, **settings: Any) -> VRPDPG:
@@ -167,15 +156,6 @@ class VRPDPG:
             "iterate": "uniform",
         }
         return cls(**{**chosen, **settings})
-
-    @classmethod
-    def reinforce(cls, iterations: int, **settings: Any) -> VRPDPG:
-        """Vanilla REINFORCE, the paper's section 3: the shadow reward is that of the same trajectory.
-
-        It is biased, because the trajectory that says where the occupancy lacks is the one that is then judged
-        by it.
-        """
-        return cls(iterations=iterations, **{"momentum": 1.0, "same_trajectory": True, **settings})
 
     def solve(self, problem: Problem, start: Any = None, seed: int | None = None) -> Solution:
         """Learn from samples. ``seed`` is required; ``start`` is a policy or a solution."""

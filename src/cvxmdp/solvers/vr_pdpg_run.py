@@ -96,8 +96,8 @@ def not_finite(iteration: int) -> str:
     """What to say of a run that broke."""
     return (
         f"iteration {iteration}: the gradient, the slack or an importance weight is not finite. Likely causes: "
-        "steps so large that the weights explode (try a smaller primal_step or a weight_cap), or a utility of "
-        "your own that is not finite at points that are no occupancies."
+        "steps so large that the weights explode (try a smaller primal_step), or a utility of your own that is "
+        "not finite at points that are no occupancies."
     )
 
 
@@ -192,7 +192,7 @@ class Run:
         if self.largest_weight > EXPLODED:
             warnings.warn(
                 f"the largest importance weight was {self.largest_weight:.3g}: with such weights, variance "
-                "reduction adds variance. Take a smaller primal_step or horizon, or a weight_cap.",
+                "reduction adds variance. Take a smaller primal_step or horizon.",
                 CvxmdpWarning,
                 stacklevel=2,
             )

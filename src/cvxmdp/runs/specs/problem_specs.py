@@ -35,6 +35,7 @@ from pydantic import Field
 from cvxmdp.atoms import Constraint
 from cvxmdp.atoms.signals import signal_names
 from cvxmdp.base.errors import did_you_mean
+from cvxmdp.base.removed import refuse_removed
 from cvxmdp.experience.environments.gymnasium_env import GymnasiumEnv
 from cvxmdp.models import TabularMDP
 from cvxmdp.problems.problem import Problem
@@ -186,6 +187,7 @@ def _check_varied(base: ProblemSpec, setting: str, values: list[Any]) -> None:
         return
     if base.solver is None:
         raise SpecError(f"{setting!r} is varied, but no [solver] is named")
+    refuse_removed(type(base.solver).__name__, [setting])
     known = [field.name for field in dataclasses.fields(base.solver)]
     if setting not in known:
         budgets = [f"budget/{name}" for name in base.problem.constraints]
@@ -214,6 +216,7 @@ def build_solver(table: Mapping[str, Any], reader: Reader) -> tuple[Any, int | N
         return None, seed
     solver_class = solver_named(name)
     fields = {field.name: str(field.type) for field in dataclasses.fields(solver_class)}
+    refuse_removed(name, settings)
     for key, value in settings.items():
         if key not in fields:
             raise SpecError(
