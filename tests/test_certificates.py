@@ -12,9 +12,9 @@ from hypothesis import given, settings
 
 import cvxmdp as cm
 from cvxmdp.base.errors import ProblemError
-from cvxmdp.certificates.evidence import tangents_at
 from cvxmdp.checker.bounds import Claims, achieved, policy_support, upper_bound
 from cvxmdp.checker.closed_forms import CertificateError, Error, read_function
+from cvxmdp.problems.lowered import Lowered
 from strategies import (
     AFFINE,
     CONCAVE,
@@ -147,7 +147,7 @@ def test_any_multipliers_tangents_and_values_give_a_true_bound(seed):
     claims = Claims(problem)
     for tried in range(4):
         z = random_occupancy(mdp, random)
-        proof = tangents_at(claims, z)
+        proof = Lowered(problem).tangents_at(z)
         multipliers = {name: float(random.gamma(0.3) * 10) for name in claims.slacks}
         proof["values"] = random.normal(size=mdp.n_states) * 10.0 ** random.uniform(-2, 3)
         if tried:

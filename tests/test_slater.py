@@ -104,7 +104,10 @@ def test_a_conflict_comes_with_weights_that_prove_it(mdp, least):
         weighted = sum(found.weights[name] * slack[name] for name in found.conflict)
         assert weighted <= found.margin_bound + ROUNDING
     room = Claims(problem).smallest_slack()
-    assert upper_bound(room, {}, {**found.proof, "slacks": {}}) == found.margin_bound
+    assert (
+        upper_bound(room, {}, {**found.evidence.tangents, "values": found.evidence.values})
+        == found.margin_bound
+    )
     assert "Infeasible: no policy satisfies 'at most', 'at least' together (proven)" in str(found)
 
 

@@ -15,22 +15,14 @@ from typing import Any, NamedTuple
 import numpy as np
 import scipy.sparse as sp
 
+from cvxmdp.atoms import nodes as atoms
+from cvxmdp.atoms.nodes import Node, Parameters
 from cvxmdp.base.errors import MissingExtraError, require
-from cvxmdp.checker import closed_forms as atoms
-from cvxmdp.checker.bounds import Claims
-from cvxmdp.checker.closed_forms import Node, Parameters
+from cvxmdp.problems.lowered import Evidence, Lowered
 
 NEGLIGIBLE = 1e-9  # a factor below which an atom's slope cannot be read off
 
 Read = Callable[[float, np.ndarray], Parameters]
-
-
-class ProgramProof(NamedTuple):
-    """What the conic solver found: an occupancy, multipliers and parameters of tangents."""
-
-    occupancy: np.ndarray
-    multipliers: dict[str, float]
-    proof: dict[str, Any]
 
 
 class Form(NamedTuple):
@@ -40,16 +32,16 @@ class Form(NamedTuple):
     read: Read  # (factor, optimal occupancy) -> parameters
 
 
-def dual_program(claims: Claims, tolerance: float = 1e-10) -> ProgramProof | None:
+def dual_program(lowered: Lowered, tolerance: float = 1e-10) -> Evidence | None:
     """Solve the problem and read off a proof; None where no conic solver can (or it finds nothing)."""
     try:
         cp = require("cvxpy", "convex")
     except MissingExtraError:
         return None
-    builder = _Builder(claims, cp)
+    builder = _Builder(lowered, cp)
     try:
-        objective = builder.form(claims.objective)
-        slacks = {name: builder.form(node) for name, node in claims.slacks.items()}
+        objective = builder.form(lowered.objective)
+        slacks = {name: builder.form(node) for name, node in lowered.slacks.items()}
     except _NoConicFormError:
         return None
     holds = {name: cp.Constant(0.0) <= form.expression for name, form in slacks.items()}
@@ -64,13 +56,14 @@ def dual_program(claims: Claims, tolerance: float = 1e-10) -> ProgramProof | Non
         return None
     if builder.pairs.value is None or (holds and any(c.dual_value is None for c in holds.values())):
         return None
-    x = np.zeros(claims.shape)
+    x = np.zeros(lowered.flow.shape)
     x[builder.usable] = np.maximum(builder.pairs.value, 0.0)
     multipliers = {
         name: max(0.0, float(np.ravel(held.dual_value)[0])) for name, held in holds.items()
     }
     parameters = {name: form.read(multipliers[name], x) for name, form in slacks.items()}
-    return ProgramProof(x, multipliers, {"objective": objective.read(1.0, x), "slacks": parameters})
+    tangents = {"objective": objective.read(1.0, x), "slacks": parameters}
+    return Evidence(multipliers, tangents, policy=lowered.flow.policy(x))
 
 
 class _NoConicFormError(Exception):
@@ -80,9 +73,9 @@ class _NoConicFormError(Exception):
 class _Builder:
     """Builds the program; keeps the equations whose multipliers are the slopes."""
 
-    def __init__(self, claims: Claims, cp: Any) -> None:
-        self.claims, self.cp = claims, cp
-        self.usable = claims.reached[:, None] & claims.actions
+    def __init__(self, lowered: Lowered, cp: Any) -> None:
+        self.model, self.cp = lowered.flow, cp
+        self.usable = self.model.usable
         self.places = np.flatnonzero(self.usable)
         self.pairs = cp.Variable(self.places.size, nonneg=True)
         self.extra: list[Any] = []
@@ -94,10 +87,10 @@ class _Builder:
     def equations(self) -> list[Any]:
         """The flow equations, and those between atoms and the occupancy."""
         states = np.nonzero(self.usable)[0]
-        leaving = self._select(states, self.claims.shape[0])
-        arriving = self.claims.discount * self.claims.transition[self.places].T
-        flow = sp.csr_array(leaving - arriving)[self.claims.reached]
-        return [flow @ self.pairs == self.claims.initial[self.claims.reached], *self.extra]
+        leaving = self._select(states, self.model.shape[0])
+        arriving = self.model.discount * self.model.transition[self.places].T
+        flow = sp.csr_array(leaving - arriving)[self.model.reached]
+        return [flow @ self.pairs == self.model.initial[self.model.reached], *self.extra]
 
     def _argument(self, expression: Any) -> tuple[Any, Any]:
         """A variable u with u = expression, and the equation whose multiplier is the slope."""
@@ -107,7 +100,7 @@ class _Builder:
         return u, equation
 
     def _flat(self) -> Any:
-        size = self.claims.shape[0] * self.claims.shape[1]
+        size = self.model.shape[0] * self.model.shape[1]
         return self._select(self.places, size) @ self.pairs
 
     def _slope_reader(

@@ -17,23 +17,22 @@ import numpy as np
 
 from cvxmdp.base.errors import ProblemError, did_you_mean
 from cvxmdp.certificates.certificate import Certificate
+from cvxmdp.certificates.claims import Claims, Proof, best
 from cvxmdp.certificates.evidence import (
-    Proof,
-    best,
     by_columns,
     by_gradient,
     by_program,
     by_program_for,
     is_large,
     linearise,
-    occupancy_policy,
 )
 from cvxmdp.certificates.repair import Repaired, repair
 from cvxmdp.certificates.slater import Slater, slater_of
-from cvxmdp.checker.bounds import Achieved, Claims, achieved
+from cvxmdp.checker.bounds import Achieved
 from cvxmdp.checker.fingerprint import fingerprint
 from cvxmdp.policies import TabularPolicy
 from cvxmdp.policies.occupancies import as_policy
+from cvxmdp.problems.lowered import Evidence
 from cvxmdp.problems.problem import Problem
 
 # Claims are written down a little looser than computed, so that another machine's rounding cannot
@@ -65,7 +64,7 @@ class Certifier:
 
     def __init__(self, problem: Problem, claims: Claims | None = None) -> None:
         self.problem = problem
-        self.claims = Claims(problem) if claims is None else claims
+        self.claims = Claims.of(problem) if claims is None else claims
         self._slater: Slater | None = None
         self._searched: Proof | None = None
 
@@ -96,7 +95,7 @@ class Certifier:
         given, kept = None, None
         if answer is not None:
             matrix = as_policy(self.problem.mdp, answer).probabilities()
-            given = achieved(self.claims, matrix)
+            given = self.claims.achieved(matrix)
             kept = repair(self.claims, matrix, given, self._slater_policy)
         if kept is None and self.claims.slacks:
             if self.slater().infeasible:
@@ -113,7 +112,7 @@ class Certifier:
         return self.slater().policy.probabilities()
 
     def _slater_alone(self) -> Repaired | None:
-        found = achieved(self.claims, self._slater_policy())
+        found = self.claims.achieved(self._slater_policy())
         return Repaired(self._slater_policy(), 1.0, found) if found.feasible else None
 
     def _upper(
@@ -139,9 +138,9 @@ class Certifier:
         self, known: dict[str, float], given: Achieved | None, floor: float, tolerance: float
     ) -> Proof | None:
         """The best proof with multipliers that the user chose."""
-        at = given.occupancy if given is not None else np.zeros(self.claims.shape)
+        at = given.occupancy if given is not None else np.zeros(self.claims.flow.shape)
         proof = linearise(self.claims, at, known)
-        if self.claims.affine or self._tight(proof, floor, tolerance):
+        if self.claims.lowered.affine or self._tight(proof, floor, tolerance):
             return proof  # affine functions are their own tangents: there is no better proof
         return best([proof, by_program_for(self.claims, known)])
 
@@ -192,7 +191,7 @@ class Certifier:
             infeasible=True,
             conflict=room.conflict,
             slack_bound=_up(room.margin_bound),
-            proof=room.proof,
+            proof=_proof(room.evidence),
             repaired=False,
             repair_share=0.0,
             flow_residual=given.flow_residual if given else 0.0,
@@ -202,14 +201,12 @@ class Certifier:
 
     def _common(self, given: Achieved | None) -> dict[str, Any]:
         claims, problem = self.claims, self.problem
-        uniform = claims.objective.value(
-            achieved(claims, occupancy_policy(claims, np.zeros(claims.shape))).occupancy
-        )
+        uniform = claims.uniform_value
         return {
             "given_slack": dict(given.computed_slack) if given else {},
             # What is proven of an estimated model is proven of nothing else.
             "assumes": (
-                *claims.promises,
+                *claims.checked.promises,
                 *([f"it speaks of the {problem.mdp.note}"] if problem.mdp.note else []),
             ),
             "uniform": problem.sign * uniform,
@@ -237,17 +234,21 @@ class Certifier:
             lower=floor if sign > 0 else -ceiling,
             policy=TabularPolicy(kept.policy) if kept is not None else None,
             slack={name: max(0.0, _down(slack)) for name, slack in sure.items()},
-            multipliers=proof.multipliers if proof is not None else {},
+            multipliers=proof.evidence.multipliers if proof is not None else {},
             infeasible=False,
             conflict=(),
             slack_bound=math.inf,
-            proof=proof.proof if proof is not None else {},
+            proof=_proof(proof.evidence) if proof is not None else {},
             repaired=kept is not None and kept.share > 0,
             repair_share=kept.share if kept is not None else 0.0,
             flow_residual=kept.achieved.flow_residual if kept is not None else math.nan,
             flow_cost=kept.achieved.drift if kept is not None else math.nan,
             **self._common(given),
         )
+
+
+def _proof(evidence: Evidence) -> dict[str, Any]:
+    return {**evidence.tangents, "values": evidence.values}
 
 
 def _up(value: float) -> float:

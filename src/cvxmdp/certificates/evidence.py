@@ -13,26 +13,19 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Mapping
-from copy import copy
-from typing import Any, NamedTuple
+from dataclasses import replace
+from typing import Any
 
 import numpy as np
 
+from cvxmdp.algorithms.columns.generation import Generation
 from cvxmdp.algorithms.conic import dual_program
+from cvxmdp.atoms.nodes import SumNode
 from cvxmdp.base.progress import Progress
-from cvxmdp.checker.bounds import (
-    Claims,
-    achieved,
-    chain,
-    lagrangian_tangent,
-    read_policy,
-    solve_occupancy,
-    upper_bound,
-)
-from cvxmdp.checker.closed_forms import CertificateError, SumNode
-from cvxmdp.models.flow import Flow
-from cvxmdp.models.planning import optimal_values
+from cvxmdp.certificates.claims import Claims, Proof, best
+from cvxmdp.checker.closed_forms import CertificateError
 from cvxmdp.models.systems import solve_discounted
+from cvxmdp.problems.lowered import Evidence
 
 PROGRAM_LIMIT = 20_000  # pairs up to which a conic program is tried
 COLUMNS_TOLERANCE, COLUMNS_KEPT, COLUMNS_STEPS = 1e-4, 40, 300  # of a search by column generation
@@ -41,103 +34,35 @@ WORK = 1e7  # entries of the transition to pass through in a search by gradient
 MIXED_IN = 1e-9  # share of the uniform policy that keeps logarithms finite when linearising
 
 
-class Proof(NamedTuple):
-    """An upper bound and what proves it; ``policy`` is what the search thought best, or None."""
-
-    upper: float
-    multipliers: dict[str, float]
-    proof: dict[str, Any]
-    policy: np.ndarray | None
-
-
-def finish(
-    claims: Claims,
-    multipliers: Mapping[str, float],
-    tangents: Mapping[str, Any],
-    policy: np.ndarray | None = None,
-) -> Proof | None:
-    """Solve the MDP of the tangents' reward and compute the bound; None where there is none."""
-    kept = {name: float(value) for name, value in multipliers.items()}
-    try:
-        reward, _, _ = lagrangian_tangent(claims, kept, tangents)
-    except CertificateError:
-        return None
-    values, _ = optimal_values(model_flow(claims), reward)
-    return finish_with(claims, kept, tangents, values, policy)
-
-
-def finish_with(
-    claims: Claims,
-    multipliers: Mapping[str, float],
-    tangents: Mapping[str, Any],
-    values: np.ndarray,
-    policy: np.ndarray | None = None,
-) -> Proof | None:
-    """The bound with values that are known already; None where there is none."""
-    kept = {name: float(value) for name, value in multipliers.items()}
-    proof = {**tangents, "values": values}
-    try:
-        return Proof(upper_bound(claims, kept, proof), kept, proof, policy)
-    except CertificateError:
-        return None
-
-
 def linearise(claims: Claims, x: np.ndarray, multipliers: Mapping[str, float]) -> Proof | None:
     """The proof with all tangents at x (a little of the uniform policy mixed in)."""
-    uniform = claims.actions / claims.actions.sum(axis=1, keepdims=True)
-    z = (1 - MIXED_IN) * x + MIXED_IN * solve_occupancy(claims, uniform)
-    return finish(claims, multipliers, tangents_at(claims, z))
-
-
-def tangents_at(claims: Claims, x: np.ndarray) -> dict[str, Any]:
-    """Tangents of every function at x."""
-    slacks = {name: node.at(x) for name, node in claims.slacks.items()}
-    return {"objective": claims.objective.at(x), "slacks": slacks}
+    model = claims.flow
+    z = (1 - MIXED_IN) * x + MIXED_IN * model.occupancy(model.uniform)
+    return claims.prove(Evidence(dict(multipliers), claims.lowered.tangents_at(z)))
 
 
 def is_large(claims: Claims) -> bool:
     """Whether a model is too large for a conic program."""
-    return int(claims.actions.sum()) > PROGRAM_LIMIT
+    return int(claims.flow.actions.sum()) > PROGRAM_LIMIT
 
 
 def by_program(claims: Claims) -> Proof | None:
     """The proof that a conic program finds, for models that are not too large for it."""
     if is_large(claims):
         return None
-    found = dual_program(claims)
-    if found is None:
-        return None
-    policy = occupancy_policy(claims, found.occupancy)
-    return finish(claims, found.multipliers, found.proof, policy)
+    found = dual_program(claims.lowered)
+    return None if found is None else claims.prove(found)
 
 
 def by_program_for(claims: Claims, multipliers: Mapping[str, float]) -> Proof | None:
     """The same with multipliers that are given: the Lagrangian is the objective of the program."""
     weights = [1.0, *(float(multipliers[name]) for name in claims.slacks)]
-    whole = claims.smallest_slack()
-    whole.objective = SumNode(weights, [claims.objective, *claims.slacks.values()], 0.0)
-    found = by_program(whole)
+    found = by_program(claims.with_objective(SumNode(weights, claims.lowered.functions, 0.0)))
     if found is None:
         return None
-    first, *rest = found.proof["objective"]["parts"]
+    first, *rest = found.evidence.tangents["objective"]["parts"]
     tangents = {"objective": first, "slacks": dict(zip(claims.slacks, rest, strict=True))}
-    return finish(claims, multipliers, tangents)
-
-
-def occupancy_policy(claims: Claims, x: np.ndarray) -> np.ndarray:
-    """The policy of an occupancy, uniform where nothing is visited."""
-    return model_flow(claims).policy(x)
-
-
-def model_flow(claims: Claims) -> Flow:
-    """The flow equations of the problem's model."""
-    return Flow(claims.transition, claims.initial, claims.discount, claims.actions)
-
-
-def best(candidates: list[Proof | None]) -> Proof | None:
-    """The proof with the lowest bound."""
-    found = [proof for proof in candidates if proof is not None and math.isfinite(proof.upper)]
-    return min(found, key=lambda proof: proof.upper) if found else None
+    return claims.prove(Evidence(dict(multipliers), tangents))
 
 
 def steps(what: str, count: int, note: Callable[[], str] = lambda: "") -> Iterator[int]:
@@ -159,27 +84,23 @@ def steps(what: str, count: int, note: Callable[[], str] = lambda: "") -> Iterat
 
 def by_columns(claims: Claims) -> Proof | None:
     """The proof that column generation finds: for models too large for a conic program."""
-    from cvxmdp.algorithms.columns.generation import Generation  # it builds on this package
-
-    generation = Generation(claims, COLUMNS_TOLERANCE, COLUMNS_KEPT)
+    generation = Generation(claims.lowered, COLUMNS_TOLERANCE, COLUMNS_KEPT)
     for _ in steps("looking for a proof", COLUMNS_STEPS, lambda: f"gap {generation.gap:.2g}"):
         generation.step()
         if generation.gap <= COLUMNS_TOLERANCE or generation.infeasible or generation.stuck:
             break
-    found, x = generation.upper_proof(), generation.occupancy()
+    found, x = generation.evidence(), generation.occupancy()
     if found is None or x is None:
         return None
-    return found._replace(policy=occupancy_policy(claims, x))
+    return claims.prove(replace(found, policy=claims.flow.policy(x)))
 
 
 def room_by_columns(claims: Claims) -> Proof | None:
     """The same for the smallest slack of claims with affine slacks: a linear program in weights."""
-    from cvxmdp.algorithms.columns.generation import Generation
-
     if not all(node.affine for node in claims.slacks.values()):
         return None
-    without = copy(claims)
-    without.objective = next(iter(claims.slacks.values()))  # any affine function will do
+    some = next(iter(claims.slacks.values()))  # any affine function will do
+    without = claims.lowered.with_objective(some, claims.slacks)
     generation = Generation(without, COLUMNS_TOLERANCE, COLUMNS_KEPT)
     generation.master.units = np.ones(len(claims.slacks))
     named = "looking for room in the constraints"
@@ -188,10 +109,11 @@ def room_by_columns(claims: Claims) -> Proof | None:
         left = generation.room_upper - generation.room
         if left <= COLUMNS_TOLERANCE * max(abs(generation.room_upper), abs(generation.room)):
             break
-    found = generation.room_bound()
+    found = generation.room_evidence()
     if found is None:
         return None
-    return found._replace(policy=occupancy_policy(claims, generation.safest()))
+    policy = claims.flow.policy(generation.safest())
+    return claims.smallest_slack().prove(replace(found, policy=policy))
 
 
 def by_gradient(
@@ -208,41 +130,39 @@ def by_gradient(
     be known. By the convexity of conjugates the averaged tangent is at least as good as the average
     of the tangents. Without ``iterations``, as many as fit into some minutes at the model's size.
     """
+    lowered, model = claims.lowered, claims.flow
     if iterations is None:
-        iterations = int(np.clip(WORK / max(claims.transition.nnz, 1), 20, 1_000))
-    if start is None:
-        start = claims.actions / claims.actions.sum(axis=1, keepdims=True)
-    uniform = claims.actions / claims.actions.sum(axis=1, keepdims=True)
-    mixed = 0.99 * read_policy(claims, start) + 0.01 * uniform
-    logits = np.log(np.where(claims.actions, mixed, 1.0))
+        iterations = int(np.clip(WORK / max(model.transition.nnz, 1), 20, 1_000))
+    mixed = 0.99 * (model.uniform if start is None else start) + 0.01 * model.uniform
+    logits = np.log(np.where(model.actions, mixed, 1.0))
     names = list(claims.slacks)
     mu = np.array([float((multipliers or {}).get(name, 0.0)) for name in names])
     steepest, values = np.full(len(names), 1e-300), None
     trail: list[tuple[dict[str, Any], np.ndarray]] = []
-    visited = np.zeros(claims.shape)
+    visited = np.zeros(model.shape)
     for step in steps("looking for a proof by gradient", iterations):
-        policy = _softmax(logits, claims.actions)
-        x = solve_occupancy(claims, policy)
-        tangents = tangents_at(claims, x)
+        policy = _softmax(logits, model.actions)
+        x = model.occupancy(policy)
+        tangents = lowered.tangents_at(x)
         try:
-            reward, _, _ = lagrangian_tangent(claims, dict(zip(names, mu, strict=True)), tangents)
+            reward, _ = lowered.lagrangian_tangent(dict(zip(names, mu, strict=True)), tangents)
         except CertificateError:
             return None
         gained = (policy * reward).sum(axis=1)
-        values = solve_discounted(chain(claims, policy), gained, claims.discount, guess=values)
-        following = claims.discount * (claims.transition @ values).reshape(claims.shape)
-        advantage = np.where(claims.actions, reward + following - values[:, None], 0.0)
+        values = solve_discounted(model.chain(policy), gained, model.discount, guess=values)
+        choices = reward + model.following(values)
+        advantage = np.where(model.actions, choices - values[:, None], 0.0)
         if step >= iterations // 2:
             trail.append((tangents, mu))
             visited += x
-        size = float(np.abs(advantage[claims.reached]).max())
+        size = float(np.abs(advantage[model.reached]).max())
         rate = 1.0 / math.sqrt(step + 1.0)
         if size > 0:
             logits = logits + 2.0 * rate * advantage / size
         slack = np.array([node.value(x) for node in claims.slacks.values()])
         steepest = np.maximum(steepest, np.abs(slack))
         mu = np.clip(mu - 0.1 * dual_bound * rate * slack / steepest, 0.0, dual_bound)
-    return _average(claims, trail, names, occupancy_policy(claims, visited))
+    return _average(claims, trail, names, model.policy(visited))
 
 
 def _softmax(logits: np.ndarray, actions: np.ndarray) -> np.ndarray:
@@ -260,12 +180,13 @@ def _average(
     weights = np.array([mu for _, mu in trail]).reshape(len(trail), len(names))
     even = np.ones(len(trail))
     tangents = {
-        "objective": claims.objective.mean([one["objective"] for one, _ in trail], even),
+        "objective": claims.lowered.objective.mean([one["objective"] for one, _ in trail], even),
         "slacks": {
             name: node.mean([one["slacks"][name] for one, _ in trail], weights[:, k])
             for k, (name, node) in enumerate(claims.slacks.items())
         },
     }
     mu = dict(zip(names, weights.mean(axis=0), strict=True))
-    at_mean = tangents_at(claims, achieved(claims, policy).occupancy)
-    return best([finish(claims, mu, tangents, policy), finish(claims, mu, at_mean, policy)])
+    at_mean = claims.lowered.tangents_at(claims.flow.occupancy(policy))
+    found = [Evidence(mu, one, policy=policy) for one in (tangents, at_mean)]
+    return best([claims.prove(one) for one in found])

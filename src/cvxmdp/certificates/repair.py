@@ -13,8 +13,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from cvxmdp.certificates.evidence import model_flow, occupancy_policy, tangents_at
-from cvxmdp.checker.bounds import Achieved, Claims, achieved
+from cvxmdp.certificates.claims import Claims
+from cvxmdp.checker.bounds import Achieved
 from cvxmdp.models.planning import optimal_values
 
 ROUNDING_SHARE = 1e-6  # repairs up to this share only undo rounding; any interior point will do
@@ -52,7 +52,7 @@ def repair(
         found = _mix(claims, given, inside)
         if found is not None and found.share <= ROUNDING_SHARE:
             return found
-    safe = achieved(claims, slater_policy())
+    safe = claims.achieved(slater_policy())
     return _mix(claims, given, safe) if safe.feasible else None
 
 
@@ -76,30 +76,30 @@ def _mix(claims: Claims, given: Achieved, safe: Achieved) -> Repaired | None:
     share = _share(given, safe)
     while share < 1.0:
         mixture = (1 - share) * given.occupancy + share * safe.occupancy
-        policy = occupancy_policy(claims, mixture)
-        found = achieved(claims, policy)
+        policy = claims.flow.policy(mixture)
+        found = claims.achieved(policy)
         if found.feasible:
             return Repaired(policy, share, found)
         share = max(2.0 * share, 1e-12)
-    policy = occupancy_policy(claims, safe.occupancy)
-    alone = achieved(claims, policy)
+    policy = claims.flow.policy(safe.occupancy)
+    alone = claims.achieved(policy)
     return Repaired(policy, 1.0, alone) if alone.feasible else None
 
 
 def _some_interior_point(claims: Claims) -> Achieved | None:
     """A policy with room in every constraint, found cheaply: the uniform one, or one MDP solve away."""
-    uniform = achieved(claims, occupancy_policy(claims, np.zeros(claims.shape)))
+    uniform = claims.achieved(claims.flow.uniform)
     candidates = [uniform]
-    slopes = tangents_at(claims, uniform.occupancy)["slacks"]
-    reward = np.zeros(claims.shape)
+    slopes = claims.lowered.tangents_at(uniform.occupancy)["slacks"]
+    reward = np.zeros(claims.flow.shape)
     for name, node in claims.slacks.items():
         slope = node.tangent(slopes[name]).reward
         reward += slope / max(float(np.abs(slope).max()), 1e-300)
-    _, greedy = optimal_values(model_flow(claims), reward)
-    deterministic = np.zeros(claims.shape)
-    deterministic[np.arange(claims.shape[0]), greedy] = 1.0
-    best = achieved(claims, deterministic)
+    _, greedy = optimal_values(claims.flow, reward)
+    deterministic = np.zeros(claims.flow.shape)
+    deterministic[np.arange(claims.flow.shape[0]), greedy] = 1.0
+    best = claims.achieved(deterministic)
     halfway = 0.5 * (uniform.occupancy + best.occupancy)  # inside the domain of entropy and logs
-    candidates += [best, achieved(claims, occupancy_policy(claims, halfway))]
+    candidates += [best, claims.achieved(claims.flow.policy(halfway))]
     inside = [one for one in candidates if one.feasible and min(one.slack.values()) > 0]
     return max(inside, key=lambda one: min(one.slack.values())) if inside else None

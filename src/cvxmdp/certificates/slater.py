@@ -16,19 +16,17 @@ from typing import Any
 import numpy as np
 
 from cvxmdp.base.errors import ProblemError, SolverError
+from cvxmdp.certificates.claims import Claims, Proof, best
 from cvxmdp.certificates.evidence import (
-    Proof,
-    best,
     by_columns,
     by_gradient,
     by_program,
-    finish,
     is_large,
-    occupancy_policy,
     room_by_columns,
 )
-from cvxmdp.checker.bounds import Claims, achieved
+from cvxmdp.checker.bounds import Achieved
 from cvxmdp.policies import TabularPolicy
+from cvxmdp.problems.lowered import Evidence
 from cvxmdp.problems.problem import Problem
 
 NEGLIGIBLE = 1e-6  # weight of a constraint that is a solver's rounding, not part of a conflict
@@ -49,7 +47,7 @@ class Slater:
         dual_bound: per constraint 1 + (M - f(policy)) / xi_i; None without a Slater point.
         conflict: the constraints that cannot hold together strictly; empty with a Slater point.
         weights: of the constraints in the proof of ``margin_bound``.
-        proof: its parameters, checkable by ``bounds.upper_bound``.
+        evidence: what proves it: multipliers, tangents and values of the smallest slack.
     """
 
     policy: TabularPolicy
@@ -61,7 +59,7 @@ class Slater:
     dual_bound: dict[str, float] | None
     conflict: tuple[str, ...]
     weights: dict[str, float]
-    proof: dict[str, Any]
+    evidence: Evidence
 
     @property
     def exists(self) -> bool:
@@ -109,22 +107,26 @@ def slater(problem: Problem) -> Slater:
     """
     if not problem.constraints:
         raise ProblemError("slater needs a problem with constraints; this one has none")
-    return slater_of(Claims(problem))
+    return slater_of(Claims.of(problem))
 
 
 def slater_of(claims: Claims, known: Proof | None = None) -> Slater:
-    """``slater`` for a problem the checker has read; ``known`` is a proof that was found already."""
+    """``slater`` for claims at hand; ``known`` is a proof that was found already."""
     room = claims.smallest_slack()
     if known is None and is_large(claims):
         known = room_by_columns(claims)
     proof = _without_bystanders(room, prove(room) if known is None else known)
-    policy, found = _into_domain(claims, _policy_of(proof, claims))
+    policy, found = _into_domain(claims, proof.evidence.policy)
     margin = min(found.slack.values())
     weights = dict(
-        zip(claims.slacks, _weights(proof.proof["objective"], len(claims.slacks)), strict=True)
+        zip(
+            claims.slacks,
+            _weights(proof.evidence.tangents["objective"], len(claims.slacks)),
+            strict=True,
+        )
     )
     if margin > 0:
-        unconstrained = prove(_without_constraints(claims)).upper
+        unconstrained = prove(claims.without_constraints()).upper
         dual_bound = {
             name: 1.0 + max(0.0, unconstrained - found.objective) / xi
             for name, xi in found.slack.items()
@@ -143,7 +145,7 @@ def slater_of(claims: Claims, known: Proof | None = None) -> Slater:
         dual_bound,
         conflict,
         weights,
-        proof.proof,
+        proof.evidence,
     )
 
 
@@ -166,11 +168,11 @@ def _without_bystanders(room: Claims, proof: Proof) -> Proof:
 
     without every constraint that it can do without: it then names those in conflict, no others.
     """
-    weights = _weights(proof.proof["objective"], 1)
+    weights = _weights(proof.evidence.tangents["objective"], 1)
     negligible = weights <= NEGLIGIBLE * weights.max()
     proof = _reweigh(room, proof, np.where(negligible, 0.0, weights))
     for index in np.argsort(weights):
-        weights = _weights(proof.proof["objective"], 1)
+        weights = _weights(proof.evidence.tangents["objective"], 1)
         others = np.where(np.arange(weights.size) == index, 0.0, weights)
         if proof.upper < 0 and weights[index] > 0 and others.any():
             proof = _reweigh(room, proof, others)
@@ -179,35 +181,26 @@ def _without_bystanders(room: Claims, proof: Proof) -> Proof:
 
 def _reweigh(room: Claims, proof: Proof, weights: np.ndarray) -> Proof:
     """The proof with other weights, unless infeasibility would no longer follow."""
-    tangents = {"objective": {**proof.proof["objective"], "weights": weights}, "slacks": {}}
-    other = finish(room, {}, tangents, proof.policy)
+    objective = {**proof.evidence.tangents["objective"], "weights": weights}
+    other = room.prove(
+        Evidence({}, {"objective": objective, "slacks": {}}, None, proof.evidence.policy)
+    )
     if other is None or (proof.upper < 0 and not other.upper < 0):
         return proof
     return other
 
 
-def _without_constraints(claims: Claims) -> Claims:
-    other = claims.smallest_slack()
-    other.objective = claims.objective
-    return other
-
-
-def _policy_of(proof: Proof, claims: Claims) -> np.ndarray:
-    if proof.policy is not None:
-        return proof.policy
-    return occupancy_policy(claims, np.zeros(claims.shape))
-
-
-def _into_domain(claims: Claims, policy: np.ndarray) -> tuple[np.ndarray, Any]:
+def _into_domain(claims: Claims, policy: np.ndarray | None) -> tuple[np.ndarray, Achieved]:
     """Mix in the uniform policy until f is finite: a log utility may be infinite at the first try."""
-    uniform = occupancy_policy(claims, np.zeros(claims.shape))
-    first, other = achieved(claims, policy), achieved(claims, uniform)
+    uniform = claims.flow.uniform
+    policy = uniform if policy is None else policy
+    first, other = claims.achieved(policy), claims.achieved(uniform)
     if math.isfinite(first.objective) or min(first.slack.values()) <= 0:
         return policy, first
     for share in SHARES[1:]:
         mixed = (1 - share) * first.occupancy + share * other.occupancy
-        candidate = occupancy_policy(claims, mixed)
-        found = achieved(claims, candidate)
+        candidate = claims.flow.policy(mixed)
+        found = claims.achieved(candidate)
         if math.isfinite(found.objective) and min(found.slack.values()) > 0:
             return candidate, found
     return policy, first

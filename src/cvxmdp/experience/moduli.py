@@ -14,8 +14,8 @@ import numpy as np
 from cvxmdp.atoms.custom import CustomFunction
 from cvxmdp.atoms.distance import DistanceFunction, KLFunction
 from cvxmdp.atoms.entropy import EntropyFunction
+from cvxmdp.atoms.nodes import entropy_drift
 from cvxmdp.atoms.quadratic import DiagonalFunction, FactorFunction
-from cvxmdp.checker.closed_forms import entropy_drift
 from cvxmdp.experience.concentration import Radius
 
 

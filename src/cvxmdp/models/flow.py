@@ -59,6 +59,11 @@ class Flow:
         return found
 
     @cached_property
+    def usable(self) -> np.ndarray:
+        """Boolean (S, A): pairs that some policy can take."""
+        return self.reached[:, None] & self.actions
+
+    @cached_property
     def mass(self) -> float:
         """The largest mass of an occupancy; rows may sum to a little more than one by rounding."""
         successors = int(np.diff(self.transition.indptr).max(initial=0))
@@ -132,6 +137,10 @@ class Flow:
         """What the flow equations miss at x, (S,): zero for an occupancy."""
         inflow = self.initial + self.discount * (self.transition.T @ x.ravel())
         return np.asarray(x.sum(axis=1) - inflow)
+
+    def miss(self, x: np.ndarray) -> float:
+        """The residual in the sum of absolute values, pairs that no policy can take included."""
+        return float(np.abs(self.residual(x)).sum() + np.abs(x[~self.usable]).sum())
 
     def episode_visits(self, policy: np.ndarray, ending: np.ndarray) -> np.ndarray | None:
         """Undiscounted expected visits per episode, (S, A).

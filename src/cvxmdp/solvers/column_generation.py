@@ -25,11 +25,11 @@ from cvxmdp.base.errors import SolverError
 from cvxmdp.base.progress import Progress
 from cvxmdp.certificates.certificate import Certificate
 from cvxmdp.certificates.certify import Certifier
-from cvxmdp.certificates.evidence import occupancy_policy
+from cvxmdp.certificates.claims import Claims
 from cvxmdp.certificates.repair import Repaired, repair
 from cvxmdp.certificates.slater import slater_of
-from cvxmdp.checker.bounds import Achieved, Claims, achieved
-from cvxmdp.checker.closed_forms import EPS
+from cvxmdp.models.flow import Flow
+from cvxmdp.models.systems import EPS
 from cvxmdp.policies import TabularPolicy
 from cvxmdp.policies.occupancies import as_policy
 from cvxmdp.problems.problem import Problem
@@ -88,10 +88,10 @@ class ColumnGeneration:
         return _Run(self, problem, start).solve()
 
 
-def smallest_tolerance(claims: Claims) -> float:
+def smallest_tolerance(model: Flow) -> float:
     """The relative gap that float64 can surely certify: rounding of a bound grows with 1 / (1 - gamma)."""
-    successors = int(np.diff(claims.transition.indptr).max(initial=0))
-    return ROUNDING_FACTOR * (successors + 8) * EPS * claims.mass
+    successors = int(np.diff(model.transition.indptr).max(initial=0))
+    return ROUNDING_FACTOR * (successors + 8) * EPS * model.mass
 
 
 class _Run:
@@ -100,11 +100,11 @@ class _Run:
     def __init__(self, solver: ColumnGeneration, problem: Problem, start: Any) -> None:
         self.solver, self.problem = solver, problem
         self.started = time.perf_counter()
-        self.claims = Claims(problem)
+        self.claims = Claims.of(problem)
         self._check_tolerance()
         self.certifier = Certifier(problem, self.claims)
         most = max(self._columns(), len(self.claims.slacks) + 5)
-        self.generation = Generation(self.claims, solver.tolerance, most)
+        self.generation = Generation(self.claims.lowered, solver.tolerance, most)
         self.trouble = ""
         if start is not None:
             self._start(start)
@@ -112,23 +112,22 @@ class _Run:
     def _columns(self) -> int:
         if self.solver.columns is not None:
             return self.solver.columns
-        kind = (
-            "linear" if self.claims.affine else "entropy" if only_leaf(self.claims) else "concave"
-        )
+        lowered = self.claims.lowered
+        kind = "linear" if lowered.affine else "entropy" if only_leaf(lowered) else "concave"
         return KEPT[kind]
 
     def _check_tolerance(self) -> None:
-        least = smallest_tolerance(self.claims)
+        least = smallest_tolerance(self.claims.flow)
         if least > USELESS:
             raise SolverError(
-                f"with a discount of {self.claims.discount!r} rounding alone loosens a bound by up to "
+                f"with a discount of {self.claims.flow.discount!r} rounding alone loosens a bound by up to "
                 f"{least:.1g} of its size: float64 can certify nothing useful. Use a discount further from "
                 "one, or let episodes end."
             )
         if self.solver.tolerance < least:
             raise SolverError(
                 f"tolerance = {self.solver.tolerance:.1g} is tighter than float64 can certify: with a discount "
-                f"of {self.claims.discount:g} the least is {least:.1g}"
+                f"of {self.claims.flow.discount:g} the least is {least:.1g}"
             )
 
     def _start(self, start: Any) -> None:
@@ -147,7 +146,7 @@ class _Run:
             found = self._certify()
         if found is None:
             return self._without_answer(status)
-        certificate, achieved_by_policy = found
+        certificate, x = found
         if certificate.infeasible:
             return Solution.without_policy(
                 self.problem,
@@ -158,9 +157,9 @@ class _Run:
             )
         if status is Status.OPTIMAL and certificate.relative_gap > self.solver.tolerance:
             status = Status.INACCURATE
-        return self._solution(status, certificate, achieved_by_policy)
+        return self._solution(status, certificate, x)
 
-    def _iterate(self) -> tuple[Status, tuple[Certificate, Achieved] | None]:
+    def _iterate(self) -> tuple[Status, tuple[Certificate, np.ndarray] | None]:
         """Steps until the certified gap is small enough; how it ended, and the last certificate."""
         generation, target = self.generation, STOP_EARLY * self.solver.tolerance
         progress = Progress("ColumnGeneration", self.solver.iterations, self.solver.progress)
@@ -192,33 +191,36 @@ class _Run:
             progress.close()
         return Status.ITERATION_LIMIT, None
 
-    def _certify(self) -> tuple[Certificate, Achieved] | None:
-        """The certificate of the best mixture and the best bound so far; None where there is neither."""
+    def _certify(self) -> tuple[Certificate, np.ndarray] | None:
+        """The certificate of the best mixture and bound so far, and its occupancy; None where there is none."""
         if self.generation.infeasible:
-            proof = self.generation.room_bound()
+            room = self.generation.room_evidence()
+            proof = None if room is None else self.claims.smallest_slack().prove(room)
             if proof is not None and proof.upper < 0:
                 self.certifier.take_slater(slater_of(self.claims, proof))
-                nothing = Achieved(-math.inf, {}, {}, np.zeros(self.claims.shape), 0.0, 0.0)
+                nothing = np.zeros(self.claims.flow.shape)
                 return self.certifier.infeasible(None, self.certifier.slater()), nothing
         x = self.generation.occupancy()
         if x is None:
             return None
-        policy = occupancy_policy(self.claims, x)
-        given = achieved(self.claims, policy)
+        policy = self.claims.flow.policy(x)
+        given = self.claims.achieved(policy)
         kept: Repaired | None = Repaired(policy, 0.0, given)
         if not given.feasible:
             kept = repair(self.claims, policy, given, self._safest)
-        return self.certifier.write(given, kept, self.generation.upper_proof()), given
+        evidence = self.generation.evidence()
+        proof = None if evidence is None else self.claims.prove(evidence)
+        return self.certifier.write(given, kept, proof), given.occupancy
 
     def _safest(self) -> np.ndarray:
-        return occupancy_policy(self.claims, self.generation.safest())
+        return self.claims.flow.policy(self.generation.safest())
 
-    def _solution(self, status: Status, certificate: Certificate, given: Achieved) -> Solution:
+    def _solution(self, status: Status, certificate: Certificate, x: np.ndarray) -> Solution:
         # What is returned is what is certified: the mixture's policy or, where rounding made it miss a
         # constraint, the repaired one.
-        policy, x = certificate.policy, given.occupancy
+        policy = certificate.policy
         if policy is None or certificate.repaired:
-            chosen = policy or TabularPolicy(occupancy_policy(self.claims, x))
+            chosen = policy or TabularPolicy(self.claims.flow.policy(x))
             evaluation = self.problem.evaluate(chosen)
             policy, x = chosen, evaluation.occupancy
         else:
@@ -256,7 +258,7 @@ class _Run:
         )
         if status is Status.OPTIMAL:
             status = Status.INACCURATE
-        x = occupancy_policy(self.claims, self.generation.safest())
+        x = self.claims.flow.policy(self.generation.safest())
         return Solution.of_policy(
             self.problem,
             TabularPolicy(x),

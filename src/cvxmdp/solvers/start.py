@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -12,10 +11,10 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from cvxmdp.atoms.nodes import LogNode, MinimumNode, Node, SumNode
 from cvxmdp.base.errors import ProblemError, SolverError, did_you_mean
+from cvxmdp.certificates.claims import Claims
 from cvxmdp.certificates.slater import prove
-from cvxmdp.checker.bounds import Claims
-from cvxmdp.checker.closed_forms import LogNode, MinimumNode, Node, SumNode
 from cvxmdp.policies.families import BoundEquinox, BoundFamily, BoundMLP
 from cvxmdp.policies.occupancies import as_policy
 from cvxmdp.policies.parametric import ParametricPolicy
@@ -88,7 +87,7 @@ def read_start(
     if isinstance(family, BoundMLP) and seed is None:
         raise SolverError("an MLP starts from random weights: give solve(..., seed=...)")
     params = family.init(jax.random.key(0 if seed is None else seed))
-    inside = [log for node in (claims.objective, *claims.slacks.values()) for log in _logs(node)]
+    inside = [log for node in claims.lowered.functions for log in _logs(node)]
     if inside and not isinstance(family, BoundMLP | BoundEquinox):
         logs = family.log_probabilities(params, jnp.arange(family.actions.shape[0]))
         found = problem.evaluate(np.exp(np.asarray(logs)))
@@ -118,12 +117,10 @@ def _logs(node: Node) -> list[Node]:
 
 def _inside_domain(family: BoundFamily, claims: Claims, inside: list[Node]) -> Any:
     """The policy that makes the least of the logarithms' arguments largest."""
-    room = copy.copy(claims)
-    room.objective, room.slacks = MinimumNode(inside), {}
-    found = prove(room)
-    if found.upper <= 0 or found.policy is None:
+    found = prove(claims.with_objective(MinimumNode(inside)))
+    if found.upper <= 0 or found.evidence.policy is None:
         raise ProblemError(
             "objective or slack is minus infinity for every policy: no policy makes the argument of every "
             f"logarithm positive (the least of them is at most {found.upper:.3g}, proven)"
         )
-    return family.from_probabilities(found.policy)
+    return family.from_probabilities(found.evidence.policy)

@@ -16,7 +16,6 @@ import numpy as np
 
 from cvxmdp.certificates.certificate import Certificate
 from cvxmdp.certificates.certify import Certifier
-from cvxmdp.checker.bounds import achieved
 from cvxmdp.problems.problem import Problem
 from cvxmdp.problems.solution import Solution, Status
 
@@ -110,7 +109,7 @@ def _shortfall(run: Repeatable, solution: Solution) -> np.ndarray:
     """What each constraint surely misses at most, (n,); zeros for a surely feasible policy."""
     if solution.policy is None:
         return np.zeros(run.n)
-    sure = achieved(run.certifier.claims, solution.policy.probabilities())
+    sure = run.certifier.claims.achieved(solution.policy.probabilities())
     return np.array([max(0.0, -sure.slack[name]) for name in run.problem.constraints])
 
 

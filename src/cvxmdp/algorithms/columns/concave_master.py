@@ -11,7 +11,8 @@ from cvxmdp.algorithms.columns.curves import Blend, Local, Store, curve_of, need
 from cvxmdp.algorithms.columns.interior_point import interior_point
 from cvxmdp.algorithms.columns.linear_master import Answer, Price
 from cvxmdp.algorithms.columns.pool import Column
-from cvxmdp.checker.bounds import Claims, lagrangian_tangent
+from cvxmdp.atoms.nodes import Error
+from cvxmdp.problems.lowered import Lowered
 
 FIRST_SHARE = 0.1  # of a safe mixture in the weights that an interior point starts from
 EVENLY = 0.1  # share of even weights in that
@@ -27,23 +28,23 @@ class ConcaveMaster:
     """Concave objective and slacks: an interior point over the weights.
 
     Args:
-        claims: the problem.
+        lowered: the problem.
         error: of the visits of columns, absolute; margins allow for it.
     """
 
-    def __init__(self, claims: Claims, error: float) -> None:
-        self.claims, self.error = claims, error
-        self.nodes = [claims.objective, *claims.slacks.values()]
+    def __init__(self, lowered: Lowered, error: float) -> None:
+        self.lowered, self.error = lowered, error
+        self.nodes = lowered.functions
         self.curves = [curve_of(node) for node in self.nodes]
         looked_at = [needs(node) for node in self.nodes]
         self.store = Store(
-            claims.shape,
+            lowered.flow.shape,
             any(states for states, _ in looked_at),
             any(pairs for _, pairs in looked_at),
         )
         self.count = 0
-        self.units = np.ones(len(claims.slacks))
-        self.margins = np.zeros(len(claims.slacks))
+        self.units = np.ones(len(lowered.slacks))
+        self.margins = np.zeros(len(lowered.slacks))
         self.weights = np.zeros(0)
         self.safe, self.room = np.zeros(0), -math.inf
         self.gap = math.inf  # of the whole problem, absolute: sets accuracy and rounding
@@ -83,9 +84,10 @@ class ConcaveMaster:
             value = one.value if math.isfinite(one.value) else 0.0
             slope = float(one.gradient[0]) if math.isfinite(one.gradient[0]) else 0.0
             self.units[k] = max(abs(value), abs(slope), 1e-12)
-        x = np.zeros(self.claims.shape)
+        x = np.zeros(self.lowered.flow.shape)
         column.add_to(x, 1.0)
-        drifts = [node.drift(x, _error(self.claims, self.error)) for node in self.nodes[1:]]
+        error = Error(self.error, self.lowered.flow.usable)
+        drifts = [node.drift(x, error) for node in self.nodes[1:]]
         self.margins = np.array([2.0 * d if math.isfinite(d) else 0.0 for d in drifts])
 
     def keep(self, stay: np.ndarray) -> None:
@@ -162,7 +164,7 @@ class ConcaveMaster:
         return max(here[0].value, self.curves[0].value(Blend(self.store, weights), 0.0))
 
     def _tangents(self, here: list[Local]) -> dict[str, Any]:
-        slacks = dict(zip(self.claims.slacks, (one.parameters for one in here[1:]), strict=True))
+        slacks = dict(zip(self.lowered.slacks, (one.parameters for one in here[1:]), strict=True))
         return {"objective": here[0].parameters, "slacks": slacks}
 
     def _inside(self) -> np.ndarray | None:
@@ -220,12 +222,11 @@ class ConcaveMaster:
     def price(self, answer: Answer) -> Price:
         """The reward and constant of the tangents."""
         if answer.feasible:
-            named = dict(zip(self.claims.slacks, answer.multipliers.tolist(), strict=True))
-            reward, constant, _ = lagrangian_tangent(self.claims, named, answer.tangents)
-            return Price(reward, constant)
-        reward, constant = np.zeros(self.claims.shape), 0.0
+            named = dict(zip(self.lowered.slacks, answer.multipliers.tolist(), strict=True))
+            return Price(*self.lowered.lagrangian_tangent(named, answer.tangents))
+        reward, constant = np.zeros(self.lowered.flow.shape), 0.0
         factors = answer.multipliers / self.units
-        for factor, (name, node) in zip(factors, self.claims.slacks.items(), strict=True):
+        for factor, (name, node) in zip(factors, self.lowered.slacks.items(), strict=True):
             part = node.tangent(answer.tangents["slacks"][name])
             reward += factor * part.reward
             constant += factor * part.constant
@@ -234,9 +235,3 @@ class ConcaveMaster:
     def between(self, first: Answer, second: Answer, share: float) -> Answer:
         """The second: multipliers of natural steps are steadied elsewhere."""
         return second
-
-
-def _error(claims: Claims, size: float) -> Any:
-    from cvxmdp.checker.closed_forms import Error
-
-    return Error(size, claims.reached[:, None] & claims.actions)

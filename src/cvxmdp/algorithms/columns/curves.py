@@ -22,9 +22,9 @@ import jax.numpy as jnp
 import numpy as np
 
 from cvxmdp.algorithms.columns.pool import Column
+from cvxmdp.atoms import nodes as atoms
+from cvxmdp.atoms.nodes import Node, Parameters
 from cvxmdp.base.precision import double_precision
-from cvxmdp.checker import closed_forms as atoms
-from cvxmdp.checker.closed_forms import Node, Parameters
 
 TINY = 1e-300
 
@@ -427,7 +427,7 @@ class CustomCurve(Curve):
 
 
 def curve_of(node: Node) -> Curve:
-    """The function of weights that belongs to a checker's function of occupancies."""
+    """The function of weights that belongs to a function of occupancies."""
     if isinstance(node, atoms.LinearNode):
         return LinearCurve(node)
     if isinstance(node, atoms.SumNode):

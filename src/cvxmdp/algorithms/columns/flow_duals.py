@@ -20,8 +20,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from cvxmdp.checker.bounds import Claims, lagrangian_tangent
-from cvxmdp.checker.closed_forms import (
+from cvxmdp.atoms.nodes import (
     CertificateError,
     EntropyNode,
     KLNode,
@@ -29,6 +28,7 @@ from cvxmdp.checker.closed_forms import (
     Node,
     SumNode,
 )
+from cvxmdp.problems.lowered import Lowered
 
 LARGEST_LOG = 30.0  # of q: beyond, the bound is useless and exp would only overflow later
 
@@ -57,10 +57,10 @@ class Bound(NamedTuple):
     values: np.ndarray
 
 
-def only_leaf(claims: Claims) -> Leaf | None:
+def only_leaf(lowered: Lowered) -> Leaf | None:
     """The one entropy or kl among functions that are otherwise affine; None where there is no such thing."""
     found: list[Leaf] = []
-    named: list[tuple[str | None, Node]] = [(None, claims.objective), *claims.slacks.items()]
+    named: list[tuple[str | None, Node]] = [(None, lowered.objective), *lowered.slacks.items()]
     for name, node in named:
         if not _collect(node, 1.0, name, (), found):
             return None
@@ -84,7 +84,7 @@ def _collect(
 
 
 def absorb(
-    claims: Claims,
+    lowered: Lowered,
     leaf: Leaf,
     multipliers: Mapping[str, float],
     tangents: Mapping[str, Any],
@@ -95,7 +95,7 @@ def absorb(
     """The bound of these values with the best tangent of the leaf; None where there is none.
 
     Args:
-        claims: the problem.
+        lowered: the problem.
         leaf: its entropy or kl.
         multipliers: by constraint.
         tangents: of all functions; those of the leaf are replaced.
@@ -108,12 +108,12 @@ def absorb(
         factor *= multipliers[leaf.constraint]
     if not factor > 0:
         return None
-    node, first = leaf.node, values[0]
+    node, first, model = leaf.node, values[0], lowered.flow
     neutral = node.log_t if isinstance(node, KLNode) else np.full(node.cells.shape, -1.0)
     rest = _with(tangents, leaf, neutral)
     try:
-        reward, _, _ = lagrangian_tangent(claims, multipliers, rest)
-        choices = np.where(claims.actions, reward + following, -np.inf)
+        reward, _ = lowered.lagrangian_tangent(multipliers, rest)
+        choices = np.where(model.actions, reward + following, -np.inf)
         by_state = isinstance(node, EntropyNode) and node.of == "state"
         excess = (choices.max(axis=1) if by_state else choices) - (
             values if by_state else values[:, None]
@@ -121,15 +121,15 @@ def absorb(
         log_q = neutral + excess / (factor * node.scale)
         if endless:
             values, log_q = _shifted(values, log_q, np.asarray(node.cells), factor)
-            following = following + claims.discount * (values[0] - first)
+            following = following + model.discount * (values[0] - first)
         log_q = np.where(node.cells, np.minimum(log_q, LARGEST_LOG), neutral)
         best = _with(tangents, leaf, log_q)
-        reward, constant, _ = lagrangian_tangent(claims, multipliers, best)
+        reward, constant = lowered.lagrangian_tangent(multipliers, best)
     except CertificateError:
         return None
-    choices = np.where(claims.actions, reward + following, -np.inf)
-    left = float((choices.max(axis=1) - values)[claims.reached].max())
-    upper = float(claims.initial @ values) + max(0.0, left) * claims.mass + constant
+    choices = np.where(model.actions, reward + following, -np.inf)
+    left = float((choices.max(axis=1) - values)[model.reached].max())
+    upper = float(model.initial @ values) + max(0.0, left) * model.mass + constant
     return Bound(upper, best, values) if math.isfinite(upper) else None
 
 

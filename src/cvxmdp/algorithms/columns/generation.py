@@ -1,4 +1,4 @@
-r"""Column generation on a problem as the checker reads it: the loop between master and oracle.
+r"""Column generation on a lowered problem: the loop between master and oracle.
 
 Columns are occupancies of policies. The *master* finds the best mixture of the columns at hand: its objective
 is a lower bound. Its multipliers mu and tangents give a reward R and a constant c with
@@ -25,15 +25,8 @@ from cvxmdp.algorithms.columns.flow_duals import absorb, only_leaf
 from cvxmdp.algorithms.columns.linear_master import Answer, Mixture, Price, best_mixture, most_room
 from cvxmdp.algorithms.columns.natural import NaturalSteps
 from cvxmdp.algorithms.columns.pool import NEGLIGIBLE, Column, Columns, small_actions
-from cvxmdp.certificates.evidence import (
-    Proof,
-    finish_with,
-    model_flow,
-    occupancy_policy,
-    tangents_at,
-)
-from cvxmdp.checker.bounds import Claims, chain
 from cvxmdp.models.planning import Best, Oracle
+from cvxmdp.problems.lowered import Evidence, Lowered
 
 SMOOTHING = 0.4  # share of the best multipliers so far in those the oracle is asked at
 STEADY = 0.5  # least share of what was before in the moving means of natural steps
@@ -81,21 +74,20 @@ class LinearMaster:
     """Affine objective and slacks: numbers per column, and a linear program.
 
     Args:
-        claims: the problem.
+        lowered: the problem.
         error: of the visits of columns, absolute, which margins allow for.
     """
 
-    def __init__(self, claims: Claims, error: float) -> None:
-        zero = np.zeros(claims.shape)
-        self.tangents = tangents_at(claims, zero)
-        nodes = [claims.objective, *claims.slacks.values()]
-        parts = [node.tangent(node.at(zero)) for node in nodes]
-        usable = claims.reached[:, None] & claims.actions
+    def __init__(self, lowered: Lowered, error: float) -> None:
+        model = lowered.flow
+        zero = np.zeros(model.shape)
+        self.tangents = lowered.tangents_at(zero)
+        parts = [node.tangent(node.at(zero)) for node in lowered.functions]
         self.rewards = [part.reward for part in parts]
         self.constants = [part.constant for part in parts]
-        steepest = [float(np.abs(reward[usable]).max(initial=0.0)) for reward in self.rewards]
+        steepest = [float(np.abs(reward[model.usable]).max(initial=0.0)) for reward in self.rewards]
         self.margins = MARGIN_FACTOR * error * np.array(steepest[1:])
-        sizes = [s * claims.mass + abs(c) for s, c in zip(steepest, self.constants, strict=True)]
+        sizes = [s * model.mass + abs(c) for s, c in zip(steepest, self.constants, strict=True)]
         self.units = np.array([size or 1.0 for size in sizes[1:]])
         self.features = np.zeros((len(parts), 0))
 
@@ -157,21 +149,22 @@ class Generation:
     """The loop. ``step`` until ``gap`` is small or ``infeasible`` is True.
 
     Args:
-        claims: the problem.
+        lowered: the problem.
         tolerance: the relative gap that is aimed at: it sets how exact columns and oracle are.
         most_columns: how many columns are kept.
     """
 
-    def __init__(self, claims: Claims, tolerance: float, most_columns: int) -> None:
-        self.claims, self.tolerance = claims, tolerance
-        self.oracle = Oracle(model_flow(claims))
-        share = VISITS_SHARE if claims.affine else CURVED_VISITS_SHARE
-        self.error = share * tolerance * claims.mass
-        if claims.promises:  # a function of the user's own is linearised at occupancies only
-            self.error = min(self.error, OCCUPANCY_ERROR * claims.mass)
-        self.columns = Columns(claims.shape, most_columns)
-        kind = LinearMaster if claims.affine else ConcaveMaster
-        self.master: Any = kind(claims, self.error)
+    def __init__(self, lowered: Lowered, tolerance: float, most_columns: int) -> None:
+        self.lowered, self.tolerance = lowered, tolerance
+        self.model = lowered.flow
+        self.oracle = Oracle(self.model)
+        share = VISITS_SHARE if lowered.affine else CURVED_VISITS_SHARE
+        self.error = share * tolerance * self.model.mass
+        if lowered.trusts:  # a function of the user's own is linearised at occupancies only
+            self.error = min(self.error, OCCUPANCY_ERROR * self.model.mass)
+        self.columns = Columns(self.model.shape, most_columns)
+        kind = LinearMaster if lowered.affine else ConcaveMaster
+        self.master: Any = kind(lowered, self.error)
         self.lower, self.upper = -math.inf, math.inf
         self.room_upper = math.inf  # of the smallest slack in units
         self.current: Answer | None = None  # of the last master
@@ -179,22 +172,21 @@ class Generation:
         self.proof: tuple[Answer, np.ndarray] | None = None  # of the best upper bound, with its V
         self.room_proof: tuple[Answer, np.ndarray] | None = None
         self.trail = Trail()
-        self.natural = None if claims.affine else NaturalSteps(self.oracle, claims.actions)
-        self.leaf = None if claims.affine else only_leaf(claims)
+        self.natural = None if lowered.affine else NaturalSteps(self.oracle, self.model.actions)
+        self.leaf = None if lowered.affine else only_leaf(lowered)
         self.steady: np.ndarray | None = None
         self.mean_values: np.ndarray | None = None
         self.mean_multipliers: np.ndarray | None = None
         self.steps = self.stalled = 0
         self.scale = 0.0  # |f| of the uniform policy and the like, for relative gaps
-        uniform = claims.actions / claims.actions.sum(axis=1, keepdims=True)
-        self.uniform = self.add_policy(uniform)
+        self.uniform = self.add_policy(self.model.uniform)
 
     def add_policy(self, policy: np.ndarray) -> float:
         """Take a policy's occupancy as a column. Returns its objective."""
-        matrix = chain(self.claims, policy)
+        matrix = self.model.chain(policy)
         visits = self.oracle.visits(matrix, self.error)
         self._add(Column(visits, None, policy, self.error))
-        return float(self.claims.objective.value(visits[:, None] * policy))
+        return float(self.lowered.objective.value(visits[:, None] * policy))
 
     def _add(self, column: Column) -> None:
         self.columns.add(column)
@@ -203,7 +195,7 @@ class Generation:
     def start_at(self, multipliers: Mapping[str, float]) -> None:
         """Ask the oracle at given multipliers first: those of another solution."""
         known = self.master.solve()
-        mu = np.array([float(multipliers[name]) for name in self.claims.slacks])
+        mu = np.array([float(multipliers[name]) for name in self.lowered.slacks])
         # They may be optimal: then the bound should be as tight as was asked.
         sharp = 0.1 * self.tolerance * max(abs(self.uniform), 1e-300)
         self._ask(known._replace(multipliers=mu, feasible=True), sharp)
@@ -277,7 +269,7 @@ class Generation:
         gap = min(self.upper - self.lower, 0.1 * abs(self.lower))
         if not asked.feasible:
             gap = min(self.room_upper - asked.value, 1.0)
-        accuracy = VALUES_SHARE * gap / self.claims.mass
+        accuracy = VALUES_SHARE * gap / self.model.mass
         values, following = self.natural.evaluate(policy, price.reward, accuracy)
         if leaf is not None:
             self._bound(asked, values, following)
@@ -297,9 +289,9 @@ class Generation:
             (asked.multipliers, values, following),
             (self.mean_multipliers, mean, self.oracle.following(mean)),
         ):
-            named = dict(zip(self.claims.slacks, mu.tolist(), strict=True))
+            named = dict(zip(self.lowered.slacks, mu.tolist(), strict=True))
             tangents, endless = asked.tangents, self.oracle.endless
-            bound = absorb(self.claims, self.leaf, named, tangents, v, after, endless)
+            bound = absorb(self.lowered, self.leaf, named, tangents, v, after, endless)
             if bound is not None and bound.upper < self.upper:
                 self.upper = bound.upper
                 proven = asked._replace(multipliers=mu, tangents=bound.tangents)
@@ -350,14 +342,13 @@ class Generation:
         gap = self.upper - self.lower if asked.feasible else self.room_upper - asked.value
         if not math.isfinite(gap):
             # Before there is a gap: relative to what the reward can make of a difference.
-            usable = self.claims.reached[:, None] & self.claims.actions
-            return FIRST_ACCURACY * float(np.ptp(price.reward[usable])) * self.claims.mass
+            return FIRST_ACCURACY * float(np.ptp(price.reward[self.model.usable])) * self.model.mass
         return max(ORACLE_SHARE * gap, floor)
 
     def _column(self, best: Best) -> Column:
         matrix: sp.csr_array = self.oracle.chain(best.actions)
         visits = self.oracle.visits(matrix, self.error)
-        return Column(visits, small_actions(best.actions, self.claims.shape[1]), None, self.error)
+        return Column(visits, small_actions(best.actions, self.model.shape[1]), None, self.error)
 
     def _forget(self) -> None:
         """Drop idle columns; those of the best mixture stay."""
@@ -379,7 +370,7 @@ class Generation:
         x = self.columns.mix(self._padded(self.answer.weights))
         stay = self.columns.forget(self.master.needed(), self.columns.most - 3)
         self.master.keep(stay)
-        self._add(Column(x.sum(axis=1), None, occupancy_policy(self.claims, x), self.error))
+        self._add(Column(x.sum(axis=1), None, self.model.policy(x), self.error))
         alone = np.zeros(len(self.columns))
         alone[-1] = 1.0
         self.answer = self.answer._replace(weights=alone)
@@ -413,25 +404,24 @@ class Generation:
     def _policy(self, column: Column) -> np.ndarray:
         if column.policy is not None:
             return column.policy
-        policy = np.zeros(self.claims.shape)
-        policy.ravel()[column.places(self.claims.shape[1])] = 1.0
+        policy = np.zeros(self.model.shape)
+        policy.ravel()[column.places(self.model.shape[1])] = 1.0
         return policy
 
-    def upper_proof(self) -> Proof | None:
-        """The best upper bound, computed by the checker's own code."""
+    def evidence(self) -> Evidence | None:
+        """Of the best upper bound."""
         if self.proof is None:
             return None
         asked, values = self.proof
-        named = dict(zip(self.claims.slacks, asked.multipliers.tolist(), strict=True))
-        return finish_with(self.claims, named, asked.tangents, values)
+        named = dict(zip(self.lowered.slacks, asked.multipliers.tolist(), strict=True))
+        return Evidence(named, dict(asked.tangents), values)
 
-    def room_bound(self) -> Proof | None:
-        """The proof that no policy has a smallest slack above some number, by the checker's own code."""
+    def room_evidence(self) -> Evidence | None:
+        """That no policy has a smallest slack above some number: of ``Lowered.smallest_slack``."""
         if self.room_proof is None:
             return None
         asked, values = self.room_proof
         weights = asked.multipliers / self.master.units
-        room = self.claims.smallest_slack()
         parts = list(asked.tangents["slacks"].values())
         tangents = {"objective": {"weights": weights, "parts": parts}, "slacks": {}}
-        return finish_with(room, {}, tangents, values / weights.sum())
+        return Evidence({}, tangents, values / weights.sum())

@@ -1,0 +1,117 @@
+r"""A problem as algorithms take it: arrays of the model, and functions that are concave and maximised.
+
+    max f(x)   such that   g_i(x) >= 0,   x in the polytope of occupancies,
+
+with an affine bound of every function for any admissible parameters: the *tangents*. Multipliers, tangents and
+values together are ``Evidence`` of an upper bound. What is found with them here is in plain float64; what is
+*claimed* the checker computes anew.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from copy import copy
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from cvxmdp.atoms.nodes import MinimumNode, Node, read_function
+from cvxmdp.problems.problem import Problem
+
+
+@dataclass(frozen=True, eq=False)
+class Evidence:
+    """What a solver knows about the best objective of a problem: all that an upper bound needs.
+
+    Attributes:
+        multipliers: mu_i >= 0 per constraint.
+        tangents: "objective" and, by constraint, "slacks": parameters of each function's tangent.
+        values: V, (S,), of the tangents' reward; None where they are still to be found.
+        policy: a policy that is good for it, (S, A) probabilities, or None.
+    """
+
+    multipliers: dict[str, float]
+    tangents: dict[str, Any]
+    values: np.ndarray | None = None
+    policy: np.ndarray | None = None
+
+
+class Lowered:
+    """A problem as arrays and functions with tangents.
+
+    Attributes:
+        flow: the model.
+        objective: f.
+        slacks: g_i by name.
+    """
+
+    def __init__(self, problem: Problem) -> None:
+        problem.require_model("a proof")
+        self.flow = problem.mdp.flow
+        self.objective: Node = self._lower(problem.objective_function)
+        self.slacks: dict[str, Node] = {
+            name: self._lower(g) for name, g in problem.slack_functions.items()
+        }
+
+    def _lower(self, function: Any) -> Node:
+        return read_function(function, self.flow.usable, self.flow.miss)
+
+    def with_objective(self, objective: Node, slacks: Mapping[str, Node] | None = None) -> Lowered:
+        """The same model with other functions; without constraints unless they are given."""
+        other = copy(self)
+        other.objective, other.slacks = objective, dict(slacks or {})
+        return other
+
+    def smallest_slack(self) -> Lowered:
+        """The same model with the smallest slack as the objective, and no constraints.
+
+        A negative upper bound for it proves that no policy satisfies all constraints; a policy that
+        is good at it is a Slater point.
+        """
+        return self.with_objective(MinimumNode(list(self.slacks.values())))
+
+    @property
+    def functions(self) -> list[Node]:
+        """Objective and slacks."""
+        return [self.objective, *self.slacks.values()]
+
+    @property
+    def affine(self) -> bool:
+        """True when every function is its own tangent."""
+        return all(node.affine for node in self.functions)
+
+    @property
+    def trusts(self) -> bool:
+        """True where a function of the user's own is taken at its word, at occupancies only."""
+        return any(node.promises for node in self.functions)
+
+    def tangents_at(self, x: np.ndarray) -> dict[str, Any]:
+        """Tangents of every function at x."""
+        slacks = {name: node.at(x) for name, node in self.slacks.items()}
+        return {"objective": self.objective.at(x), "slacks": slacks}
+
+    def lagrangian_tangent(
+        self, multipliers: Mapping[str, float], tangents: Mapping[str, Any]
+    ) -> tuple[np.ndarray, float]:
+        """Reward and constant of an affine function above the Lagrangian f + sum mu_i g_i."""
+        tangent = self.objective.tangent(tangents["objective"])
+        reward, constants = tangent.reward.copy(), [tangent.constant]
+        for name, node in self.slacks.items():
+            multiplier = float(multipliers[name])
+            if multiplier > 0:
+                part = node.tangent(tangents["slacks"][name])
+                reward += multiplier * part.reward
+                constants.append(multiplier * part.constant)
+        return reward, math.fsum(constants)
+
+    def upper_bound(
+        self, multipliers: Mapping[str, float], tangents: Mapping[str, Any], values: np.ndarray
+    ) -> float:
+        """What no feasible f exceeds, up to rounding: <rho, V> + max(0, max (TV - V)) mass + constant."""
+        reward, constant = self.lagrangian_tangent(multipliers, tangents)
+        model = self.flow
+        choices = np.where(model.actions, reward + model.following(values), -np.inf)
+        excess = float((choices.max(axis=1) - values)[model.reached].max())
+        return float(model.initial @ values) + max(0.0, excess) * model.mass + constant
