@@ -111,7 +111,8 @@ if TYPE_CHECKING:
     from cvxmdp.models.garnet import garnet
     from cvxmdp.models.gridworld import gridworld
     from cvxmdp.models.importers.gymnasium_table import from_gymnasium_table
-    from cvxmdp.models.importers.prism import from_prism, to_prism
+    from cvxmdp.models.importers.prism import from_prism
+    from cvxmdp.models.importers.prism_writer import to_prism
     from cvxmdp.models.importers.successor_function import from_function
     from cvxmdp.models.layout import GridLayout
     from cvxmdp.models.table import TabularMDP
@@ -193,10 +194,8 @@ _WHERE = {
     "models.garnet": ("garnet",),
     "models.gridworld": ("gridworld",),
     "models.importers.gymnasium_table": ("from_gymnasium_table",),
-    "models.importers.prism": (
-        "from_prism",
-        "to_prism",
-    ),
+    "models.importers.prism": ("from_prism",),
+    "models.importers.prism_writer": ("to_prism",),
     "models.importers.successor_function": ("from_function",),
     "models.layout": ("GridLayout",),
     "models.table": ("TabularMDP",),

@@ -12,7 +12,7 @@ from cvxmdp.base.storage import whole_file
 from cvxmdp.policies import Policy, TabularPolicy, load_policy
 from cvxmdp.policies.tables import table_of
 from cvxmdp.runs.run_folder import MANIFEST, read_run
-from cvxmdp.runs.specs.arrays import Folder
+from cvxmdp.runs.specs.array_specs import Folder
 
 FORMATS = (".csv", ".json", ".npz", ".safetensors")
 

@@ -3,7 +3,8 @@
 from cvxmdp.models.garnet import garnet
 from cvxmdp.models.gridworld import gridworld
 from cvxmdp.models.importers.gymnasium_table import from_gymnasium_table
-from cvxmdp.models.importers.prism import from_prism, to_prism
+from cvxmdp.models.importers.prism import from_prism
+from cvxmdp.models.importers.prism_writer import to_prism
 from cvxmdp.models.importers.successor_function import from_function
 from cvxmdp.models.layout import GridLayout
 from cvxmdp.models.table import TabularMDP

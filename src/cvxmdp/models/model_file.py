@@ -2,66 +2,62 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any, TypeVar
 
 import scipy.sparse as sp
 
-from cvxmdp.base.errors import FileFormatError, ModelError
+from cvxmdp.base.errors import FileFormatError
 from cvxmdp.base.storage import read_arrays, write_arrays
 from cvxmdp.models.layout import GridLayout
 
-if TYPE_CHECKING:
-    from cvxmdp.models.table import TabularMDP
-
+Model = TypeVar("Model")
+PARTS = ("data", "indices", "indptr")  # of compressed sparse rows
 SIGNAL = "signal/"
+DESCRIBED = ("discount", "state_names", "action_names", "note")
 
 
-def save_model(mdp: TabularMDP, path: str | Path) -> None:
-    """Write a model; the numbers are kept bit for bit."""
+def write_model(path: str | Path, arguments: Mapping[str, Any]) -> None:
+    """Write a model, given by its constructor's arguments; the numbers are kept bit for bit."""
+    signals, layout = arguments["signals"], arguments["layout"]
     arrays = {
-        "transition/data": mdp.transition.data,
-        "transition/indices": mdp.transition.indices,
-        "transition/indptr": mdp.transition.indptr,
-        "initial": mdp.initial,
-        "actions": mdp.actions,
-        **{SIGNAL + name: signal for name, signal in mdp.signals.items()},
+        **{f"transition/{part}": getattr(arguments["transition"], part) for part in PARTS},
+        "initial": arguments["initial"],
+        "actions": arguments["actions"],
+        **{SIGNAL + name: signal for name, signal in signals.items()},
     }
     description = {
-        "discount": mdp.discount,
-        "state_names": mdp.state_names,
-        "action_names": mdp.action_names,
-        "signals": list(mdp.signals),
-        "layout": None if mdp.layout is None else asdict(mdp.layout),
-        "note": mdp.note,
+        **{name: arguments[name] for name in DESCRIBED},
+        "signals": list(signals),
+        "layout": None if layout is None else asdict(layout),
     }
     write_arrays(path, "model", arrays, description)
 
 
-def load_model(path: str | Path) -> TabularMDP:
-    """Read a model and check it as if it were new."""
-    from cvxmdp.models.table import TabularMDP
+def read_model(path: str | Path, make: Callable[..., Model]) -> Model:
+    """Read a model and check it as if it were new.
 
+    Args:
+        path: the file.
+        make: the constructor that the file's arguments are given to.
+    """
     arrays, description = read_arrays(path, "model")
     try:
-        mask = arrays["actions"]
+        mask, layout = arrays["actions"], description["layout"]
         n_states, n_actions = mask.shape
-        parts = tuple(arrays[f"transition/{part}"] for part in ("data", "indices", "indptr"))
-        transition = sp.csr_array(parts, shape=(n_states * n_actions, n_states))
-        layout = description["layout"]
-        return TabularMDP(
-            transition,
+        parts = tuple(arrays[f"transition/{part}"] for part in PARTS)
+        description.setdefault("note", "")  # files of earlier versions have none
+        return make(
+            sp.csr_array(parts, shape=(n_states * n_actions, n_states)),
             arrays["initial"],
-            description["discount"],
             signals={name: arrays[SIGNAL + name] for name in description["signals"]},
             actions=mask,
-            state_names=description["state_names"],
-            action_names=description["action_names"],
             layout=None if layout is None else _read_layout(layout),
-            note=description.get("note", ""),  # files of earlier versions have none
+            **{name: description[name] for name in DESCRIBED},
         )
-    except (KeyError, TypeError, ValueError, ModelError) as error:
+    except (KeyError, TypeError, ValueError) as error:
         raise FileFormatError(f"{path} does not hold a valid model: {error}") from error
 
 

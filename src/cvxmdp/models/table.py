@@ -29,6 +29,8 @@ from cvxmdp.base.errors import ModelError, did_you_mean
 from cvxmdp.models import validation
 from cvxmdp.models.flow import Flow
 from cvxmdp.models.layout import GridLayout
+from cvxmdp.models.model_file import read_model, write_model
+from cvxmdp.models.transforms import unrolled
 
 
 class TabularMDP:
@@ -218,22 +220,16 @@ class TabularMDP:
 
     def unroll(self, horizon: int) -> TabularMDP:
         """The same decisions for ``horizon`` steps: states are (time, state), the last step ends."""
-        from cvxmdp.models.transforms import unroll
-
-        return unroll(self, horizon)
+        return TabularMDP(**unrolled(self._arguments(), horizon))
 
     def save(self, path: str | Path) -> None:
         """Write the model to one portable file (safetensors: plain arrays, nothing executable)."""
-        from cvxmdp.models.model_file import save_model
-
-        save_model(self, path)
+        write_model(path, self._arguments())
 
     @staticmethod
     def load(path: str | Path) -> TabularMDP:
         """Read a model written by ``save``. The contents are checked like a new model's."""
-        from cvxmdp.models.model_file import load_model
-
-        return load_model(path)
+        return read_model(path, TabularMDP)
 
     def __repr__(self) -> str:
         rows = int(self.actions.sum())

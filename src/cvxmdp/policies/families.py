@@ -23,7 +23,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from cvxmdp.atoms.function import namespace
+from cvxmdp.base.arrays import namespace
 from cvxmdp.base.errors import PolicyError, require
 from cvxmdp.base.pytrees import Record
 from cvxmdp.models.space import FeatureSpace

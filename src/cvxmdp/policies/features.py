@@ -21,7 +21,7 @@ from typing import Any, ClassVar, NamedTuple, Protocol, runtime_checkable
 
 import numpy as np
 
-from cvxmdp.atoms.function import Array, namespace
+from cvxmdp.base.arrays import Array, namespace
 from cvxmdp.base.errors import ExperienceError
 
 

@@ -1,4 +1,4 @@
-r"""PRISM's explicit model files, read and written (the appendix of PRISM's manual describes them).
+r"""PRISM's explicit model files, read; ``prism_writer`` writes them (the appendix of PRISM's manual has them).
 
 | file    | first line                                | further lines                            |
 |---------|-------------------------------------------|------------------------------------------|
@@ -26,7 +26,7 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
-from cvxmdp.base.errors import FileFormatError, ModelError, did_you_mean
+from cvxmdp.base.errors import FileFormatError, did_you_mean
 from cvxmdp.models.importers.prism_lines import at, header, lines_of, number, whole
 from cvxmdp.models.table import TabularMDP
 from cvxmdp.models.validation import ROUNDING
@@ -424,12 +424,3 @@ def _check_count(path: Path, count: int, promised: int) -> None:
         raise FileFormatError(
             f"{path.name} holds {count:,} rewards, its first line says {promised:,}"
         )
-
-
-def to_prism(mdp: TabularMDP, path: str | Path) -> list[Path]:
-    """Write a model as PRISM's explicit files; see ``prism_writer``."""
-    from cvxmdp.models.importers.prism_writer import write_prism
-
-    if not isinstance(mdp, TabularMDP):
-        raise ModelError(f"to_prism writes a TabularMDP; got {type(mdp).__name__}")
-    return write_prism(mdp, path)

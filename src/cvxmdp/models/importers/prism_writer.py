@@ -16,8 +16,8 @@ IDENTIFIER = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 VALUES = re.compile(r"\(-?\d+(,-?\d+)*\)")
 
 
-def write_prism(mdp: TabularMDP, path: str | Path) -> list[Path]:
-    """Write ``path``.tra, .sta, .lab and a reward file per signal; numbers keep every digit.
+def to_prism(mdp: TabularMDP, path: str | Path) -> list[Path]:
+    """Write a model as ``path``.tra, .sta, .lab and a reward file per signal; numbers keep every digit.
 
     A signal that is the same for all actions of each state is a state reward, any other a transition
     reward; with several signals, files are numbered and their first line names the signal. A model that
@@ -26,6 +26,8 @@ def write_prism(mdp: TabularMDP, path: str | Path) -> list[Path]:
     Returns:
         The files written.
     """
+    if not isinstance(mdp, TabularMDP):
+        raise ModelError(f"to_prism writes a TabularMDP; got {type(mdp).__name__}")
     prefix = Path(path)
     ends = bool((mdp.ending > 0).any())
     starts = np.flatnonzero(mdp.initial)

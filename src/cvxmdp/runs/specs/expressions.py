@@ -20,7 +20,7 @@ import cvxmdp
 from cvxmdp.atoms import Constraint, Utility
 from cvxmdp.base.errors import CvxmdpError, FileFormatError, did_you_mean
 from cvxmdp.policies import TabularPolicy, load_policy
-from cvxmdp.runs.specs.arrays import Folder
+from cvxmdp.runs.specs.array_specs import Folder
 from cvxmdp.solvers.pdpg import Normalised
 
 LONGEST = 20_000  # characters of one expression

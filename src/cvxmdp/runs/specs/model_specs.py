@@ -14,7 +14,7 @@ from cvxmdp.base.errors import CvxmdpError, did_you_mean
 from cvxmdp.experience.environments.gymnasium_env import GymnasiumEnv
 from cvxmdp.models import GridLayout, TabularMDP, from_gymnasium_table, garnet, gridworld
 from cvxmdp.policies.features import RandomFourier, UniformBins
-from cvxmdp.runs.specs.arrays import Folder
+from cvxmdp.runs.specs.array_specs import Folder
 from cvxmdp.runs.specs.places import SpecError, validated
 
 LARGEST_GRID = 4_000_000  # states that a few characters may ask for

@@ -39,7 +39,7 @@ from cvxmdp.base.removed import refuse_removed
 from cvxmdp.experience.environments.gymnasium_env import GymnasiumEnv
 from cvxmdp.models import TabularMDP
 from cvxmdp.problems.problem import Problem
-from cvxmdp.runs.specs.arrays import Folder
+from cvxmdp.runs.specs.array_specs import Folder
 from cvxmdp.runs.specs.expressions import Reader
 from cvxmdp.runs.specs.model_specs import Strict, build_model
 from cvxmdp.runs.specs.places import Place, SpecError, at, read_toml, validated

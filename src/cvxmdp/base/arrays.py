@@ -1,0 +1,31 @@
+"""Arrays of NumPy and JAX side by side: which of the two computes, and numbers as users give them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from cvxmdp.base.errors import UtilityError
+
+Array = Any  # a NumPy or JAX array
+
+
+def namespace(x: Array) -> Any:
+    """NumPy for NumPy arrays, else jax.numpy: exact evaluation must not depend on JAX's flags."""
+    return np if isinstance(x, np.ndarray | np.generic) else jnp
+
+
+def detached(x: Array) -> Array:
+    """The value without its derivative, under JAX."""
+    return x if isinstance(x, np.ndarray) else jax.lax.stop_gradient(x)
+
+
+def real_array(given: Any, what: str) -> np.ndarray:
+    """A copy as an array of float64, or an error that names what was given."""
+    try:
+        return np.array(given, dtype=np.float64)
+    except (TypeError, ValueError) as error:
+        raise UtilityError(f"{what} must be made of numbers; got {given!r}") from error
