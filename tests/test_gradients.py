@@ -89,8 +89,9 @@ def relative(found: np.ndarray, expected: np.ndarray) -> float:
 
 
 def gradient_at(problem: core.Compiled, params, direction: str = "vanilla"):
-    point = core.evaluate(problem, params)
-    return core.gradient_and_direction(problem, params, point, jnp.asarray(MULTIPLIERS), direction)
+    point, chain = core.evaluate(problem, params)
+    multipliers = jnp.asarray(MULTIPLIERS)
+    return core.gradient_and_direction(problem, params, point, chain, multipliers, direction)
 
 
 @pytest.mark.parametrize("sparse", [False, True], ids=["dense", "sparse"])
@@ -151,10 +152,10 @@ def test_natural_direction_of_a_table_is_the_advantage(kind: str) -> None:
     with double_precision():
         problem = compiled(mdp, cm.linear("reward"), cm.Table())
         params = away_from_start(problem.family)
-        point = core.evaluate(problem, params)
+        point, chain = core.evaluate(problem, params)
         reward = core.shadow_reward(problem, point.occupancy, MULTIPLIERS)
         towards = np.asarray(gradient_at(problem, params, "natural")[1])
-        policy, reward = np.asarray(point.policy), np.asarray(reward)
+        policy, reward = np.asarray(chain.policy), np.asarray(reward)
         state = core.PaperState(params, jnp.asarray(MULTIPLIERS), ())
         steps = (0.25, jnp.zeros(2))
         moved = core.paper_step(problem, state, steps, "constant", None, "natural")[0].params
@@ -183,7 +184,7 @@ def test_natural_direction_solves_with_the_fisher_matrix(name: str, kind: str) -
             return jnp.where(mdp.actions, logs, 0.0)
 
         jacobian = np.asarray(jax.jacobian(scores)(start)).reshape(-1, start.size)
-        weights = np.asarray(core.evaluate(problem, params).occupancy).ravel()
+        weights = np.asarray(core.evaluate(problem, params)[0].occupancy).ravel()
     fisher = jacobian.T @ (weights[:, None] * jacobian)  # the unnormalised occupancy weighs it
     assert weights.sum() > 1.5
     assert relative(fisher @ towards, gradient) < 1e-4

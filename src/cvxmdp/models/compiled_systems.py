@@ -22,7 +22,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import scipy.sparse as sp
-from jax.scipy.linalg import lu_factor, lu_solve
+from jax.lax.linalg import lu, triangular_solve
 from jax.scipy.sparse.linalg import bicgstab
 
 from cvxmdp.base.precision import double_precision
@@ -69,21 +69,41 @@ class DenseDynamics(Record):
     static: ClassVar[tuple[str, ...]] = ()
 
     def prepare(self, policy: Array) -> Any:
-        """Factorise I - gamma P_pi."""
-        chain = jnp.einsum("sa,sat->st", policy, self.transition)
-        return lu_factor(jnp.eye(chain.shape[0]) - self.discount * chain)
+        """Factorise I - gamma P_pi', as L U.
+
+        Its diagonal is larger than the rest of its column, and stays so while it is eliminated: no rows are
+        ever exchanged, and a program without permutations is smaller. Where gamma is one but for rounding
+        they could be; then the answer is NaN, not wrong.
+        """
+        arrivals = jnp.einsum("sa,sat->ts", policy, self.transition)
+        factors, pivots, _ = lu(jnp.eye(arrivals.shape[0]) - self.discount * arrivals)
+        in_place = pivots == jnp.arange(pivots.size)
+        return jnp.where(in_place[:, None], factors, jnp.nan)
 
     def visits(self, policy: Array, prepared: Any) -> Array:
         """sum_a x(s, a), shape (S,)."""
-        return lu_solve(prepared, jnp.asarray(self.initial), trans=1)
+        return _backward(prepared, _forward(prepared, jnp.asarray(self.initial)))
 
     def values(self, policy: Array, prepared: Any, reward: Array) -> Array:
         """V of the policy with this reward, shape (S,)."""
-        return lu_solve(prepared, (policy * reward).sum(axis=1))
+        gained = (policy * reward).sum(axis=1)
+        return _forward(prepared, _backward(prepared, gained, True), True)
 
     def following(self, values: Array) -> Array:
         """gamma * P V, shape (S, A)."""
         return self.discount * (self.transition @ values)
+
+
+def _forward(factors: Array, right: Array, transposed: bool = False) -> Array:
+    """L v = right, or L' v = right; ones are on the diagonal of L."""
+    options = {"left_side": True, "lower": True, "unit_diagonal": True, "transpose_a": transposed}
+    return triangular_solve(factors, right[:, None], **options)[:, 0]
+
+
+def _backward(factors: Array, right: Array, transposed: bool = False) -> Array:
+    """U v = right, or U' v = right."""
+    options = {"left_side": True, "lower": False, "transpose_a": transposed}
+    return triangular_solve(factors, right[:, None], **options)[:, 0]
 
 
 @dataclass(frozen=True, eq=False)

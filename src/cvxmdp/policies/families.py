@@ -344,7 +344,11 @@ class BoundDirect(BoundFamily):
 
     def log_probabilities(self, params: Params, states: Array) -> Array:
         """log theta."""
-        return jnp.log(jnp.where(jnp.asarray(self.actions)[states], params[states], 0.0))
+        return self.log_table(params)[states]
+
+    def log_table(self, params: Params) -> Array:
+        """log theta."""
+        return jnp.log(jnp.where(self.actions, params, 0.0))
 
     def retract(self, params: Params) -> Params:
         """Euclidean projection of each row on the simplex of available actions (by sorting)."""

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import math
 import time
-from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 
 from cvxmdp.algorithms.primal_dual import iteration as core
+from cvxmdp.algorithms.primal_dual.pieces import Totals, first_state, occupancy_at, run_piece
 from cvxmdp.base.errors import SolverError
+from cvxmdp.base.precision import on_device
 from cvxmdp.base.progress import Progress
 from cvxmdp.certificates.certificate import Certificate
 from cvxmdp.policies import Policy
@@ -25,77 +25,6 @@ if TYPE_CHECKING:
 
 PIECE_SECONDS = 0.25  # of compiled work between two looks at the keyboard
 LARGEST_PARAMETER = 1e9  # beyond which no number of steps brings a policy back
-
-
-class Method(NamedTuple):
-    """What is compiled: another method is another compilation."""
-
-    kind: str  # "tuned" or "paper"
-    rule: str
-    direction: str
-    transform: Any
-
-    def step(self, compiled: core.Compiled, state: Any, steps: Any) -> Any:
-        """One iteration: the state, the point it was at, and its entry in the history."""
-        if self.kind == "tuned":
-            return core.tuned_step(compiled, state, steps, self.direction)
-        return core.paper_step(compiled, state, steps, self.rule, self.transform, self.direction)
-
-
-class Totals(NamedTuple):
-    """Sums over the iterations, and the best iterate."""
-
-    visits: Any  # the sum of the occupancies, (S, A)
-    multipliers: Any  # the sum of the multipliers, (n,)
-    best: Any  # an occupancy, (S, A)
-    best_score: Any
-
-    @classmethod
-    def zero(cls, shape: tuple[int, ...], n: int) -> Totals:
-        """Before the first iteration."""
-        return cls(jnp.zeros(shape), jnp.zeros(n), jnp.zeros(shape), _strong(-np.inf))
-
-    def plus(self, compiled: core.Compiled, point: core.Point, multipliers: Any) -> Totals:
-        """With one more iterate. The best one violates least, and of the feasible has the best objective."""
-        violated = jnp.maximum(0.0, -(point.slack + compiled.pessimism)).sum()
-        score = point.objective - 1e9 * violated
-        better = score > self.best_score
-        return Totals(
-            self.visits + point.occupancy,
-            self.multipliers + multipliers,
-            jnp.where(better, point.occupancy, self.best),
-            jnp.where(better, score, self.best_score),
-        )
-
-
-@partial(jax.jit, static_argnames=("method", "capacity"))
-def run_chunk(
-    compiled: core.Compiled,
-    state: Any,
-    totals: Totals,
-    steps: Any,
-    length: Any,
-    method: Method,
-    capacity: int,
-) -> tuple[Any, Totals, core.Trace]:
-    """``length`` iterations: the state, the totals and the history, of which ``length`` rows are filled.
-
-    The length is a number, not structure: pieces of any length up to ``capacity`` are compiled once.
-    """
-    n = compiled.dual_bound.shape[0]
-    empty = core.Trace(*(jnp.zeros((capacity, *shape)) for shape in ((), (n,), (n,), (), ())))
-
-    def iteration(place: Any, carry: Any) -> Any:
-        state, totals, history = carry
-        state, point, entry = method.step(compiled, state, steps)
-        history = jax.tree.map(lambda rows, row: rows.at[place].set(row), history, entry)
-        return state, totals.plus(compiled, point, entry.multipliers), history
-
-    return jax.lax.fori_loop(0, length, iteration, (state, totals, empty))
-
-
-evaluate = jax.jit(core.evaluate)
-tuned_start = jax.jit(core.tuned_start)
 
 
 class Reached(NamedTuple):
@@ -112,7 +41,7 @@ class Loop:
     def __init__(self, run: Run, compiled: core.Compiled) -> None:
         self.task, self.compiled = run, compiled
         self.solver, self.problem = run.solver, run.problem
-        self.steps = jax.tree.map(_strong, run.steps)
+        self.steps = on_device(run.steps)
         # The last half begins at the end of a chunk: there are at least four of them.
         self.chunk = min(self.solver.check_every, -(-self.solver.iterations // 4))
         self.piece = 1  # iterations; the first pieces measure how long one takes
@@ -128,13 +57,9 @@ class Loop:
         self.progress = Progress("PDPG", self.solver.iterations, self.solver.progress)
 
     def _first_state(self) -> Any:
-        params = jax.tree.map(_strong, self.task.params)  # here, where JAX computes in float64
-        multipliers = _strong(self.task.multipliers)
-        if self.task.method.kind == "tuned":
-            return tuned_start(self.compiled, params, multipliers, self.task.round_functions())
-        transform = self.task.method.transform
-        optimiser = transform.init(params) if transform is not None else ()
-        return core.PaperState(params, multipliers, optimiser)
+        params, multipliers = on_device((self.task.params, self.task.multipliers))
+        rounded = self.task.round_functions() if self.task.method.kind == "tuned" else None
+        return first_state(self.compiled, params, multipliers, rounded, self.task.method)
 
     def run(self) -> Status:
         """Iterate to the end, to the tolerance, or until interrupted; returns which."""
@@ -171,7 +96,7 @@ class Loop:
         """One chunk, in pieces so short that Ctrl-C is soon answered."""
         while (done := self.reached.done) < until:
             length, started = min(self.piece, until - done), time.perf_counter()
-            state, totals, history = run_chunk(
+            state, totals, history = run_piece(
                 self.compiled,
                 self.reached.state,
                 self.reached.totals,
@@ -184,13 +109,13 @@ class Loop:
             self._check_finite(trace)
             self._check_size(state.params, done + length)
             self.traces.append(trace)
-            self.reached = Reached(done + length, state, totals)
+            self.reached = Reached(done + length, state, jax.device_get(totals))
             self._show()
             # The first one compiles, and so says little of how long an iteration takes.
             seconds = time.perf_counter() - started
             self.piece = max(1, int(length * PIECE_SECONDS / seconds))
         since, before = self.marks[-1]
-        visits = np.asarray(self.reached.totals.visits - before.visits) / (until - since)
+        visits = (self.reached.totals.visits - before.visits) / (until - since)
         self.snapshots.add(until, visits)  # of the chunk's average: an occupancy, too
         self.marks.append((until, self.reached.totals))
         while len(self.marks) > 2 and self.marks[1][0] <= until // 2:
@@ -220,7 +145,7 @@ class Loop:
         """A softmax hides a diverging run: its parameters grow, its probabilities stay finite."""
         if self.task.method.kind != "paper":
             return
-        largest = max(float(jnp.abs(leaf).max()) for leaf in jax.tree.leaves(params))
+        largest = max(float(np.abs(leaf).max()) for leaf in jax.tree.leaves(params))
         if not largest < LARGEST_PARAMETER:
             raise SolverError(
                 f"iteration {done}: the largest parameter is {largest:.1e}. Likely cause: {self._too_large()}."
@@ -236,13 +161,12 @@ class Loop:
         """The occupancy and the multipliers of the iterate that was asked for."""
         done, state, totals = self.reached
         if self.solver.iterate == "last":
-            final = evaluate(self.compiled, state.params)
-            return np.asarray(final.occupancy), np.asarray(state.multipliers)
+            return occupancy_at(self.compiled, state), np.asarray(state.multipliers)
         first, before = self.beginning if self.solver.iterate == "average" else self.marks[0]
-        multipliers = np.asarray(totals.multipliers - before.multipliers) / (done - first)
+        multipliers = (totals.multipliers - before.multipliers) / (done - first)
         if self.solver.iterate == "best":
-            return np.asarray(totals.best), multipliers
-        return np.asarray(totals.visits - before.visits) / (done - first), multipliers
+            return totals.best, multipliers
+        return (totals.visits - before.visits) / (done - first), multipliers
 
     def _answer(self) -> tuple[Policy, dict[str, float]]:
         x, multipliers = self._occupancy()
@@ -256,9 +180,9 @@ class Loop:
         policy, multipliers = self._answer()
         x, _ = self._occupancy()
         state = self.reached.state
-        last = evaluate(self.compiled, state.params)
+        last = occupancy_at(self.compiled, state)
         now = dict(zip(self.problem.constraints, np.asarray(state.multipliers), strict=True))
-        points = [(x, multipliers), (np.asarray(last.occupancy), now)]
+        points = [(x, multipliers), (last, now)]
         return self.task.certifier.certify(policy, None, at=points)
 
     def solution(self, status: Status) -> Solution:
@@ -302,8 +226,3 @@ class Loop:
             "primal_step": trace.primal_step,
             **self.snapshots.history(),
         }
-
-
-def _strong(leaf: Any) -> Any:
-    """An array of the run's precision. Python's numbers have a weak type, which would compile again."""
-    return jnp.asarray(np.asarray(leaf), jnp.result_type(float))

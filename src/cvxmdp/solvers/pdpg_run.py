@@ -6,14 +6,13 @@ import time
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-import jax
-import jax.numpy as jnp
 import numpy as np
 
 from cvxmdp.algorithms.primal_dual import iteration as core
 from cvxmdp.algorithms.primal_dual.kinks import rounded
+from cvxmdp.algorithms.primal_dual.pieces import Method
 from cvxmdp.base.errors import SolverError
-from cvxmdp.base.precision import double_precision
+from cvxmdp.base.precision import double_precision, on_device
 from cvxmdp.certificates.certify import Certifier
 from cvxmdp.models.compiled_systems import dynamics
 from cvxmdp.policies import SoftmaxTable
@@ -21,7 +20,7 @@ from cvxmdp.policies.families import BoundDirect, BoundFamily
 from cvxmdp.policies.occupancies import as_policy, occupancy_of, uniform_policy
 from cvxmdp.problems.problem import Problem
 from cvxmdp.problems.solution import Solution, Status, infeasible_message
-from cvxmdp.solvers.pdpg_loop import Loop, Method
+from cvxmdp.solvers.pdpg_loop import Loop
 from cvxmdp.solvers.start import Normalised, per_constraint, read_start
 
 if TYPE_CHECKING:
@@ -155,7 +154,7 @@ class Run:
         smooth = (rounded(exact[0], visits), tuple(rounded(g, visits) for g in exact[1]))
         if smooth[0] is exact[0] and all(a is b for a, b in zip(smooth[1], exact[1], strict=True)):
             return None
-        return jax.tree.map(lambda leaf: jnp.asarray(np.asarray(leaf)), smooth)
+        return on_device(smooth)
 
     def go(self, pessimism: np.ndarray) -> Solution:
         """Run to the end, to the tolerance, or until interrupted."""
@@ -168,8 +167,7 @@ class Run:
                 self.widened(pessimism),
                 pessimism,
             )
-            # On the device once, not with every piece; as arrays, because Python's numbers compile again.
-            loop = Loop(self, jax.tree.map(lambda leaf: jnp.asarray(np.asarray(leaf)), given))
+            loop = Loop(self, on_device(given))  # once, not with every piece
             status = loop.run()
             if not status.has_policy:
                 return self._infeasible()

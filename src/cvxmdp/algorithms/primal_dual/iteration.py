@@ -66,36 +66,33 @@ class Compiled(Record):
 
 
 class Point(NamedTuple):
-    """What is known at parameters theta."""
+    """What is known at parameters theta, of a problem."""
 
-    policy: Array  # (S, A)
-    prepared: Any
     occupancy: Array  # (S, A)
     objective: Array  # f(x)
     slack: Array  # g(x) - pessimism, (n,)
 
 
-def all_states(compiled: Compiled) -> Array:
-    """Every state, to ask a family for the whole policy."""
-    return jnp.arange(compiled.family.actions.shape[0])
+class Chain(NamedTuple):
+    """What is known at parameters theta, of the model: for gradients there, and not kept."""
+
+    policy: Array  # (S, A)
+    prepared: Any  # its linear systems
 
 
-def evaluate(compiled: Compiled, params: Params) -> Point:
-    """Policy, occupancy, objective and slack at theta."""
-    logs = compiled.family.log_probabilities(params, all_states(compiled))
-    policy = jnp.exp(logs)
+def evaluate(compiled: Compiled, params: Params) -> tuple[Point, Chain]:
+    """Occupancy, objective and slack at theta, and the policy's linear systems."""
+    policy = jnp.exp(compiled.family.log_table(params))
     prepared = compiled.dynamics.prepare(policy)
     visits = jnp.maximum(compiled.dynamics.visits(policy, prepared), 0.0)
-    x = visits[:, None] * policy
-    return seen_by(compiled, Point(policy, prepared, x, jnp.nan, jnp.nan))
+    return seen_by(compiled, visits[:, None] * policy), Chain(policy, prepared)
 
 
-def seen_by(compiled: Compiled, point: Point) -> Point:
-    """The same point with this problem's objective and slacks."""
-    x = point.occupancy
+def seen_by(compiled: Compiled, x: Array) -> Point:
+    """What this problem says of an occupancy."""
     slack = [g.value(x) for g in compiled.slacks]
     stacked = jnp.stack(slack) if slack else jnp.zeros(0)
-    return point._replace(objective=compiled.objective.value(x), slack=stacked - compiled.pessimism)
+    return Point(x, compiled.objective.value(x), stacked - compiled.pessimism)
 
 
 def shadow_reward(compiled: Compiled, x: Array, multipliers: Array) -> Array:
@@ -106,18 +103,25 @@ def shadow_reward(compiled: Compiled, x: Array, multipliers: Array) -> Array:
     return reward
 
 
-def action_values(compiled: Compiled, point: Point, multipliers: Array) -> tuple[Array, Array]:
+def action_values(
+    compiled: Compiled, point: Point, chain: Chain, multipliers: Array
+) -> tuple[Array, Array]:
     """Q and V of the shadow reward."""
     reward = shadow_reward(compiled, point.occupancy, multipliers)
-    values = compiled.dynamics.values(point.policy, point.prepared, reward)
+    values = compiled.dynamics.values(chain.policy, chain.prepared, reward)
     return reward + compiled.dynamics.following(values), values
 
 
 def gradient_and_direction(
-    compiled: Compiled, params: Params, point: Point, multipliers: Array, direction: str
+    compiled: Compiled,
+    params: Params,
+    point: Point,
+    chain: Chain,
+    multipliers: Array,
+    direction: str,
 ) -> tuple[Params, Params]:
     """grad_theta L and the direction to step in (itself, or the natural one)."""
-    q, values = action_values(compiled, point, multipliers)
+    q, values = action_values(compiled, point, chain, multipliers)
     advantage = jnp.where(compiled.family.actions, q - values[:, None], 0.0)
     if isinstance(compiled.family, BoundDirect):
         # Lemma on the policy gradient under the direct parameterisation: visits times Q.
@@ -130,8 +134,7 @@ def gradient_and_direction(
         return weighted, advantage if direction == "natural" else weighted
 
     def scores(theta: Params) -> Array:
-        logs = compiled.family.log_probabilities(theta, all_states(compiled))
-        return jnp.where(compiled.family.actions, logs, 0.0)
+        return jnp.where(compiled.family.actions, compiled.family.log_table(theta), 0.0)
 
     _, pull_back = jax.vjp(scores, params)
     (gradient,) = pull_back(weighted)
@@ -208,9 +211,9 @@ def paper_step(
         direction: "vanilla" or "natural".
     """
     primal, dual = steps
-    point = evaluate(compiled, state.params)
+    point, chain = evaluate(compiled, state.params)
     gradient, towards = gradient_and_direction(
-        compiled, state.params, point, state.multipliers, direction
+        compiled, state.params, point, chain, state.multipliers, direction
     )
     size = norm(towards)
     optimiser = state.optimiser
@@ -245,7 +248,7 @@ def tuned_start(
 ) -> TunedState:
     """The first state."""
     one = jnp.ones(())
-    point = evaluate(with_functions(compiled, rounded), params)
+    point, _ = evaluate(with_functions(compiled, rounded), params)
     return TunedState(params, params, point, 0 * one, one, multipliers, one, rounded)
 
 
@@ -276,9 +279,9 @@ def tuned_step(
     ahead = jax.tree.map(lambda a, b: a + share * (a - b), state.params, state.previous)
     largest_change, logit_range = LOGITS[direction]
     ahead = compiled.family.away_from_corners(ahead, logit_range)
-    at = evaluate(compiled, ahead)
+    at, chain = evaluate(compiled, ahead)
     hat = damped(compiled, penalty, at, state.multipliers)
-    gradient, towards = gradient_and_direction(compiled, ahead, at, hat, direction)
+    gradient, towards = gradient_and_direction(compiled, ahead, at, chain, hat, direction)
     largest = compiled.family.logit_change(ahead, towards)
     # Momentum may have led outside the domain of a logarithm: then there is no gradient, and the trial
     # is refused below.
@@ -286,7 +289,7 @@ def tuned_step(
     limit = largest_change / jnp.maximum(jnp.where(known, largest, 1.0), 1e-300)
     step = jnp.minimum(state.step, limit)
     trial = compiled.family.away_from_corners(combine(ahead, step, towards), logit_range)
-    there = evaluate(compiled, trial)
+    there, _ = evaluate(compiled, trial)
 
     def value(point: Point) -> Array:
         return augmented(compiled, penalty, point, state.multipliers)
@@ -298,14 +301,18 @@ def tuned_step(
     if state.rounded is not None:  # a rounded function is larger, and so is a logarithm's domain
         rises &= jnp.isfinite(true.objective.value(there.occupancy))
     accepted = rises & (value(there) >= value(state.point) - rounding)
+    # Decided once: else a compiler puts all of the above into each of the choices below.
+    rises, accepted = jax.lax.optimization_barrier(  # type: ignore[no-untyped-call]
+        (rises, accepted)
+    )
     followed = damped(compiled, penalty, there, state.multipliers)
     multipliers = state.multipliers + INTEGRAL_RATE * (followed - state.multipliers)
     rounded, reached, here = state.rounded, there, state.point
     if rounded is not None:
         x = there.occupancy
         rounded = (follow(rounded[0], x), tuple(follow(slack, x) for slack in rounded[1]))
-        reached = seen_by(with_functions(compiled, rounded), there)
-        here = seen_by(true, here)
+        reached = seen_by(with_functions(compiled, rounded), x)
+        here = seen_by(true, here.occupancy)
     following = TunedState(
         choose(accepted, trial, state.params),
         state.params,
