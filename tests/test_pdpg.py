@@ -290,7 +290,7 @@ def keyboard():
 @pytest.fixture
 def ctrl_c_at(keyboard, monkeypatch: pytest.MonkeyPatch):
     """Ctrl-C, a real signal, while the piece after this many iterations is computed."""
-    run_chunk = loop.run_piece
+    run_piece = loop.run_piece
 
     def at(iterations: int) -> list[int]:
         done: list[int] = []
@@ -299,7 +299,7 @@ def ctrl_c_at(keyboard, monkeypatch: pytest.MonkeyPatch):
             if sum(done) >= iterations:
                 signal.raise_signal(signal.SIGINT)
             done.append(length)
-            return run_chunk(compiled, state, totals, steps, length, *rest)
+            return run_piece(compiled, state, totals, steps, length, *rest)
 
         monkeypatch.setattr(loop, "run_piece", interrupted)
         return done

@@ -101,14 +101,14 @@ def test_auto_is_feasible_even_where_pessimism_is_not_enough(small: cm.Problem) 
 
 
 def test_auto_compiles_once(small: cm.Problem, monkeypatch: pytest.MonkeyPatch) -> None:
-    sizes, run_chunk = [], loop.run_chunk
+    sizes, run_chunk = [], loop.run_piece
 
     def counted(*arguments):
         answer = run_chunk(*arguments)
         sizes.append(run_chunk._cache_size())
         return answer
 
-    monkeypatch.setattr(loop, "run_chunk", counted)
+    monkeypatch.setattr(loop, "run_piece", counted)
     solver = cm.PDPG(pessimism="auto", iterations=60, check_every=15, tolerance=None)
     solution = cm.solve(small, solver)
     assert max(solution.stats["pessimism"].values()) > 0
