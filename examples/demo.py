@@ -5,9 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 
 import cvxmdp as cm
+from cvxmdp.base.text_tables import text_table
 from cvxmdp.paper import tracking_problem
 from cvxmdp.paper.reproduce import reproduce
-from cvxmdp.problems.solution_text import text_table
 
 OUT = Path("out") / "demo"
 

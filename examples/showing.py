@@ -17,8 +17,8 @@ from typing import Any
 import numpy as np
 
 import cvxmdp as cm
+from cvxmdp.base.text_tables import text_table
 from cvxmdp.problems.solution_figures import draw_arrows, draw_grid
-from cvxmdp.problems.solution_text import text_table
 
 ROOT = Path(__file__).parent.parent
 SEEDS = 5

@@ -17,6 +17,7 @@ from command_line import PROBLEM, SAMPLING, Done
 from cvxmdp.cli.outcome import Exit
 from cvxmdp.cli.policy_arguments import read_policy
 from cvxmdp.runs.run_folder import RunState, read_run, state_of
+from cvxmdp.solvers.registry import SOLVERS
 
 
 @pytest.fixture
@@ -387,6 +388,11 @@ def test_version_and_help():
         taught = Done(name, "--help").out
         assert f"cvxmdp {name} " in taught  # an example
         assert "Exit codes" in taught
+
+
+def test_the_help_names_every_solver():
+    text = " ".join(Done("solve", "--help").out.replace("│", " ").split())
+    assert all(name in text for name in SOLVERS)
 
 
 def test_the_small_problem_of_the_help_can_be_solved(tmp_path):

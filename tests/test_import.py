@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+import ast
 import json
 import subprocess
 import sys
+import tomllib
+from pathlib import Path
 
 import pytest
 
 import cvxmdp as cm
+from cvxmdp.base import errors
+
+ROOT = Path(__file__).parents[1]
 
 OPTIONAL = {"cvxpy", "gymnasium", "matplotlib", "plotly", "equinox", "optax", "typer", "pyarrow"}
 REPORT = "\nimport json, sys; print(json.dumps(sorted(sys.modules)))"
@@ -56,9 +62,45 @@ def test_every_public_name_can_be_loaded(name: str) -> None:
     assert name in dir(cm)
 
 
+def named_for_type_checkers() -> dict[str, str]:
+    """The names that the front door imports under TYPE_CHECKING, with the modules it takes them from."""
+    tree = ast.parse(Path(cm.__file__).read_text("utf-8"))
+    (block,) = (node for node in tree.body if isinstance(node, ast.If))
+    imports = [node for node in block.body if isinstance(node, ast.ImportFrom)]
+    assert len(imports) == len(block.body)
+    return {alias.name: str(node.module) for node in imports for alias in node.names}
+
+
+def test_the_three_lists_of_the_front_door_agree() -> None:
+    where = {name: f"cvxmdp.{module}" for name, module in cm._MODULE_OF.items()}
+    assert named_for_type_checkers() == where
+    assert sum(len(names) for names in cm._WHERE.values()) == len(where)  # none occurs twice
+    assert sorted(cm.__all__) == sorted([*where, "__version__"])
+    assert dir(cm) == sorted(cm.__all__)
+
+
+def test_every_error_can_be_caught_by_name() -> None:
+    """What cvxmdp raises on purpose stands in one module, below one class, and at the front door."""
+    kinds = {
+        name: kind
+        for name, kind in vars(errors).items()
+        if isinstance(kind, type) and kind.__module__ == errors.__name__
+    }
+    for name, kind in kinds.items():
+        assert getattr(cm, name) is kind
+        assert issubclass(kind, cm.CvxmdpError | cm.CvxmdpWarning)
+
+
+def test_the_version_is_the_one_of_the_package() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
+    assert cm.__version__ == project["version"]
+
+
 def test_unknown_names() -> None:
     with pytest.raises(AttributeError, match="Did you mean gridworld"):
         _ = cm.gridwrld
+    with pytest.raises(AttributeError, match=r"has no attribute 'q'\.$"):
+        _ = cm.q
 
 
 def test_a_missing_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None:

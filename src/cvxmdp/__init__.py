@@ -9,7 +9,7 @@ from __future__ import annotations
 import importlib
 from typing import TYPE_CHECKING, Any
 
-__version__ = "0.1.0"
+from cvxmdp.base.version import __version__
 
 __all__ = [
     "MLP",
@@ -21,24 +21,36 @@ __all__ = [
     "Constraint",
     "ConvexProgram",
     "Curvature",
+    "CurvatureError",
+    "CvxmdpError",
+    "CvxmdpWarning",
     "Demonstrations",
     "Direct",
+    "DivergedError",
     "EquinoxModule",
+    "ExperienceError",
     "FeatureFunction",
+    "FileFormatError",
     "Frontier",
     "GridLayout",
     "GymnasiumEnv",
     "JaxEnv",
     "LinearSoftmax",
+    "MissingExtraError",
+    "ModelError",
     "Normalised",
     "OneHot",
     "Policy",
+    "PolicyError",
     "PolicyEvaluation",
     "Problem",
+    "ProblemError",
     "RandomFourier",
+    "SettingsError",
     "Slater",
     "SoftmaxTable",
     "Solution",
+    "SolverError",
     "Status",
     "Sweep",
     "Table",
@@ -46,6 +58,7 @@ __all__ = [
     "TabularPolicy",
     "UniformBins",
     "Utility",
+    "UtilityError",
     "__version__",
     "ball",
     "box",
@@ -97,6 +110,21 @@ if TYPE_CHECKING:
     from cvxmdp.atoms.quadratic import quadratic
     from cvxmdp.atoms.sets import ball, box, polytope
     from cvxmdp.atoms.utility import Utility
+    from cvxmdp.base.errors import (
+        CurvatureError,
+        CvxmdpError,
+        CvxmdpWarning,
+        DivergedError,
+        ExperienceError,
+        FileFormatError,
+        MissingExtraError,
+        ModelError,
+        PolicyError,
+        ProblemError,
+        SettingsError,
+        SolverError,
+        UtilityError,
+    )
     from cvxmdp.certificates.certificate import Certificate
     from cvxmdp.certificates.certify import certify
     from cvxmdp.certificates.slater import Slater, slater
@@ -165,6 +193,21 @@ _WHERE = {
         "polytope",
     ),
     "atoms.utility": ("Utility",),
+    "base.errors": (
+        "CurvatureError",
+        "CvxmdpError",
+        "CvxmdpWarning",
+        "DivergedError",
+        "ExperienceError",
+        "FileFormatError",
+        "MissingExtraError",
+        "ModelError",
+        "PolicyError",
+        "ProblemError",
+        "SettingsError",
+        "SolverError",
+        "UtilityError",
+    ),
     "certificates.certificate": ("Certificate",),
     "certificates.certify": ("certify",),
     "certificates.slater": (

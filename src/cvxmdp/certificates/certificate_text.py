@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, Any
 
-from cvxmdp.problems.solution_text import number, text_table
+from cvxmdp.base.text_tables import number, text_table
 
 if TYPE_CHECKING:
     from cvxmdp.certificates.certificate import Certificate

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-import cvxmdp
+from cvxmdp.base.version import __version__
 from cvxmdp.cli.options import (
     GapOption,
     JsonOption,
@@ -35,7 +35,7 @@ commands = typer.Typer(
 
 def _version(wanted: bool) -> None:
     if wanted:
-        say(f"cvxmdp {cvxmdp.__version__}")
+        say(f"cvxmdp {__version__}")
         raise typer.Exit
 
 

@@ -9,10 +9,10 @@ from rich.table import Table
 from rich.text import Text
 
 from cvxmdp.base.errors import FileFormatError
+from cvxmdp.base.text_tables import number
 from cvxmdp.cli.outcome import Exit, note, out, say, say_json
 from cvxmdp.cli.policy_arguments import read_policy, write_policy
 from cvxmdp.policies.tables import table_of
-from cvxmdp.problems.solution_text import number
 from cvxmdp.reports.html_page import write_report
 from cvxmdp.runs.record import RunRecord
 from cvxmdp.runs.record_text import record_json, record_text, status_words, worst_violation

@@ -7,10 +7,10 @@ from typing import Annotated
 
 import typer
 
-from cvxmdp.solvers.names import SOLVERS
-
 
 def _solvers(incomplete: str) -> list[str]:
+    from cvxmdp.solvers.registry import SOLVERS
+
     return [name for name in SOLVERS if name.startswith(incomplete)]
 
 
@@ -33,7 +33,7 @@ SolverOption = Annotated[
     str | None,
     typer.Option(
         "--solver",
-        help=f"Use this solver instead of the file's: {', '.join(SOLVERS)}.",
+        help="Use this solver instead of the file's: ConvexProgram, PDPG, VRPDPG, ColumnGeneration.",
         autocompletion=_solvers,
     ),
 ]

@@ -6,10 +6,10 @@ from pathlib import Path
 from typing import Any
 
 from cvxmdp.base.errors import FileFormatError, did_you_mean
+from cvxmdp.base.text_tables import text_table
 from cvxmdp.cli.outcome import Exit, note, say, say_json
 from cvxmdp.paper.reproduce import Reproduction, reproduce
 from cvxmdp.paper.studies import GRIDS
-from cvxmdp.problems.solution_text import text_table
 
 ALL = "all"
 

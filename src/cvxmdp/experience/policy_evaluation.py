@@ -11,6 +11,7 @@ import numpy as np
 
 from cvxmdp.base.errors import FileFormatError
 from cvxmdp.base.storage import whole_file
+from cvxmdp.base.text_tables import number, text_table
 from cvxmdp.experience.intervals import Interval
 
 FORMAT = "cvxmdp evaluation 1"
@@ -80,8 +81,6 @@ class PolicyEvaluation:
         )
 
     def __str__(self) -> str:
-        from cvxmdp.problems.solution_text import number, text_table
-
         rows = [
             (name, self.written[name], *(number(x) for x in (i.value, i.lower, i.upper)), i.method)
             for name, i in (("objective", self.objective), *self.slack.items())

@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from cvxmdp.problems.problem import Evaluation, Problem
+from cvxmdp.problems.solution_figures import plot_solution
+from cvxmdp.problems.solution_text import solution_html, solution_text
 
 # What to ask when nothing satisfies the constraints; a status alone helps nobody to go on.
 ASK_WHY = "cm.slater(problem) says which constraints conflict and by how much they miss."
@@ -123,19 +125,13 @@ class Solution:
         Args:
             path: write the picture there instead of returning only the Matplotlib figure.
         """
-        from cvxmdp.problems.solution_figures import plot_solution
-
         return plot_solution(self, path)
 
     def __str__(self) -> str:
-        from cvxmdp.problems.solution_text import solution_text
-
         return solution_text(self)
 
     def __repr__(self) -> str:
         return f"Solution({self.status.name.lower()}, objective {self.objective:.8g})"
 
     def _repr_html_(self) -> str:
-        from cvxmdp.problems.solution_text import solution_html
-
         return solution_html(self)

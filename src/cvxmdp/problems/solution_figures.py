@@ -14,7 +14,6 @@ from cvxmdp.policies.occupancies import state_distribution
 
 if TYPE_CHECKING:
     from cvxmdp.problems.solution import Solution
-    from cvxmdp.runs.frontier import Frontier
 
 DIRECTIONS = {"left": (-1, 0), "right": (1, 0), "up": (0, -1), "down": (0, 1)}  # x right, y down
 BINDING = 1e-6  # share of a budget below which a slack is rounding
@@ -174,42 +173,3 @@ def draw_slack(axes: Any, solution: Solution) -> None:
         xlim=(-reach, reach),
         ylim=(-0.6, len(names) - 0.4),
     )
-
-
-def plot_frontier(frontier: Frontier, path: str | Path | None = None) -> Any:
-    """The proven envelopes of the best objective against the budget."""
-    require("matplotlib", "report")
-    from matplotlib.figure import Figure
-
-    figure = Figure(figsize=(7.0, 4.5), layout="constrained")
-    axes = figure.subplots()
-    budgets = np.array([point.budget for point in frontier.points])
-    grid = np.linspace(budgets.min(), budgets.max(), 401)
-    bounds = np.array([frontier.envelope(float(budget)) for budget in grid])
-    finite = np.isfinite(bounds).all(axis=1)
-    axes.fill_between(
-        grid[finite], *bounds[finite].T, color="#2a9d8f", alpha=0.35, label="proven: lies in here"
-    )
-    solved = [point for point in frontier.points if point.certificate.policy is not None]
-    axes.plot(
-        [point.budget for point in solved],
-        [point.solution.objective for point in solved],
-        "o",
-        color="#1d3557",
-        label="solved",
-    )
-    if np.isfinite(frontier.infeasible_until):
-        axes.axvline(frontier.infeasible_until, color="#d62828", label="infeasible from here")
-    if np.isfinite(frontier.free_from):
-        axes.axvline(
-            frontier.free_from, color="#6c757d", linestyle=":", label="not binding from here"
-        )
-    constraint = frontier.problem.constraints[frontier.constraint]
-    axes.set(
-        xlabel=f"budget: {constraint.utility!r} {constraint.sense} budget",
-        ylabel=f"{frontier.problem.sense} {frontier.problem.utility!r}",
-    )
-    axes.legend()
-    if path is not None:
-        figure.savefig(path, dpi=150)
-    return figure

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from dataclasses import dataclass
 from html import escape
 from typing import TYPE_CHECKING, Any
@@ -11,19 +10,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from cvxmdp.atoms.linear import Linear
+from cvxmdp.base.text_tables import number, text_table
 from cvxmdp.policies.occupancies import episode_visits
 
 if TYPE_CHECKING:
     from cvxmdp.problems.solution import Solution
 
 HEADER = ("constraint", "requires", "value", "slack", "multiplier")
-
-
-def number(value: float) -> str:
-    """A number as people read it: seven digits, no noise around zero."""
-    if math.isnan(value):
-        return "-"
-    return f"{value:.7g}" if abs(value) >= 1e-12 or value == 0 else f"{value:.1e}"
 
 
 @dataclass(frozen=True)
@@ -79,19 +72,6 @@ def _units(solution: Solution, constraint: Any) -> str:
     if visits is not None:
         parts.append(f"undiscounted per episode {number(float(np.vdot(reward, visits)))}")
     return "; ".join(parts)
-
-
-def text_table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
-    """Lines of a table: the first two columns to the left, numbers to the right."""
-    table = [header, *rows]
-    widths = [max(len(row[column]) for row in table) for column in range(len(header))]
-    return [
-        "  ".join(
-            cell.ljust(width) if column < 2 else cell.rjust(width)
-            for column, (cell, width) in enumerate(zip(row, widths, strict=True))
-        ).rstrip()
-        for row in table
-    ]
 
 
 def run_line(solution: Solution) -> str:

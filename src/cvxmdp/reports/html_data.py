@@ -8,9 +8,9 @@ from typing import Any
 
 import numpy as np
 
-import cvxmdp
+from cvxmdp.base.text_tables import number
+from cvxmdp.base.version import __version__
 from cvxmdp.certificates.certificate import Certificate
-from cvxmdp.problems.solution_text import number
 from cvxmdp.reports.html_curves import groups_of, panels, rounded
 from cvxmdp.runs.certificate_files import certificate_from
 from cvxmdp.runs.record import SNAPSHOTS, FrontierFacts, RunRecord
@@ -36,7 +36,7 @@ def report_data(records: Sequence[RunRecord], title: str = "") -> dict[str, Any]
     names = [_name(record, group_of[id(record)]) for record in records]
     shown = [(group, runs[0]) for group, runs in groups.items()][:MOST_MAPS]
     return {
-        "version": cvxmdp.__version__,
+        "version": __version__,
         "title": title or records[0].title,
         "headline": headline(records, proofs),
         "tiles": tiles(records, proofs),

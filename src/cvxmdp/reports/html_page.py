@@ -11,19 +11,18 @@ from collections.abc import Iterable, Mapping
 from html import escape
 from importlib.resources import files
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from cvxmdp.base.errors import CvxmdpError
 from cvxmdp.base.storage import whole_file
+from cvxmdp.certificates.certificate import Certificate
+from cvxmdp.problems.solution import Solution
 from cvxmdp.reports.html_data import report_data
+from cvxmdp.runs.frontier import Frontier
 from cvxmdp.runs.record import RunRecord, record_of
 from cvxmdp.runs.record_text import record_text
-
-if TYPE_CHECKING:
-    from cvxmdp.certificates.certificate import Certificate
-    from cvxmdp.problems.solution import Solution
-    from cvxmdp.runs.frontier import Frontier
-    from cvxmdp.runs.sweep_results import Sweep
+from cvxmdp.runs.sweep_records import sweep_records
+from cvxmdp.runs.sweep_results import Sweep
 
 # The page may run its own script and style, and load nothing from anywhere.
 POLICY = "default-src 'none'; script-src 'unsafe-inline'; style-src 'unsafe-inline'; img-src data:"
@@ -70,10 +69,6 @@ def report(
 
 
 def _labelled(what: Any) -> list[tuple[str, Any]]:
-    from cvxmdp.problems.solution import Solution
-    from cvxmdp.runs.sweep_records import sweep_records
-    from cvxmdp.runs.sweep_results import Sweep
-
     if isinstance(what, Solution | RunRecord):
         return [("", what)]
     if isinstance(what, Sweep):

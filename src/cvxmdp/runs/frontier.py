@@ -22,10 +22,12 @@ from typing import Any
 import numpy as np
 
 from cvxmdp.base.errors import ProblemError, did_you_mean
+from cvxmdp.base.text_tables import number, text_table
 from cvxmdp.certificates.certificate import Certificate
 from cvxmdp.certificates.certify import certify
 from cvxmdp.problems.problem import Problem
 from cvxmdp.problems.solution import Solution
+from cvxmdp.runs.frontier_figure import plot_frontier
 from cvxmdp.runs.solving import solve
 
 FREE_GAP = 1e-5  # relative gap up to which a constraint is said not to bind
@@ -106,8 +108,6 @@ class Frontier:
 
     def rows(self) -> list[tuple[str, ...]]:
         """The solved budgets as cells: budget, lower, upper, price, state."""
-        from cvxmdp.problems.solution_text import number
-
         table: list[tuple[str, ...]] = []
         for point in self.points:
             certificate = point.certificate
@@ -131,8 +131,6 @@ class Frontier:
         return table
 
     def __str__(self) -> str:
-        from cvxmdp.problems.solution_text import number, text_table
-
         constraint = self.problem.constraints[self.constraint]
         lines = [
             f"{self.problem.sense} {self.problem.utility!r} as a function of the budget of "
@@ -154,8 +152,6 @@ class Frontier:
 
     def plot(self, path: str | Path | None = None) -> Any:
         """The two envelopes and the solved budgets, as a Matplotlib figure."""
-        from cvxmdp.problems.solution_figures import plot_frontier
-
         return plot_frontier(self, path)
 
 

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from cvxmdp.base.text_tables import number, text_table
 from cvxmdp.certificates.certificate_text import certificate_facts
-from cvxmdp.problems.solution_text import HEADER, number, text_table
+from cvxmdp.problems.solution_text import HEADER
 from cvxmdp.runs.certificate_files import certificate_from
 from cvxmdp.runs.record import RunRecord
 

@@ -16,6 +16,7 @@ from cvxmdp.problems.problem import Problem
 from cvxmdp.problems.solution import Solution
 from cvxmdp.runs.axes import Case
 from cvxmdp.runs.lanes import Group
+from cvxmdp.runs.sweep_text import sweep_text
 
 LATEST = 250  # episodes over which samples are averaged, as in the published figures
 
@@ -201,8 +202,6 @@ class Sweep:
         return f"Sweep({len(self):,} runs over {', '.join(self.axes) or 'seeds'}{state})"
 
     def __str__(self) -> str:
-        from cvxmdp.runs.sweep_text import sweep_text
-
         return sweep_text(self)
 
 

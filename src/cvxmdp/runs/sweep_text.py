@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from cvxmdp.problems.solution_text import number, text_table
+from cvxmdp.base.text_tables import number, text_table
 
 if TYPE_CHECKING:
     from cvxmdp.runs.sweep_results import Sweep

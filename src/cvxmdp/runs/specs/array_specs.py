@@ -16,6 +16,7 @@ from typing import IO, Any
 
 import numpy as np
 import scipy.sparse as sp
+from safetensors import SafetensorError, safe_open
 
 from cvxmdp.base.errors import FileFormatError, did_you_mean
 
@@ -206,8 +207,6 @@ def _read_npy(file: IO[bytes], size: int, what: str) -> np.ndarray:
 
 
 def _read_safetensors(path: Path) -> dict[str, np.ndarray]:
-    from safetensors import SafetensorError, safe_open
-
     try:
         with safe_open(path, framework="numpy") as file:
             return {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118

@@ -14,12 +14,14 @@ import ast
 import math
 import operator
 from collections.abc import Callable, Mapping
+from inspect import isfunction
 from typing import Any
 
-import cvxmdp
+from cvxmdp import atoms
 from cvxmdp.atoms import Constraint, Utility
 from cvxmdp.base.errors import CvxmdpError, FileFormatError, did_you_mean
 from cvxmdp.policies import TabularPolicy, load_policy
+from cvxmdp.policies.families import MLP, Direct, LinearSoftmax, Table
 from cvxmdp.runs.specs.array_specs import Folder
 from cvxmdp.solvers.pdpg import Normalised
 
@@ -37,19 +39,13 @@ COMPARISONS: Mapping[type, Callable[[Any, Any], Any]] = {
     ast.Gt: operator.gt,
 }
 NUMBERS = {"inf": math.inf}
-ATOMS = (
-    "linear",
-    "entropy",
-    "distance",
-    "quadratic",
-    "log_barrier",
-    "log_sum",
-    "minimum",
-    "ball",
-    "box",
-    "polytope",
-)
-FAMILIES = ("Table", "Direct", "MLP", "LinearSoftmax")
+CODE = ("concave", "convex", "check_utility")  # these take functions, which no file holds
+ATOMS = {  # every atom and set that its room exports
+    name: getattr(atoms, name)
+    for name in atoms.__all__
+    if isfunction(getattr(atoms, name)) and name not in CODE
+}
+FAMILIES = {family.__name__: family for family in (Table, Direct, MLP, LinearSoftmax)}
 
 
 class ExpressionError(FileFormatError):
@@ -68,19 +64,19 @@ class Reader:
 
     def utility(self, text: str) -> Utility:
         """A utility such as ``entropy()``."""
-        value = self._read(text, {name: getattr(cvxmdp, name) for name in ATOMS})
+        value = self._read(text, ATOMS)
         if isinstance(value, int | float):
             raise ExpressionError(f"{text!r} is a number; expected a utility such as entropy()")
         return self._expect(value, Utility, text, "a utility such as entropy()")
 
     def constraint(self, text: str) -> Constraint:
         """A constraint such as ``linear("cost") <= 1``."""
-        value = self._read(text, {name: getattr(cvxmdp, name) for name in ATOMS})
+        value = self._read(text, ATOMS)
         return self._expect(value, Constraint, text, 'a constraint such as linear("cost") <= 1')
 
     def family(self, text: str) -> Any:
         """A family of policies such as ``MLP(32)``."""
-        value = self._read(text, {name: getattr(cvxmdp, name) for name in FAMILIES})
+        value = self._read(text, FAMILIES)
         if not hasattr(value, "bind"):
             raise ExpressionError(f"{text!r}: expected a family of policies such as MLP(32)")
         return value

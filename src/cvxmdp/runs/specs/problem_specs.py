@@ -21,7 +21,6 @@ from it: utilities are parsed (``expressions``), arrays are data (``arrays``).
 from __future__ import annotations
 
 import dataclasses
-import importlib
 import itertools
 import re
 from collections.abc import Mapping
@@ -43,7 +42,7 @@ from cvxmdp.runs.specs.array_specs import Folder
 from cvxmdp.runs.specs.expressions import Reader
 from cvxmdp.runs.specs.model_specs import Strict, build_model
 from cvxmdp.runs.specs.places import Place, SpecError, at, read_toml, validated
-from cvxmdp.solvers.names import SOLVERS
+from cvxmdp.solvers.registry import SOLVERS
 
 
 class ProblemFile(Strict):
@@ -214,7 +213,9 @@ def build_solver(table: Mapping[str, Any], reader: Reader) -> tuple[Any, int | N
                 f'"..." with one of {", ".join(SOLVERS)}'
             )
         return None, seed
-    solver_class = solver_named(name)
+    if not isinstance(name, str) or name not in SOLVERS:
+        raise SpecError(f"unknown solver {name!r}. {did_you_mean(str(name), SOLVERS)}")
+    solver_class = SOLVERS[name]
     fields = {field.name: str(field.type) for field in dataclasses.fields(solver_class)}
     refuse_removed(name, settings)
     for key, value in settings.items():
@@ -234,18 +235,6 @@ def build_solver(table: Mapping[str, Any], reader: Reader) -> tuple[Any, int | N
     except TypeError as error:  # a setting without a default, or a comparison of words with numbers
         message = re.sub(r"^\w+\.__init__\(\) ", f"{name} ", str(error))
         raise SpecError(message.replace("positional argument", "setting")) from error
-
-
-def solver_named(name: Any) -> Any:
-    """The class of a solver."""
-    if not isinstance(name, str) or name not in SOLVERS:
-        raise SpecError(f"unknown solver {name!r}. {did_you_mean(str(name), SOLVERS)}")
-    try:
-        return getattr(importlib.import_module(SOLVERS[name]), name)
-    except ModuleNotFoundError as error:
-        if error.name != SOLVERS[name]:
-            raise
-        raise SpecError(f"this version of cvxmdp has no {name}") from error
 
 
 def _bind(mdp: TabularMDP | GymnasiumEnv, constraint: Constraint) -> None:
