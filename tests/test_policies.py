@@ -10,7 +10,7 @@ import pytest
 
 import cvxmdp as cm
 from cvxmdp.base.errors import PolicyError
-from cvxmdp.policies.tables import draw
+from cvxmdp.policies.policy import draw_actions
 
 ROWS = np.array([[0.2, 0.0, 0.8], [0.0, 1.0, 0.0]])
 MASK = np.array([[True, False, True], [True, True, True]])
@@ -105,14 +105,14 @@ class Fixed:
     def __init__(self, number: float) -> None:
         self.number = number
 
-    def random(self) -> float:
-        return self.number
+    def random(self, size: tuple[int, ...]) -> np.ndarray:
+        return np.full(size, self.number)
 
 
 @pytest.mark.parametrize("number", [0.0, 0.5, 1.0 - 2.0**-53])
 def test_an_action_of_probability_zero_is_never_drawn(number: float) -> None:
     chances = np.array([0.0, 0.1, 0.2, 0.7, 0.0])
-    assert chances[draw(chances, Fixed(number))] > 0  # type: ignore[arg-type]
+    assert chances[draw_actions(chances, Fixed(number))] > 0  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(

@@ -144,8 +144,9 @@ if TYPE_CHECKING:
     from cvxmdp.models.importers.successor_function import from_function
     from cvxmdp.models.layout import GridLayout
     from cvxmdp.models.table import TabularMDP
-    from cvxmdp.policies.families import MLP, Direct, EquinoxModule, LinearSoftmax, Table
+    from cvxmdp.policies.families import Direct, LinearSoftmax, Table
     from cvxmdp.policies.features import FeatureFunction, OneHot, RandomFourier, UniformBins
+    from cvxmdp.policies.networks import MLP, EquinoxModule
     from cvxmdp.policies.occupancies import (
         occupancy_of,
         policy_of,
@@ -154,8 +155,7 @@ if TYPE_CHECKING:
     )
     from cvxmdp.policies.policy import Policy
     from cvxmdp.policies.policy_file import load_policy
-    from cvxmdp.policies.softmax import SoftmaxTable
-    from cvxmdp.policies.tables import TabularPolicy
+    from cvxmdp.policies.tables import SoftmaxTable, TabularPolicy
     from cvxmdp.problems.problem import Problem
     from cvxmdp.problems.solution import Solution, Status
     from cvxmdp.reports.html_page import report
@@ -244,11 +244,10 @@ _WHERE = {
     "models.table": ("TabularMDP",),
     "policies.families": (
         "Direct",
-        "EquinoxModule",
         "LinearSoftmax",
-        "MLP",
         "Table",
     ),
+    "policies.networks": ("EquinoxModule", "MLP"),
     "policies.features": (
         "FeatureFunction",
         "OneHot",
@@ -257,8 +256,7 @@ _WHERE = {
     ),
     "policies.policy": ("Policy",),
     "policies.policy_file": ("load_policy",),
-    "policies.softmax": ("SoftmaxTable",),
-    "policies.tables": ("TabularPolicy",),
+    "policies.tables": ("SoftmaxTable", "TabularPolicy"),
     "problems.problem": ("Problem",),
     "problems.solution": (
         "Solution",

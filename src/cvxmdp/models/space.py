@@ -13,14 +13,11 @@ the first F rows.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 
-from cvxmdp.atoms.function import Array, OccupancyFunction, namespace
-from cvxmdp.atoms.linear import LinearFunction
 from cvxmdp.base.errors import UtilityError, did_you_mean
 
 
@@ -90,23 +87,6 @@ class FeatureSpace:
         reward[self.n_states + self.signal_names.index(name)] = 1.0
         return reward
 
-    def lift(self, function: OccupancyFunction) -> OccupancyFunction:
-        """A function bound to this space, as one of all that is measured."""
-        if not self.signal_names:
-            return function
-        if isinstance(function, LinearFunction):
-            missing = self.shape[0] - function.reward.shape[0]
-            return LinearFunction(np.pad(function.reward, ((0, missing), (0, 0))))
-        lifted: Any = function
-        if hasattr(lifted, "functions"):
-            lifted = replace(lifted, functions=tuple(map(self.lift, lifted.functions)))
-        elif isinstance(getattr(lifted, "inner", None), OccupancyFunction):
-            lifted = replace(lifted, inner=self.lift(lifted.inner))
-        else:
-            lifted = OnFeatures(lifted, self.n_states)
-        found: OccupancyFunction = lifted
-        return found
-
     def __getattr__(self, name: str) -> Any:
         if name.startswith("_"):
             raise AttributeError(name)
@@ -118,25 +98,3 @@ class FeatureSpace:
 
     def __repr__(self) -> str:
         return f"FeatureSpace({self.n_states:,} features; {self.n_actions} actions)"
-
-
-@dataclass(frozen=True, eq=False)
-class OnFeatures(OccupancyFunction):
-    """A function of the first ``size`` rows."""
-
-    inner: OccupancyFunction
-    size: int
-    static: ClassVar[tuple[str, ...]] = ("size",)
-
-    def value(self, x: Array) -> Any:
-        """Of the features alone."""
-        return self.inner.value(x[: self.size])
-
-    def gradient(self, x: Array) -> Array:
-        """Zero on the rows of the signals."""
-        below = ((0, x.shape[0] - self.size), (0, 0))
-        return namespace(x).pad(self.inner.gradient(x[: self.size]), below)
-
-    def extended(self) -> OccupancyFunction:
-        """The inner function extended."""
-        return OnFeatures(self.inner.extended(), self.size)

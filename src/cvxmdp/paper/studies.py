@@ -15,7 +15,8 @@ from typing import Any
 
 from cvxmdp.base.errors import ProblemError, did_you_mean
 from cvxmdp.paper.tracking import tracking_problem
-from cvxmdp.policies.families import MLP, Table
+from cvxmdp.policies.families import Table
+from cvxmdp.policies.networks import MLP
 from cvxmdp.problems.problem import Problem
 from cvxmdp.solvers.vr_pdpg import VRPDPG
 

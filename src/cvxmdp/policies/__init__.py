@@ -2,7 +2,6 @@
 
 from cvxmdp.policies.policy import Policy
 from cvxmdp.policies.policy_file import load_policy
-from cvxmdp.policies.softmax import SoftmaxTable
-from cvxmdp.policies.tables import TabularPolicy
+from cvxmdp.policies.tables import SoftmaxTable, TabularPolicy
 
 __all__ = ["Policy", "SoftmaxTable", "TabularPolicy", "load_policy"]

@@ -14,8 +14,6 @@ compiled code uses:
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, ClassVar, Protocol, runtime_checkable
 
@@ -23,15 +21,12 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from cvxmdp.base.arrays import namespace
-from cvxmdp.base.errors import PolicyError, require
+from cvxmdp.base.errors import PolicyError
 from cvxmdp.base.pytrees import Record
 from cvxmdp.models.space import FeatureSpace
 from cvxmdp.models.table import TabularMDP
-from cvxmdp.policies.observed import Observed, observed
 from cvxmdp.policies.parametric import ParametricPolicy
-from cvxmdp.policies.softmax import SoftmaxTable
-from cvxmdp.policies.tables import TabularPolicy
+from cvxmdp.policies.tables import SoftmaxTable, TabularPolicy
 
 Array = Any
 Params = Any  # a pytree of arrays
@@ -75,12 +70,10 @@ class BoundFamily(Record):
     @property
     def observes(self) -> bool:
         """Whether it is given observations instead of states; all actions are available then."""
-        return isinstance(getattr(self, "inputs", None), Observed)
+        return False
 
     def log_probabilities(self, params: Params, states: Array) -> Array:
         """log pi(. | s) for a batch of states, shape (n, A)."""
-        if self.observes:
-            return jax.nn.log_softmax(self.logits(params, states), axis=1)
         masked = jnp.where(jnp.asarray(self.actions)[states], self.logits(params, states), -jnp.inf)
         return jax.nn.log_softmax(masked, axis=1)
 
@@ -116,10 +109,6 @@ class BoundFamily(Record):
 
     def deploy(self, params: Params) -> Any:
         """The policy of these parameters, in NumPy."""
-        if self.observes:
-            from cvxmdp.policies.observers import NetworkPolicy
-
-            return NetworkPolicy(self, params)
         states = jnp.arange(self.actions.shape[0])
         matrix = np.asarray(jnp.exp(self.log_probabilities(params, states)), dtype=np.float64)
         return ParametricPolicy(matrix, params, self.name)
@@ -212,108 +201,6 @@ class BoundLinear(BoundFamily):
         return jnp.asarray(self.features)[states] @ params
 
 
-class MLP:
-    """A softmax of a multilayer perceptron with tanh units.
-
-    Args:
-        *widths: of the hidden layers.
-        inputs: what the network sees of a state, shape (S, d); one-hot states when not given. In an
-            environment: features of the observations; observations that are no states are otherwise seen as
-            they are, scaled to the box they lie in where it has borders.
-    """
-
-    def __init__(self, *widths: int, inputs: Any = None) -> None:
-        if not widths or any(not isinstance(width, int) or width < 1 for width in widths):
-            raise PolicyError(
-                f"MLP takes the widths of its hidden layers, as in MLP(32); got {widths}"
-            )
-        self.widths = tuple(widths)
-        self.inputs = _given_inputs(inputs)
-
-    def bind(self, mdp: TabularMDP) -> BoundFamily:
-        """Check the inputs."""
-        return BoundMLP(mdp.actions, _read_inputs(self.inputs, mdp), self.widths)
-
-    def __repr__(self) -> str:
-        seen = "" if self.inputs is None else f", inputs={_shown(self.inputs)}"
-        return f"MLP({', '.join(str(width) for width in self.widths)}{seen})"
-
-
-def _given_inputs(inputs: Any) -> Any:
-    """An array of numbers, features of observations, or None."""
-    return inputs if inputs is None or callable(inputs) else np.array(inputs, dtype=np.float64)
-
-
-def _shown(inputs: Any) -> str:
-    return repr(inputs) if callable(inputs) else f"<{inputs.shape[1]} numbers per state>"
-
-
-def _read_inputs(inputs: Any, mdp: Any) -> Any:
-    """Numbers per state (S, d), what is seen of observations, or None: one-hot states."""
-    if callable(inputs) and not isinstance(mdp, FeatureSpace):
-        raise PolicyError(
-            f"{inputs!r} are features of observations, and the model has states: give an array (S, d)"
-        )
-    if callable(inputs) or inputs is None:
-        return observed(mdp, inputs)
-    if inputs.ndim != 2 or inputs.shape[0] != mdp.n_states or not np.isfinite(inputs).all():
-        raise PolicyError(
-            f"the inputs of a network are finite numbers of shape (S, d) with S = {mdp.n_states}; got "
-            f"shape {inputs.shape}"
-        )
-    return inputs
-
-
-@dataclass(frozen=True, eq=False)
-class BoundMLP(BoundFamily):
-    """A list of (weights, biases), the last layer small, so that the first policy is near uniform."""
-
-    actions: Array
-    inputs: Array | Observed | None
-    widths: tuple[int, ...]
-    static: ClassVar[tuple[str, ...]] = ("widths",)
-
-    def init(self, key: Array) -> Params:
-        """Scaled normal weights (LeCun), zero biases."""
-        if isinstance(self.inputs, Observed):
-            first = math.prod(self.inputs.shape)
-        else:
-            first = self.actions.shape[0] if self.inputs is None else self.inputs.shape[1]
-        # A one-hot input has a single active entry: its fan-in is one.
-        fan_in = [1 if self.inputs is None else first, *self.widths]
-        sizes = [first, *self.widths, self.actions.shape[1]]
-        params = []
-        for layer, part in enumerate(jax.random.split(key, len(sizes) - 1)):
-            scale = 1.0 / np.sqrt(fan_in[layer]) * (0.01 if layer == len(sizes) - 2 else 1.0)
-            weights = scale * jax.random.normal(part, (sizes[layer], sizes[layer + 1]))
-            params.append((weights, jnp.zeros(sizes[layer + 1])))
-        return params
-
-    def logits(self, params: Params, states: Array) -> Array:
-        """The network; with one-hot inputs the first layer is a look-up."""
-        weights = params[0][0]
-        if self.inputs is None:
-            return self._layers(params, weights[states])
-        if isinstance(self.inputs, Observed):
-            seen = self.inputs(states).astype(weights.dtype)
-            return self._layers(params, seen.reshape(seen.shape[0], -1) @ weights)
-        return self._layers(params, jnp.asarray(self.inputs, weights.dtype)[states] @ weights)
-
-    def all_logits(self, params: Params) -> Array:
-        """The same without a look-up."""
-        weights = params[0][0]
-        if self.inputs is None:
-            return self._layers(params, weights)
-        return self._layers(params, jnp.asarray(self.inputs, weights.dtype) @ weights)
-
-    def _layers(self, params: Params, first: Array) -> Array:
-        (_, biases), *rest = params
-        hidden, xp = first + biases, namespace(first)
-        for weights, biases in rest:
-            hidden = xp.tanh(hidden) @ weights + biases
-        return hidden
-
-
 @dataclass(frozen=True)
 class Direct:
     """The direct parameterisation: theta is the policy itself, kept on the simplex by projection.
@@ -370,67 +257,3 @@ class BoundDirect(BoundFamily):
         """A table of probabilities."""
         matrix = np.asarray(params, dtype=np.float64)
         return TabularPolicy(matrix / matrix.sum(axis=1, keepdims=True))
-
-
-class EquinoxModule:
-    """Any Equinox module (or other callable pytree) that maps a state's input to logits.
-
-    Args:
-        module: called with one input vector, returns A logits.
-        inputs: as for ``MLP``.
-    """
-
-    def __init__(self, module: Callable[[Any], Any], inputs: Any = None) -> None:
-        equinox = require("equinox", "nn")
-        params, rest = equinox.partition(module, equinox.is_inexact_array)
-        # Made once: compiled code recognises them by identity.
-        self.params, self.rest = _Fixed(params), _Fixed(rest)
-        self.inputs = _given_inputs(inputs)
-
-    def bind(self, mdp: TabularMDP) -> BoundFamily:
-        """Check that it gives one logit per action."""
-        equinox = require("equinox", "nn")
-        inputs = _read_inputs(self.inputs, mdp)
-        inputs = np.eye(mdp.n_states) if inputs is None else inputs
-        one = jnp.zeros(inputs.shape) if isinstance(inputs, Observed) else jnp.asarray(inputs[0])
-        try:
-            shape = jax.eval_shape(equinox.combine(self.params.value, self.rest.value), one).shape
-        except Exception as error:
-            raise PolicyError(
-                f"the module cannot be called with an input of shape {one.shape}: {error}"
-            ) from error
-        if shape != (mdp.n_actions,):
-            raise PolicyError(
-                f"the module returns shape {shape}; the model has {mdp.n_actions} actions"
-            )
-        return BoundEquinox(mdp.actions, inputs, self.params, self.rest)
-
-
-class _Fixed:
-    """A part of a module that is structure to JAX: compared by identity."""
-
-    def __init__(self, value: Any) -> None:
-        self.value = value
-
-
-@dataclass(frozen=True, eq=False)
-class BoundEquinox(BoundFamily):
-    """The module's arrays are the parameters."""
-
-    actions: Array
-    inputs: Array | Observed
-    first: _Fixed
-    rest: _Fixed
-    static: ClassVar[tuple[str, ...]] = ("first", "rest")
-
-    def init(self, key: Array) -> Params:
-        """The module as it was given, in the precision of the run."""
-        dtype = jnp.result_type(float)
-        return jax.tree.map(lambda leaf: jnp.asarray(leaf, dtype), self.first.value)
-
-    def logits(self, params: Params, states: Array) -> Array:
-        """The module, batched over states."""
-        equinox = require("equinox", "nn")
-        given = self.inputs
-        seen = given(states) if isinstance(given, Observed) else jnp.asarray(given)[states]
-        return jax.vmap(equinox.combine(params, self.rest.value))(seen)

@@ -19,10 +19,11 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, ClassVar, NamedTuple, Protocol, runtime_checkable
 
+import jax
 import numpy as np
 
 from cvxmdp.base.arrays import Array, namespace
-from cvxmdp.base.errors import ExperienceError
+from cvxmdp.base.errors import ExperienceError, PolicyError
 
 
 class Norms(NamedTuple):
@@ -237,8 +238,6 @@ class FeatureFunction:
 
     def __call__(self, observations: Array) -> Array:
         """The function of each observation."""
-        import jax
-
         values = jax.vmap(self.function)(observations)
         expected = (observations.shape[0], self.size)
         if values.shape != expected:
@@ -246,3 +245,25 @@ class FeatureFunction:
                 f"the feature function gives shape {values.shape[1:]}; expected {expected[1:]}"
             )
         return np.asarray(values) if isinstance(observations, np.ndarray) else values
+
+
+KINDS: dict[str, Any] = {"bins": UniformBins, "fourier": RandomFourier, "one-hot": OneHot}
+
+
+def describe_features(features: Features | None) -> tuple[str, dict[str, np.ndarray]]:
+    """All that a file needs of features: their kind and arrays."""
+    for name, kind in KINDS.items():
+        if isinstance(features, kind):
+            return name, {f"features/{k}": array for k, array in features.arrays().items()}
+    if features is None:
+        return "none", {}
+    raise PolicyError(
+        f"{features!r} are code, which is not written to files: keep the parameters (policy.params) and make "
+        "the policy anew"
+    )
+
+
+def read_features(name: str, arrays: dict[str, np.ndarray]) -> Any:
+    """The features of a file's contents."""
+    mine = {k.removeprefix("features/"): v for k, v in arrays.items() if k.startswith("features/")}
+    return None if name == "none" else KINDS[name].of_arrays(mine)

@@ -9,7 +9,7 @@ import numpy as np
 
 from cvxmdp.base.errors import PolicyError
 from cvxmdp.base.storage import write_arrays
-from cvxmdp.policies.predicting import draw_actions, read_states
+from cvxmdp.policies.policy import draw_actions, read_states
 from cvxmdp.policies.tables import TabularPolicy
 
 
@@ -76,6 +76,11 @@ class MixturePolicy(TabularPolicy):
         """Write the policy to one file; ``load_policy`` reads it again."""
         arrays = {"probabilities": self._matrix, "components": self.components}
         write_arrays(path, "policy", arrays, {"kind": self.kind})
+
+    @classmethod
+    def read(cls, arrays: dict[str, np.ndarray], description: dict[str, Any]) -> MixturePolicy:
+        """The policy of a file's contents."""
+        return cls(arrays["probabilities"], arrays["components"])
 
     def __repr__(self) -> str:
         return f"MixturePolicy({len(self.components):,} policies; {self.n_states:,} states)"

@@ -2,42 +2,35 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
+from copy import copy
 from pathlib import Path
 from typing import Any
 
-import jax
-import jax.numpy as jnp
 import numpy as np
-from scipy.special import softmax
 
 from cvxmdp.base.errors import PolicyError
 from cvxmdp.base.storage import write_arrays
-from cvxmdp.experience.environments.environment import Environment
-from cvxmdp.policies.families import BoundFamily, BoundMLP
-from cvxmdp.policies.features import OneHot, RandomFourier, UniformBins
-from cvxmdp.policies.observed import Observed
-from cvxmdp.policies.parametric import describe, rebuild
-from cvxmdp.policies.predicting import draw_actions, likeliest
-from cvxmdp.policies.spaces import ObservationReader
+from cvxmdp.policies.features import OneHot, describe_features, read_features
+from cvxmdp.policies.policy import draw_actions, likeliest
+from cvxmdp.policies.readers import Observable, ObservationReader
 from cvxmdp.policies.tables import TabularPolicy
 
 Arrays = dict[str, np.ndarray]
-FEATURES: dict[str, Any] = {"bins": UniformBins, "fourier": RandomFourier, "one-hot": OneHot}
 
 
-def on_observations(policy: Any, environment: Environment) -> Any:
+def on_observations(policy: Any, environment: Observable) -> Any:
     """A policy as it acts in an environment: on its observations, also where they are not states themselves."""
     reader = environment.reader
-    if isinstance(policy, NetworkPolicy):
-        return NetworkPolicy(policy.bound, policy.params, reader)
+    if isinstance(policy, ObservedPolicy):
+        return policy.reading(reader)
     plain = environment.features is None and reader.sizes and not reader.parts and not reader.shape
     if plain and reader.starts == (0,):
         return policy
     return StatePolicy(policy, reader, environment.features)
 
 
-def mixture_on_observations(policies: Sequence[Any], environment: Environment) -> ObservedMixture:
+def mixture_on_observations(policies: Sequence[Any], environment: Observable) -> ObservedMixture:
     """A policy that draws one of these for each episode."""
     members = [on_observations(policy, environment) for policy in policies]
     return ObservedMixture(
@@ -46,23 +39,6 @@ def mixture_on_observations(policies: Sequence[Any], environment: Environment) -
             for one in members
         ]
     )
-
-
-def network_rows(bound: BoundFamily, params: Any) -> Callable[[np.ndarray], np.ndarray]:
-    """pi(. | o) of a network for a batch of observations, (n, A).
-
-    A multilayer perceptron is evaluated in NumPy: for the few observations of a step, calling compiled code
-    takes many times as long as the layers do.
-    """
-    if isinstance(bound, BoundMLP):
-        mine, numbers = jax.tree.map(np.asarray, (bound, params))
-        return lambda inputs: softmax(np.asarray(mine.logits(numbers, inputs)), axis=1)
-    return lambda inputs: np.asarray(_chances(bound, params, inputs.astype(np.float32)))
-
-
-@jax.jit
-def _chances(bound: Any, params: Any, observations: Any) -> Any:
-    return jnp.exp(bound.log_probabilities(params, observations))
 
 
 class ObservedPolicy:
@@ -76,6 +52,12 @@ class ObservedPolicy:
     def rows(self, inputs: np.ndarray) -> np.ndarray:
         """pi(. | o) for a batch of observations as the reader gives them, (n, A)."""
         raise NotImplementedError
+
+    def reading(self, reader: ObservationReader) -> ObservedPolicy:
+        """The same with observations read like this."""
+        other = copy(self)
+        other.reader = reader
+        return other
 
     def probabilities(self, observation: Any) -> np.ndarray:
         """pi(. | observation), (A,); for a batch of observations, (n, A)."""
@@ -168,92 +150,20 @@ class StatePolicy(ObservedPolicy):
 
     def contents(self) -> tuple[Arrays, dict[str, Any]]:
         """Probabilities, bins, and how observations are read."""
-        arrays = {"probabilities": self.table.probabilities()}
-        features, known = _describe_features(self.features)
-        reader = _describe_reader(self.reader, arrays)
-        return {**arrays, **known}, {"kind": self.kind, "reader": reader, "features": features}
+        features, of_features = describe_features(self.features)
+        reader, of_reader = self.reader.contents()
+        arrays = {"probabilities": self.table.probabilities(), **of_features, **of_reader}
+        return arrays, {"kind": self.kind, "reader": reader, "features": features}
 
     @classmethod
     def read(cls, arrays: Arrays, description: dict[str, Any]) -> StatePolicy:
         """The policy of a file's contents."""
-        features = _read_features(description["features"], arrays)
-        reader = _read_reader(description["reader"], arrays)
+        features = read_features(description["features"], arrays)
+        reader = ObservationReader.read_contents(description["reader"], arrays)
         return cls(TabularPolicy(arrays["probabilities"]), reader, features)
 
     def __repr__(self) -> str:
         return f"StatePolicy({self.table.n_states:,} states of {self.reader.name}; {self.n_actions} actions)"
-
-
-class NetworkPolicy(ObservedPolicy):
-    """A network on observations.
-
-    Args:
-        bound: its family, bound to the environment.
-        params: its parameters.
-        reader: of the observations.
-    """
-
-    kind = "network on observations"
-
-    def __init__(
-        self, bound: BoundFamily, params: Any, reader: ObservationReader | None = None
-    ) -> None:
-        self.bound, self.params = bound, jax.tree.map(np.asarray, params)
-        self.n_actions = int(bound.actions.shape[1])
-        self.family = bound.name
-        if reader is not None:
-            self.reader = reader
-        self._rows = network_rows(bound, self.params)
-
-    def rows(self, inputs: np.ndarray) -> np.ndarray:
-        """The network."""
-        rows = self._rows(inputs).astype(np.float64)
-        return rows / rows.sum(axis=1, keepdims=True)
-
-    def contents(self) -> tuple[Arrays, dict[str, Any]]:
-        """Parameters, what the network sees, and how observations are read."""
-        bound = self.bound
-        if not isinstance(bound, BoundMLP) or not isinstance(bound.inputs, Observed):
-            raise PolicyError(
-                f"a {self.family} is code, which is not written to files. Its parameters are in policy.params: "
-                "save those, and make the module and the policy anew."
-            )
-        leaves = jax.tree.leaves(self.params)
-        arrays = {f"params{k}": np.asarray(leaf) for k, leaf in enumerate(leaves)}
-        structure = describe(self.params)
-        features, known = _describe_features(bound.inputs.features)
-        arrays |= known
-        arrays["middle"], arrays["scale"] = map(
-            np.asarray, (bound.inputs.middle, bound.inputs.scale)
-        )
-        description = {
-            "kind": self.kind,
-            "widths": list(bound.widths),
-            "actions": self.n_actions,
-            "structure": structure,
-            "features": features,
-            "reader": _describe_reader(self.reader, arrays),
-        }
-        return arrays, description
-
-    @classmethod
-    def read(cls, arrays: Arrays, description: dict[str, Any]) -> NetworkPolicy:
-        """The policy of a file's contents."""
-        features = _read_features(description["features"], arrays)
-        seen = Observed(arrays["middle"], arrays["scale"], features)
-        actions = np.ones((1, int(description["actions"])), dtype=bool)
-        bound = BoundMLP(actions, seen, tuple(int(width) for width in description["widths"]))
-        params = rebuild(description["structure"], arrays)
-        wanted = jax.eval_shape(bound.init, jax.random.key(0))
-        shapes = [leaf.shape for leaf in jax.tree.leaves(wanted)]
-        if [leaf.shape for leaf in jax.tree.leaves(params)] != shapes:
-            raise PolicyError(f"the parameters do not have the shapes {shapes} of the network")
-        return cls(bound, params, _read_reader(description["reader"], arrays))
-
-    def __repr__(self) -> str:
-        size = sum(leaf.size for leaf in jax.tree.leaves(self.params))
-        where = self.reader.name if hasattr(self, "reader") else "observations"
-        return f"NetworkPolicy({self.family} on {where}; {size:,} parameters; {self.n_actions} actions)"
 
 
 class ObservedMixture(ObservedPolicy):
@@ -268,6 +178,8 @@ class ObservedMixture(ObservedPolicy):
     kind = "mixture on observations"
 
     def __init__(self, members: Sequence[Any]) -> None:
+        if not members:
+            raise PolicyError("a mixture of no policies")
         self.members = list(members)
         self.reader, self.numbered = self.members[0].reader, self.members[0].numbered
         self.n_actions = self.members[0].n_actions
@@ -318,58 +230,14 @@ class ObservedMixture(ObservedPolicy):
         arrays = {f"{k}/{name}": a for k, (part, _) in enumerate(parts) for name, a in part.items()}
         return arrays, {"kind": self.kind, "members": [description for _, description in parts]}
 
-    @classmethod
-    def read(cls, arrays: Arrays, description: dict[str, Any]) -> ObservedMixture:
-        """The policy of a file's contents."""
-        members = []
-        for k, described in enumerate(description["members"]):
-            mine = {
-                name.removeprefix(f"{k}/"): array
-                for name, array in arrays.items()
-                if name.startswith(f"{k}/")
-            }
-            kind = NetworkPolicy if described["kind"] == NetworkPolicy.kind else StatePolicy
-            members.append(kind.read(mine, described))
-        if not members:
-            raise PolicyError("a mixture of no policies")
-        return cls(members)
+    @staticmethod
+    def parts(arrays: Arrays, description: dict[str, Any]) -> list[tuple[Arrays, dict[str, Any]]]:
+        """The contents of each member's own file, of those of the mixture's."""
+        mine: list[Arrays] = [{} for _ in description["members"]]
+        for name, array in arrays.items():
+            number, _, own = name.partition("/")
+            mine[int(number)][own] = array
+        return list(zip(mine, description["members"], strict=True))
 
     def __repr__(self) -> str:
         return f"ObservedMixture({len(self.members):,} policies; {self.n_actions} actions)"
-
-
-def _describe_reader(reader: ObservationReader, arrays: Arrays) -> dict[str, Any]:
-    arrays["low"] = np.broadcast_to(np.asarray(reader.low, dtype=np.float64), reader.shape)
-    arrays["high"] = np.broadcast_to(np.asarray(reader.high, dtype=np.float64), reader.shape)
-    return {
-        "sizes": list(reader.sizes),
-        "starts": list(reader.starts),
-        "shape": list(reader.shape),
-        "parts": reader.parts,
-        "name": reader.name,
-    }
-
-
-def _read_reader(described: dict[str, Any], arrays: Arrays) -> ObservationReader:
-    sizes, starts, shape = (
-        tuple(int(number) for number in described[name]) for name in ("sizes", "starts", "shape")
-    )
-    name, parts = str(described["name"]), bool(described["parts"])
-    return ObservationReader(sizes, starts, shape, parts, name, arrays["low"], arrays["high"])
-
-
-def _describe_features(features: Any) -> tuple[str, Arrays]:
-    for name, kind in FEATURES.items():
-        if isinstance(features, kind):
-            return name, {f"features/{k}": array for k, array in features.arrays().items()}
-    if features is None:
-        return "none", {}
-    raise PolicyError(
-        f"{features!r} are code, which is not written to files: keep the parameters (policy.params) and make "
-        "the policy anew"
-    )
-
-
-def _read_features(name: str, arrays: Arrays) -> Any:
-    mine = {k.removeprefix("features/"): v for k, v in arrays.items() if k.startswith("features/")}
-    return None if name == "none" else FEATURES[name].of_arrays(mine)

@@ -5,35 +5,44 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from cvxmdp.base.errors import FileFormatError, PolicyError
 from cvxmdp.base.storage import read_arrays
 from cvxmdp.policies.mixtures import MixturePolicy
+from cvxmdp.policies.networks import NetworkPolicy
+from cvxmdp.policies.observers import ObservedMixture, StatePolicy
 from cvxmdp.policies.parametric import ParametricPolicy
-from cvxmdp.policies.softmax import SoftmaxTable
-from cvxmdp.policies.tables import TabularPolicy
+from cvxmdp.policies.tables import SoftmaxTable, TabularPolicy
+
+KINDS: dict[str, Any] = {
+    one.kind: one
+    for one in (
+        TabularPolicy,
+        SoftmaxTable,
+        MixturePolicy,
+        ParametricPolicy,
+        StatePolicy,
+        NetworkPolicy,
+    )
+}
 
 
 def load_policy(path: str | Path) -> Any:
     """Read a policy written by its ``save``; checked as if it were new."""
     arrays, description = read_arrays(path, "policy")
-    kind = description.get("kind")
     try:
-        if kind == TabularPolicy.kind:
-            return TabularPolicy(arrays["probabilities"])
-        if kind == SoftmaxTable.kind:
-            return SoftmaxTable(arrays["params"], arrays["actions"])
-        if kind == MixturePolicy.kind:
-            return MixturePolicy(arrays["probabilities"], arrays["components"])
-        if kind == ParametricPolicy.kind:
-            return ParametricPolicy.read(arrays, description)
-        if str(kind).endswith("on observations"):
-            return _observed(str(kind)).read(arrays, description)
-    except (KeyError, PolicyError, AttributeError, TypeError, ValueError) as error:
+        return _read(arrays, description)
+    except (KeyError, PolicyError, AttributeError, IndexError, TypeError, ValueError) as error:
         raise FileFormatError(f"{path} does not hold a valid policy: {error}") from error
-    raise FileFormatError(f"{path} holds a policy of unknown kind {kind!r}")
 
 
-def _observed(kind: str) -> Any:
-    from cvxmdp.policies.observers import NetworkPolicy, ObservedMixture, StatePolicy
-
-    return {known.kind: known for known in (NetworkPolicy, ObservedMixture, StatePolicy)}[kind]
+def _read(arrays: dict[str, np.ndarray], description: dict[str, Any]) -> Any:
+    kind = description.get("kind")
+    if kind == ObservedMixture.kind:
+        return ObservedMixture(
+            [_read(*part) for part in ObservedMixture.parts(arrays, description)]
+        )
+    if not isinstance(kind, str) or kind not in KINDS:
+        raise PolicyError(f"unknown kind {kind!r}")
+    return KINDS[kind].read(arrays, description)

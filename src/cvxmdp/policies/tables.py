@@ -1,4 +1,10 @@
-"""Policies given by their probabilities: the paper's direct parameterisation."""
+r"""Tables: policies given by their probabilities, or by logits.
+
+The softmax table is the paper's eq. (soft_max_policy), pi(a | s) = exp(theta_sa) / sum exp. Its parameters are
+logits of shape (S, A); actions that are not available have probability zero whatever their logit. It has
+M_pi1 = 1 and M_pi2 = 0 in the paper's assumption on parameterisations, but it does not satisfy the rest of it:
+adding a constant to a row of logits changes nothing, and near the border the inverse map is not Lipschitz.
+"""
 
 from __future__ import annotations
 
@@ -7,11 +13,12 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from scipy.special import softmax
 
 from cvxmdp.base.errors import PolicyError
 from cvxmdp.base.storage import write_arrays
 from cvxmdp.models.validation import numbers
-from cvxmdp.policies.predicting import draw_actions, likeliest, read_states
+from cvxmdp.policies.policy import draw_actions, likeliest, read_states
 
 ROUNDING = 1e-9
 
@@ -53,7 +60,10 @@ class TabularPolicy:
         self._frozen = True
 
     def __setattr__(self, name: str, value: Any) -> None:
-        refuse_change(self, name)
+        if getattr(self, "_frozen", False):  # its probabilities would not follow
+            raise AttributeError(
+                f"a {type(self).__name__} cannot be changed (tried to set {name!r}); make another"
+            )
         super().__setattr__(name, value)
 
     @property
@@ -72,7 +82,7 @@ class TabularPolicy:
 
     def sample(self, state: int, random: np.random.Generator) -> int:
         """Draw an action for the state."""
-        return draw(self._row(state), random)
+        return int(draw_actions(self._row(state), random))
 
     def seed(self, seed: int | np.random.Generator) -> TabularPolicy:
         """Begin the random numbers of ``predict`` anew; returns the policy itself."""
@@ -124,12 +134,70 @@ class TabularPolicy:
         """Write the policy to one file; ``load_policy`` reads it again."""
         write_arrays(path, "policy", {"probabilities": self._matrix}, {"kind": self.kind})
 
+    @classmethod
+    def read(cls, arrays: dict[str, np.ndarray], description: dict[str, Any]) -> TabularPolicy:
+        """The policy of a file's contents."""
+        return cls(arrays["probabilities"])
+
     def __repr__(self) -> str:
         deterministic = int((self._matrix.max(axis=1) == 1.0).sum())
         return (
             f"TabularPolicy({self.n_states:,} states; {self.n_actions} actions; deterministic in "
             f"{deterministic:,} of them)"
         )
+
+
+class SoftmaxTable(TabularPolicy):
+    """A softmax policy with one logit per state and action. Immutable.
+
+    Args:
+        params: the logits theta, shape (S, A), finite where the action is available.
+        actions: boolean (S, A), which actions are available; all of them when not given.
+    """
+
+    kind = "softmax table"
+
+    def __init__(self, params: Any, actions: Any = None) -> None:
+        logits = numbers(params, "the logits of a softmax table", PolicyError)
+        if logits.ndim != 2 or 0 in logits.shape:
+            raise PolicyError(f"the logits of a softmax table are (S, A); got shape {logits.shape}")
+        mask = np.ones(logits.shape, dtype=bool) if actions is None else np.array(actions)
+        if mask.shape != logits.shape or mask.dtype != bool or not mask.any(axis=1).all():
+            raise PolicyError(
+                f"actions must be boolean of shape {logits.shape} with an action in every state; "
+                f"got shape {mask.shape} of type {mask.dtype}"
+            )
+        wrong = mask & ~np.isfinite(logits)
+        if wrong.any():
+            state, action = np.argwhere(wrong)[0]
+            raise PolicyError(
+                f"the logit of action {action} in state {state} is {logits[state, action]}. A "
+                "softmax gives every action a positive probability; for policies with zeros use "
+                "TabularPolicy(probabilities)."
+            )
+        self.params = np.where(mask, logits, 0.0)
+        self.actions = mask
+        for array in (self.params, self.actions):
+            array.flags.writeable = False
+        super().__init__(softmax(np.where(mask, logits, -np.inf), axis=1))
+
+    @classmethod
+    def uniform(cls, actions: Any) -> SoftmaxTable:
+        """The policy with all logits zero: uniform over the available actions."""
+        return cls(np.zeros(np.shape(actions)), actions)
+
+    def save(self, path: str | Path) -> None:
+        """Write the policy to one file; ``load_policy`` reads it again."""
+        arrays = {"params": self.params, "actions": self.actions}
+        write_arrays(path, "policy", arrays, {"kind": self.kind})
+
+    @classmethod
+    def read(cls, arrays: dict[str, np.ndarray], description: dict[str, Any]) -> SoftmaxTable:
+        """The policy of a file's contents."""
+        return cls(arrays["params"], arrays["actions"])
+
+    def __repr__(self) -> str:
+        return f"SoftmaxTable({self.n_states:,} states; {self.n_actions} actions)"
 
 
 def _indices_hint(given: Any) -> str:
@@ -158,21 +226,7 @@ def _sums_hint(given: Any, matrix: np.ndarray) -> str:
     return "Divide each row by its sum."
 
 
-def refuse_change(policy: Any, name: str) -> None:
-    """An error when a policy that is complete is changed: its probabilities would not follow."""
-    if getattr(policy, "_frozen", False):
-        raise AttributeError(
-            f"a {type(policy).__name__} cannot be changed (tried to set {name!r}); make another"
-        )
-
-
 def table_of(policy: Any) -> np.ndarray | None:
     """The probabilities on all states, or on those that observations are turned into; None without any."""
     table = getattr(policy, "table", policy)
     return table.probabilities() if isinstance(table, TabularPolicy) else None
-
-
-def draw(probabilities: np.ndarray, random: np.random.Generator) -> int:
-    """Draw an index; one with probability zero is never drawn, whatever the rounding."""
-    cumulative = np.cumsum(probabilities)
-    return int(np.searchsorted(cumulative, random.random() * cumulative[-1], side="right"))

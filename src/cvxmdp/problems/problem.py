@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from cvxmdp.atoms import Constraint, Curvature, OccupancyFunction, Utility
+from cvxmdp.atoms.lifted import lifted
 from cvxmdp.atoms.signals import signal_names
 from cvxmdp.atoms.utility import require_curvature
 from cvxmdp.base.errors import ProblemError, did_you_mean
@@ -111,7 +112,9 @@ class Problem:
     def bind(self, utility: Utility) -> OccupancyFunction:
         """A utility as a function of this problem's occupancies."""
         function = utility.bind(self.mdp)
-        return self.mdp.lift(function) if isinstance(self.mdp, FeatureSpace) else function
+        if not isinstance(self.mdp, FeatureSpace):
+            return function
+        return lifted(function, self.mdp.shape[0], self.mdp.n_states)
 
     def _bind_slacks(self) -> Mapping[str, OccupancyFunction]:
         bound = {}

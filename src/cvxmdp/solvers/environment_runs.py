@@ -30,8 +30,9 @@ from cvxmdp.algorithms.views import view
 from cvxmdp.experience.environments.environment import Environment, seeds
 from cvxmdp.experience.episodes import Episodes
 from cvxmdp.experience.steps import Experience, Played
-from cvxmdp.policies.observers import mixture_on_observations, network_rows, on_observations
-from cvxmdp.policies.predicting import draw_actions
+from cvxmdp.policies.networks import BoundNetwork
+from cvxmdp.policies.observers import mixture_on_observations, on_observations
+from cvxmdp.policies.policy import draw_actions
 from cvxmdp.problems.problem import Evaluation, Problem
 from cvxmdp.problems.solution import Solution, Status
 from cvxmdp.solvers.vr_pdpg_run import Run, chunk_size
@@ -278,8 +279,8 @@ class PlayedRun(EnvironmentRun):
     def _chances(self) -> Any:
         """A function from inputs (n, ...) to the chances of the actions, (n, A)."""
         environment, params = self.environment, self.carry.state.params
-        if self.family.observes:
-            return network_rows(self.family, params)
+        if isinstance(self.family, BoundNetwork) and self.family.observes:
+            return self.family.rows(params)
         table = np.asarray(chances_on_states(self.family, params), dtype=np.float64)
         return lambda inputs: table[environment.states(inputs)]
 

@@ -15,7 +15,8 @@ from cvxmdp.atoms.nodes import LogNode, MinimumNode, Node, SumNode
 from cvxmdp.base.errors import ProblemError, SolverError, did_you_mean
 from cvxmdp.certificates.claims import Claims
 from cvxmdp.certificates.slater import prove
-from cvxmdp.policies.families import BoundEquinox, BoundFamily, BoundMLP
+from cvxmdp.policies.families import BoundFamily
+from cvxmdp.policies.networks import BoundMLP, BoundNetwork
 from cvxmdp.policies.occupancies import as_policy
 from cvxmdp.policies.parametric import ParametricPolicy
 from cvxmdp.problems.problem import Problem
@@ -88,7 +89,7 @@ def read_start(
         raise SolverError("an MLP starts from random weights: give solve(..., seed=...)")
     params = family.init(jax.random.key(0 if seed is None else seed))
     inside = [log for node in claims.lowered.functions for log in _logs(node)]
-    if inside and not isinstance(family, BoundMLP | BoundEquinox):
+    if inside and not isinstance(family, BoundNetwork):
         logs = family.log_probabilities(params, jnp.arange(family.actions.shape[0]))
         found = problem.evaluate(np.exp(np.asarray(logs)))
         if not np.isfinite([found.objective, *found.slack.values()]).all():

@@ -18,7 +18,7 @@ from cvxmdp.base.errors import ExperienceError
 from cvxmdp.experience.episodes import Episodes
 from cvxmdp.models.space import FeatureSpace
 from cvxmdp.policies.features import Features, OneHot
-from cvxmdp.policies.spaces import ObservationReader
+from cvxmdp.policies.readers import ObservationReader
 
 MOST_STATES = 10_000_000
 # (observations as the environment gives them, what was read of them, where episodes begin) -> actions

@@ -13,7 +13,7 @@ from cvxmdp.experience.environments.environment import Environment, Step
 from cvxmdp.experience.environments.side_by_side import Outcome, Several, Told
 from cvxmdp.models.validation import read_discount, read_table
 from cvxmdp.policies.features import Features
-from cvxmdp.policies.spaces import ActionReader, ObservationReader
+from cvxmdp.policies.readers import ActionReader, ObservationReader
 
 LANES = 16  # episodes at a time where nothing else is said
 

@@ -31,7 +31,7 @@ from cvxmdp.experience.steps import Experience
 from cvxmdp.experience.trajectories import draw
 from cvxmdp.models.validation import read_discount
 from cvxmdp.policies.features import Features
-from cvxmdp.policies.spaces import ObservationReader
+from cvxmdp.policies.readers import ObservationReader
 
 Array = Any
 

@@ -21,7 +21,8 @@ from cvxmdp import atoms
 from cvxmdp.atoms import Constraint, Utility
 from cvxmdp.base.errors import CvxmdpError, FileFormatError, did_you_mean
 from cvxmdp.policies import TabularPolicy, load_policy
-from cvxmdp.policies.families import MLP, Direct, LinearSoftmax, Table
+from cvxmdp.policies.families import Direct, LinearSoftmax, Table
+from cvxmdp.policies.networks import MLP
 from cvxmdp.runs.specs.array_specs import Folder
 from cvxmdp.solvers.pdpg import Normalised
 

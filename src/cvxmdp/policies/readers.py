@@ -1,14 +1,15 @@
-"""Gymnasium's spaces: states from discrete observations, arrays from boxes, and clear refusals."""
+"""What is read of an environment: states from discrete observations, arrays from boxes, and clear refusals."""
 
 from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 
 from cvxmdp.base.errors import ExperienceError, require
+from cvxmdp.policies.features import Features
 
 FAR = 1e6
 
@@ -97,6 +98,33 @@ class ObservationReader:
             "Box. gymnasium.wrappers.FlattenObservation makes a Box of nested spaces."
         )
 
+    def contents(self) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
+        """All that a file needs: a description and arrays."""
+        low, high = (
+            np.broadcast_to(np.asarray(border, dtype=np.float64), self.shape)
+            for border in (self.low, self.high)
+        )
+        described = {
+            "sizes": list(self.sizes),
+            "starts": list(self.starts),
+            "shape": list(self.shape),
+            "parts": self.parts,
+            "name": self.name,
+        }
+        return described, {"low": low, "high": high}
+
+    @classmethod
+    def read_contents(
+        cls, described: dict[str, Any], arrays: dict[str, np.ndarray]
+    ) -> ObservationReader:
+        """The reader of a file's contents."""
+        sizes, starts, shape = (
+            tuple(int(number) for number in described[name])
+            for name in ("sizes", "starts", "shape")
+        )
+        name, parts = str(described["name"]), bool(described["parts"])
+        return cls(sizes, starts, shape, parts, name, arrays["low"], arrays["high"])
+
     def read(self, observations: Any, lanes: int, when: str, *, numbered: bool) -> np.ndarray:
         """Observations, (lanes, ...), with finite numbers in them.
 
@@ -138,3 +166,22 @@ class ObservationReader:
         if numbered:
             return np.ravel_multi_index(tuple(codes.T), self.sizes)
         return codes.reshape(lanes, *self.shape)
+
+
+class Observable(Protocol):
+    """What policies ask of an environment.
+
+    Attributes:
+        reader: of its observations.
+        features: of observations that are no states, or None.
+        numbered: whether observations are read as states, one number for all parts of them.
+    """
+
+    reader: ObservationReader
+    features: Features | None
+    numbered: bool
+
+    @property
+    def has_states(self) -> bool:
+        """Whether what is measured are states or bins, of which an observation is exactly one."""
+        ...
