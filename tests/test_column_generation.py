@@ -62,7 +62,7 @@ def check_answer(problem: cm.Problem, solution: cm.Solution, tolerance: float) -
     assert all(slack >= 0 for slack in certificate.slack.values())
     achieved = certificate.lower if problem.sense == "maximize" else certificate.upper
     assert solution.objective == pytest.approx(achieved, rel=1e-6, abs=1e-9)
-    assert solution.policy is not None
+    assert solution.has_policy
     evaluation = problem.evaluate(solution.policy)
     assert evaluation.objective == pytest.approx(solution.objective, rel=1e-9, abs=1e-9)
     for name, slack in evaluation.slack.items():
@@ -218,7 +218,7 @@ def test_infeasible_problems_end_with_the_proof(tmp_path: object) -> None:
     problem = garnet_problem(budget=0.02)
     solution = cm.solve(problem, cm.ColumnGeneration())
     assert solution.status is cm.Status.INFEASIBLE
-    assert solution.policy is None
+    assert not solution.has_policy
     certificate = solution.stats["certificate"]
     assert certificate.infeasible
     assert certificate.conflict

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import cvxmdp as cm
-from cvxmdp.base.errors import MissingExtraError, SolverError
+from cvxmdp.base.errors import MissingExtraError, PolicyError, SolverError
 from cvxmdp.solvers import convex_program
 from strategies import coverage
 
@@ -363,8 +363,11 @@ def test_infeasible_is_a_status(objective: cm.Utility) -> None:
     )
     assert solution.status is cm.Status.INFEASIBLE
     assert not solution.status.has_policy
-    assert solution.policy is None
-    assert solution.occupancy is None
+    assert not solution.has_policy
+    with pytest.raises(PolicyError, match="has no policy: No policy satisfies"):
+        _ = solution.policy
+    with pytest.raises(PolicyError, match="has no occupancy: No policy satisfies"):
+        _ = solution.occupancy
     assert math.isnan(solution.objective)
     assert math.isnan(solution.slack["cost"])
     assert "No policy satisfies all constraints" in str(solution)

@@ -398,7 +398,7 @@ def test_what_does_not_fit_together(mdp, policy) -> None:
     impossible = cm.Problem(
         mdp, maximize=cm.linear("reward"), subject_to={"cost": cm.linear("cost") <= -99.0}
     )
-    with pytest.raises(PolicyError, match="the solution has no policy"):
+    with pytest.raises(PolicyError, match="this solution has no policy"):
         cm.evaluate(cm.solve(impossible), mdp, 10, seed=0)
 
 

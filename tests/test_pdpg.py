@@ -162,7 +162,7 @@ def test_a_gradient_that_is_not_finite_says_so(settings: dict, small: cm.Problem
 def test_an_infeasible_problem_comes_with_its_proof(settings: dict, small: cm.Problem) -> None:
     solution = cm.solve(small.with_budget("cost", 0.01), cm.PDPG(**settings))
     assert solution.status is cm.Status.INFEASIBLE
-    assert solution.policy is None
+    assert not solution.has_policy
     assert "no policy satisfies 'cost'" in solution.message
     assert "proven" in solution.message
 

@@ -34,6 +34,7 @@ from cvxmdp.policies import TabularPolicy
 from cvxmdp.policies.occupancies import as_policy
 from cvxmdp.problems.lowered import Evidence
 from cvxmdp.problems.problem import Problem
+from cvxmdp.problems.solution import Solution
 
 # Claims are written down a little looser than computed, so that another machine's rounding cannot
 # turn a true certificate away.
@@ -90,7 +91,7 @@ class Certifier:
         With ``at``, occupancies and multipliers of a solver that is still running, nothing is searched:
         the best of the proofs at those points is taken.
         """
-        if getattr(answer, "status", None) is not None and getattr(answer, "policy", 0) is None:
+        if isinstance(answer, Solution) and not answer.has_policy:
             answer = None  # a solver that says "infeasible": there is no policy to look at
         given, kept = None, None
         if answer is not None:

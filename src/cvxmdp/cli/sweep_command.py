@@ -80,7 +80,7 @@ def _keep(spec: SweepSpec, found: Sweep, folder: Path, prove: bool) -> int:
             continue
         if state_of(place) is RunState.COMPLETE and specification_of(place) == wanted:
             continue
-        certificate = certify(solution.problem, solution) if prove and solution.policy else None
+        certificate = certify(solution.problem, solution) if prove and solution.has_policy else None
         record = sweep_record(
             found, run, title=spec.base.title, certificate=certificate, rerun=_rerun(spec, run)
         )

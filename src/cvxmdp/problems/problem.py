@@ -175,8 +175,8 @@ class Problem:
             policy: a policy, a solution, or an (S, A) array of probabilities.
         """
         self.require_model("an exact evaluation")
-        if getattr(policy, "policy", policy) is None:
-            raise ProblemError(f"there is no policy to evaluate; got {policy!r}")
+        if policy is None:
+            raise ProblemError("there is no policy to evaluate; got None")
         return self.evaluate_occupancy(occupancy_of(self.mdp, as_policy(self.mdp, policy)))
 
     def evaluate_occupancy(self, x: np.ndarray) -> Evaluation:

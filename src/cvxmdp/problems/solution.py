@@ -6,10 +6,11 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import Enum
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 
+from cvxmdp.base.errors import PolicyError
 from cvxmdp.problems.problem import Evaluation, Problem
 from cvxmdp.problems.solution_figures import plot_solution
 from cvxmdp.problems.solution_text import solution_html, solution_text
@@ -20,6 +21,8 @@ ASK_PROOF = "cm.certify(problem, solution) gives the proof."
 
 if TYPE_CHECKING:
     from cvxmdp.policies import Policy
+
+Found = TypeVar("Found")
 
 
 class Status(Enum):
@@ -62,10 +65,11 @@ class Solution:
         slack: signed slack per constraint, of ``policy``.
         multipliers: mu_i >= 0 per constraint: Lagrangian = objective + sum multipliers * slack, and
             what a unit more of the budget is worth at the margin.
-        policy: the policy, or None when there is none.
+        policy: the policy; asking for it where there is none (``has_policy``) is an error that says why.
         occupancy: its occupancy, (S, A), recomputed from the policy; in an environment it is
             estimated from episodes, like ``objective`` and ``slack``, and has the signals' rows below those of
             the features.
+        policy_or_none, occupancy_or_none: the same, for code that goes on without them.
         history: what happened on the way, by name; empty for solvers without iterates to show.
         stats: solver, time, iterations and the like.
         message: the status in a sentence, with this run's details.
@@ -76,8 +80,8 @@ class Solution:
     objective: float
     slack: Mapping[str, float]
     multipliers: Mapping[str, float]
-    policy: Policy | None
-    occupancy: np.ndarray | None
+    policy_or_none: Policy | None
+    occupancy_or_none: np.ndarray | None
     history: Mapping[str, np.ndarray] = field(default_factory=dict)
     stats: Mapping[str, Any] = field(default_factory=dict)
     message: str = ""
@@ -86,6 +90,26 @@ class Solution:
     def violation(self) -> dict[str, float]:
         """max(0, -slack) per constraint."""
         return {name: max(0.0, -slack) for name, slack in self.slack.items()}
+
+    @property
+    def has_policy(self) -> bool:
+        """Whether there is a policy to look at; none where the problem is infeasible."""
+        return self.policy_or_none is not None
+
+    @property
+    def policy(self) -> Policy:
+        """The policy; see above."""
+        return self._present(self.policy_or_none, "policy")
+
+    @property
+    def occupancy(self) -> np.ndarray:
+        """Its occupancy; see above."""
+        return self._present(self.occupancy_or_none, "occupancy")
+
+    def _present(self, value: Found | None, what: str) -> Found:
+        if value is None:
+            raise PolicyError(f"this solution has no {what}: {self.message}")
+        return value
 
     @classmethod
     def of_policy(

@@ -33,7 +33,7 @@ def plot_solution(solution: Solution, path: str | Path | None = None) -> Any:
     Returns:
         The Matplotlib figure.
     """
-    if solution.occupancy is None:
+    if not solution.has_policy:
         raise CvxmdpError(f"there is nothing to plot: {solution.message}")
     require("matplotlib", "report")
     from matplotlib.figure import Figure
@@ -47,10 +47,7 @@ def plot_solution(solution: Solution, path: str | Path | None = None) -> Any:
     share = state_distribution(mdp, solution.occupancy[: mdp.n_states])
     if mdp.layout is not None:
         draw_grid(axes[0], figure, mdp.layout, share)
-        if solution.policy is not None:
-            draw_arrows(
-                axes[0], mdp.layout, share, solution.policy.probabilities(), mdp.action_names
-            )
+        draw_arrows(axes[0], mdp.layout, share, solution.policy.probabilities(), mdp.action_names)
         draw_legend(axes[0], mdp.layout)
     else:
         axes[0].plot(np.sort(share)[::-1], marker="." if share.size <= MARKED else None)

@@ -35,7 +35,7 @@ def constraint_rows(solution: Solution) -> list[ConstraintRow]:
         # Not budget minus slack: beside a budget of 1e20 nothing would be left of the value.
         value = (
             math.nan
-            if solution.occupancy is None
+            if not solution.has_policy
             else float(solution.problem.bind(constraint.utility).value(solution.occupancy))
         )
         cells = (name, repr(constraint), number(value), number(slack))
@@ -50,7 +50,7 @@ def constraint_rows(solution: Solution) -> list[ConstraintRow]:
 def _units(solution: Solution, constraint: Any) -> str:
     """A linear constraint as discounted sum, per step and, where episodes end, per episode."""
     terms = constraint.utility.terms()
-    if solution.occupancy is None or constraint.utility.offset:
+    if not solution.has_policy or constraint.utility.offset:
         return ""
     linear = [(weight, term) for weight, term in terms if isinstance(term, Linear)]
     if len(linear) != len(terms) or len({term.per for _, term in linear}) != 1:

@@ -110,7 +110,7 @@ class WholeJob:
         found = self.found
         arrays: Arrays = {"status": _letters(found.status.name), "message": _letters(found.message)}
         arrays["multipliers"] = np.array([found.multipliers[n] for n in found.problem.constraints])
-        if found.policy is not None:
+        if found.has_policy:
             arrays["probabilities"] = np.asarray(found.policy.probabilities())
         for name, value in found.stats.items():
             if isinstance(value, int | float) and not isinstance(value, bool):

@@ -169,7 +169,7 @@ def record_of(
     """
     problem = solution.problem
     arrays = dict(_targets(problem))
-    if solution.occupancy is not None and solution.policy is not None:
+    if solution.has_policy:
         # Of an environment, what is measured of signals stands below the features.
         arrays["occupancy"] = np.asarray(solution.occupancy)[: problem.mdp.n_states]
         table = table_of(solution.policy)
@@ -200,7 +200,7 @@ def record_of(
         frontier=None if frontier is None else frontier_facts(frontier),
         arrays=arrays,
         series=dict(_series(solution.history)),
-        policy=solution.policy,
+        policy=solution.policy_or_none,
         certificate=None if certificate is None else certificate.to_json(),
     )
 
@@ -250,7 +250,7 @@ def _constraints(solution: Solution) -> tuple[ConstraintFacts, ...]:
         constraint_rows(solution), solution.problem.constraints.items(), strict=True
     ):
         value = math.nan
-        if solution.occupancy is not None:
+        if solution.has_policy:
             bound = solution.problem.bind(constraint.utility)
             value = float(bound.value(solution.occupancy))
         facts.append(

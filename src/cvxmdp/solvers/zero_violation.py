@@ -49,7 +49,7 @@ def zero_violation(run: Repeatable) -> Solution:
     point, as ``certify`` does it.
     """
     solution = _feasible(run)
-    if solution.policy is None:
+    if not solution.has_policy:
         return solution
     if solution.status is Status.INTERRUPTED:  # no long proofs after Ctrl-C
         proven = not _shortfall(run, solution).any()
@@ -107,7 +107,7 @@ def _interrupted(solution: Solution) -> Solution:
 
 def _shortfall(run: Repeatable, solution: Solution) -> np.ndarray:
     """What each constraint surely misses at most, (n,); zeros for a surely feasible policy."""
-    if solution.policy is None:
+    if not solution.has_policy:
         return np.zeros(run.n)
     sure = run.certifier.claims.achieved(solution.policy.probabilities())
     return np.array([max(0.0, -sure.slack[name]) for name in run.problem.constraints])

@@ -38,8 +38,6 @@ def actor_of(
         deterministic: passed to ``predict``.
     """
     if hasattr(policy, "problem") and hasattr(policy, "policy"):
-        if policy.policy is None:
-            raise PolicyError(f"the solution has no policy to evaluate: {policy!r}")
         policy = policy.policy
     if not hasattr(policy, "predict"):
         policy = TabularPolicy(policy)
