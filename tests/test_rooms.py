@@ -47,12 +47,6 @@ OFFENDERS: set[str] = {
     "experience/environments/environment.py cvxmdp.experience.steps",
     "paper/study_runs.py cvxmdp.checker.fingerprint",
     "problems/problem.py cvxmdp.experience.environments.environment",
-    "solvers/pdpg.py cvxmdp.theory",
-    "solvers/pdpg_run.py cvxmdp.theory",
-    "solvers/vr_pdpg.py cvxmdp.theory",
-    "theory/compare.py cvxmdp.solvers.convex_program",
-    "theory/compare.py scipy",
-    "theory/constants.py cvxmdp.certificates.slater",
 }
 
 

@@ -25,8 +25,9 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+import cvxmdp.theory as paper
 from cvxmdp.base.errors import SolverError
 from cvxmdp.policies.families import Direct, PolicyFamily, Table
 from cvxmdp.problems.problem import Problem
@@ -34,9 +35,7 @@ from cvxmdp.problems.solution import Solution
 from cvxmdp.solvers.pdpg_run import Run
 from cvxmdp.solvers.start import Normalised
 from cvxmdp.solvers.zero_violation import zero_violation
-
-if TYPE_CHECKING:
-    from cvxmdp.theory import DirectConstants, ParameterisationConstants
+from cvxmdp.theory import DirectConstants, ParameterisationConstants
 
 __all__ = ["PDPG", "Normalised"]
 
@@ -154,8 +153,6 @@ class PDPG:
             zero_violation: the theorem on zero violation.
             **settings: any other setting of ``PDPG``.
         """
-        import cvxmdp.theory as paper
-
         direct = parameterisation is None
         known = parameterisation or paper.direct_constants(problem.mdp)
         constants = paper.problem_constants(problem, known)

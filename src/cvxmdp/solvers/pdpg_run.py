@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+import cvxmdp.theory as paper
 from cvxmdp.algorithms.primal_dual import iteration as core
 from cvxmdp.algorithms.primal_dual.kinks import rounded
 from cvxmdp.algorithms.primal_dual.pieces import Method
@@ -120,8 +121,6 @@ class Run:
 
     def _theorem_zero(self) -> np.ndarray:
         """delta of theorem zero; an error that names the T it needs where there is none."""
-        import cvxmdp.theory as paper
-
         known = paper.problem_constants(self.problem, paper.direct_constants(self.problem.mdp))
         pessimism = paper.theory_pessimism(known, self.solver.iterations)
         if not isinstance(self.family, BoundDirect):

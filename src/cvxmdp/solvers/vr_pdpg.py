@@ -31,6 +31,7 @@ from cvxmdp.policies.families import PolicyFamily, Table
 from cvxmdp.problems.problem import Problem
 from cvxmdp.problems.solution import Solution
 from cvxmdp.solvers.vr_pdpg_study import Study
+from cvxmdp.theory import sample_schedule
 
 ITERATES = ("last", "uniform", "average")
 SQUARE_ROOT = "square root"  # the theorem's momentum, (t + 1)^(-1/2)
@@ -144,8 +145,6 @@ class VRPDPG:
             discount: gamma.
             **settings: any other setting of ``VRPDPG``.
         """
-        from cvxmdp.theory import sample_schedule
-
         schedule = sample_schedule(iterations, discount)
         chosen: dict[str, Any] = {
             "iterations": iterations,

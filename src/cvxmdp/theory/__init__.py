@@ -11,7 +11,7 @@ from cvxmdp.theory.parameterisation import (
 )
 from cvxmdp.theory.schedules import ExactSchedule, exact_schedule
 from cvxmdp.theory.theorem_exact import (
-    Bound,
+    TheoremBound,
     average_lagrangian_bound,
     decoupled_bound,
     exact_bound,
@@ -33,7 +33,6 @@ from cvxmdp.theory.theorem_zero import (
 )
 
 __all__ = [
-    "Bound",
     "Comparison",
     "DirectConstants",
     "ExactSchedule",
@@ -42,6 +41,7 @@ __all__ = [
     "Rate",
     "SampleConstants",
     "SampleSchedule",
+    "TheoremBound",
     "TheoryError",
     "average_lagrangian_bound",
     "compare",

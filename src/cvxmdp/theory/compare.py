@@ -10,19 +10,19 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
+from scipy.special import stdtrit
 
+from cvxmdp.certificates.certify import certify
 from cvxmdp.problems.problem import Problem
+from cvxmdp.problems.solution import Solution
 from cvxmdp.theory.constants import ProblemConstants
 from cvxmdp.theory.parameterisation import TheoryError, require_real
 from cvxmdp.theory.schedules import ExactSchedule, exact_schedule
-from cvxmdp.theory.theorem_exact import Bound, exact_bound
+from cvxmdp.theory.theorem_exact import TheoremBound, exact_bound
 from cvxmdp.theory.theorem_zero import zero_violation_bound
-
-if TYPE_CHECKING:
-    from cvxmdp.problems.solution import Solution
 
 SAME = 1e-9  # relative difference up to which two step sizes are the same
 
@@ -46,7 +46,7 @@ class Comparison:
     gap: float
     violation: float
     slack: dict[str, float]
-    bound: Bound
+    bound: TheoremBound
     departures: tuple[str, ...] = ()
 
     @property
@@ -90,7 +90,7 @@ def compare(
         constants: of the problem and its parameterisation, from ``problem_constants``.
         strongly_concave: the theorem's case of a strongly concave objective.
         zero_violation: theorem zero in place of theorem exact.
-        optimum: f*, in the user's sign; from ``ConvexProgram`` when not given.
+        optimum: f*, in the user's sign; when not given, the number that ``certify`` proves no policy to exceed.
     """
     history = solution.history
     if "objective" not in history or "slack" not in history:
@@ -102,7 +102,9 @@ def compare(
     case = {"strongly_concave": strongly_concave}
     bound = (zero_violation_bound if zero_violation else exact_bound)(constants, iterations, **case)
     schedule = exact_schedule(constants, iterations, zero_violation=zero_violation, **case)
-    best = _optimum(problem) if optimum is None else require_real(optimum, "optimum", -math.inf)
+    if optimum is None:
+        optimum = _proven_optimum(problem, solution)
+    best = require_real(optimum, "optimum", -math.inf)
     slack = {name: float(np.mean(values)) for name, values in _named(history, "slack").items()}
     return Comparison(
         iterations,
@@ -144,8 +146,6 @@ def fit_rate(iterations: Sequence[int], values: Sequence[float]) -> Rate:
         iterations: T of each point; at least three different ones.
         values: positive.
     """
-    from scipy import stats
-
     x, y = np.asarray(iterations, dtype=float), np.asarray(values, dtype=float)
     if x.shape != y.shape or x.ndim != 1 or np.unique(x).size < 3:
         raise TheoryError(
@@ -154,17 +154,16 @@ def fit_rate(iterations: Sequence[int], values: Sequence[float]) -> Rate:
         )
     if not (np.isfinite(x) & np.isfinite(y) & (x > 0) & (y > 0)).all():
         raise TheoryError("a rate needs positive, finite iterations and values")
-    line = stats.linregress(np.log(x), np.log(y))
-    half_width = float(stats.t.ppf(0.975, x.size - 2) * line.stderr)
-    slope = float(line.slope)
+    x, y = np.log(x) - np.log(x).mean(), np.log(y) - np.log(y).mean()
+    slope = float(x @ y / (x @ x))
+    left, freedom = y - slope * x, x.size - 2
+    half_width = float(stdtrit(freedom, 0.975) * np.sqrt(left @ left / freedom / (x @ x)))
     return Rate(slope, slope - half_width, slope + half_width, x.size)
 
 
-def _optimum(problem: Problem) -> float:
-    # Solvers ask this package for their schedules.
-    from cvxmdp.solvers.convex_program import ConvexProgram
-
-    return ConvexProgram().solve(problem).objective
+def _proven_optimum(problem: Problem, solution: Solution) -> float:
+    certificate = certify(problem, solution)
+    return certificate.upper if problem.sense == "maximize" else certificate.lower
 
 
 def _named(history: Mapping[str, Any], what: str) -> dict[str, np.ndarray]:

@@ -19,10 +19,12 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, replace
 from numbers import Integral
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from cvxmdp.atoms.function import Constants, Space
 from cvxmdp.atoms.utility import Utility
+from cvxmdp.certificates.slater import Slater
+from cvxmdp.certificates.slater import slater as find_slater
 from cvxmdp.problems.problem import Problem
 from cvxmdp.theory.parameterisation import (
     DirectConstants,
@@ -30,9 +32,6 @@ from cvxmdp.theory.parameterisation import (
     TheoryError,
     require_real,
 )
-
-if TYPE_CHECKING:
-    from cvxmdp.certificates.slater import Slater
 
 # Why an atom has no smoothness constant, by the class it becomes when bound to a model.
 _REASONS = {
@@ -194,7 +193,7 @@ def problem_constants(
     margins: dict[str, float] = {}
     slater_objective = objective_bound = math.nan
     if problem.constraints:
-        found = _slater_of(problem) if slater is None else slater
+        found = find_slater(problem) if slater is None else slater
         if not found.exists:
             raise TheoryError(f"the theorems need a Slater point. {found}")
         margins = dict(found.margins)
@@ -211,13 +210,6 @@ def problem_constants(
         slater_objective=slater_objective,
         objective_bound=objective_bound,
     )
-
-
-def _slater_of(problem: Problem) -> Slater:
-    # Certificates bring solvers with them, and solvers ask this module for their schedules.
-    from cvxmdp.certificates.slater import slater
-
-    return slater(problem)
 
 
 def _known(problem: Problem, role: str, utility: Utility, space: Space) -> Constants:

@@ -23,7 +23,7 @@ INVERSE_PROMISE = "the parameterisation's inverse_lipschitz and inverse_radius"
 
 
 @dataclass(frozen=True)
-class Bound:
+class TheoremBound:
     """An upper bound on gap and violation of the time average, in named terms.
 
     Attributes:
@@ -107,7 +107,7 @@ def strong_average_lagrangian_bound(
 
 def decoupled_bound(
     constants: ProblemConstants, iterations: int, dual_step: float, lagrangian: dict[str, float]
-) -> Bound:
+) -> TheoremBound:
     """Lemma obtain_opt_const_exact, with mu_0 = 0: gap and violation from the Lagrangian's average.
 
     Args:
@@ -121,12 +121,12 @@ def decoupled_bound(
     violation = {**gap, "multipliers": box / (2.0 * iterations * dual_step)}
     # The direct parameterisation's inverse is known; a softmax's is the caller's promise.
     promised = isinstance(constants.parameterisation, ParameterisationConstants)
-    return Bound(gap, violation, (INVERSE_PROMISE,) if promised else ())
+    return TheoremBound(gap, violation, (INVERSE_PROMISE,) if promised else ())
 
 
 def exact_bound(
     constants: ProblemConstants, iterations: int, strongly_concave: bool = False
-) -> Bound:
+) -> TheoremBound:
     """Theorem exact: O(T^-1/3), with a strongly concave objective O(T^-1/2).
 
     Args:
@@ -141,7 +141,9 @@ def exact_bound(
     return unchecked_bound(constants, iterations, strongly_concave)
 
 
-def unchecked_bound(constants: ProblemConstants, iterations: int, strongly_concave: bool) -> Bound:
+def unchecked_bound(
+    constants: ProblemConstants, iterations: int, strongly_concave: bool
+) -> TheoremBound:
     """``exact_bound`` without its check that T is large enough."""
     step = dual_step_of(iterations, strongly_concave)
     if strongly_concave:

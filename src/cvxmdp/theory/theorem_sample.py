@@ -35,7 +35,7 @@ from cvxmdp.theory.parameterisation import (
     TheoryError,
     require_real,
 )
-from cvxmdp.theory.theorem_exact import INVERSE_PROMISE, Bound
+from cvxmdp.theory.theorem_exact import INVERSE_PROMISE, TheoremBound
 
 OCCUPANCY_ERROR = 26.0  # the module's docstring derives it
 ASSUMPTIONS = (
@@ -124,7 +124,7 @@ def sample_constants(constants: ProblemConstants, schedule: SampleSchedule) -> S
     return SampleConstants(weight_bound, weight_variance, occupancy_error, gradient_error)
 
 
-def sample_bound(constants: ProblemConstants, iterations: int) -> Bound:
+def sample_bound(constants: ProblemConstants, iterations: int) -> TheoremBound:
     """Theorem sample with numerical constants: bounds on the expected gap and violation.
 
     Args:
@@ -148,7 +148,7 @@ def sample_bound(constants: ProblemConstants, iterations: int) -> Bound:
     violation = {**gap, "multipliers": box / (2.0 * iterations * schedule.dual_step)}
     # A linear utility's gradient is the same everywhere: the last assumption is then no assumption.
     assumes = ASSUMPTIONS[: 1 if constants.smoothness == 0 else 2]
-    return Bound(gap, violation, assumes)
+    return TheoremBound(gap, violation, assumes)
 
 
 def _lagrangian_terms(

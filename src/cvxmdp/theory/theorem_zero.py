@@ -23,7 +23,7 @@ import math
 from cvxmdp.theory.constants import ProblemConstants, require_iterations
 from cvxmdp.theory.parameterisation import TheoryError
 from cvxmdp.theory.theorem_exact import (
-    Bound,
+    TheoremBound,
     exact_bound,
     least_iterations,
     strong_mixing,
@@ -124,7 +124,7 @@ def iterations_for_zero_violation(
 
 def zero_violation_bound(
     constants: ProblemConstants, iterations: int, strongly_concave: bool = False
-) -> Bound:
+) -> TheoremBound:
     """Theorem zero: the gap with the theorem's pessimism; the violation is zero.
 
     The term "pessimism" is 2 delta M / xi, what the pessimistic problem's optimum loses at most.
@@ -137,7 +137,7 @@ def zero_violation_bound(
     pessimism = theory_pessimism(constants, iterations, strongly_concave)
     harder = exact_bound(constants.pessimistic(pessimism), iterations, strongly_concave)
     loss = 2.0 * pessimism * constants.objective_magnitude / constants.margin
-    return Bound({"pessimism": loss, **harder.gap_terms}, {}, harder.assumes)
+    return TheoremBound({"pessimism": loss, **harder.gap_terms}, {}, harder.assumes)
 
 
 def _require_constraints(constants: ProblemConstants) -> None:
