@@ -68,8 +68,8 @@ def general_solver(problem: cm.Problem, name: str) -> float:
 
     usable = problem.mdp.reachable_pairs
     flow, initial = flow_equations(problem.mdp, usable)
-    objective = problem.objective_function.affine_part()
-    slacks = [g.affine_part() for g in problem.slack_functions.values()]
+    objective = problem.objective_function.affine()
+    slacks = [g.affine() for g in problem.slack_functions.values()]
     rows = np.array([slack.reward[usable] for slack in slacks])
     offsets = np.array([slack.offset for slack in slacks])
     started = time.perf_counter()

@@ -267,9 +267,9 @@ def random_constraint(
     margin = float(random.uniform(0.05, 0.5))
     if random.random() < 0.5:
         utility = random_convex_utility(mdp, random, custom=custom)
-        return utility <= float(utility.bind(mdp).value(x)) + margin
+        return utility <= float(utility.lower(mdp).value(x)) + margin
     utility = random_concave_utility(mdp, random, custom=custom)
-    return utility >= float(utility.bind(mdp).value(x)) - margin
+    return utility >= float(utility.lower(mdp).value(x)) - margin
 
 
 def random_problem(

@@ -56,8 +56,8 @@ def test_linear_combinations_have_the_combined_value_and_gradient(seed, first, s
     mdp = random_model(random)
     u, v = random_concave_utility(mdp, random), random_convex_utility(mdp, random)
     x = random_occupancy(mdp, random)
-    combined = (first * u - v * second + constant).bind(mdp)
-    f, g = u.bind(mdp), v.bind(mdp)
+    combined = (first * u - v * second + constant).lower(mdp)
+    f, g = u.lower(mdp), v.lower(mdp)
     value = first * f.value(x) - second * g.value(x) + constant
     assert combined.value(x) == pytest.approx(float(value), rel=1e-9, abs=1e-9)
     gradient = first * f.gradient(x) - second * g.gradient(x)
@@ -94,8 +94,8 @@ def test_linear_combinations_have_the_combined_value_and_gradient(seed, first, s
     ids=_name,
 )
 def test_expressions(expression, expected, mdp, x):
-    r, c = (float(u.bind(mdp).value(x)) for u in (reward, cost))
-    value = float(expression.bind(mdp).value(x))
+    r, c = (float(u.lower(mdp).value(x)) for u in (reward, cost))
+    value = float(expression.lower(mdp).value(x))
     assert value == pytest.approx(expected(r, c), rel=1e-12, abs=1e-12)
 
 
@@ -136,8 +136,8 @@ def test_curvature_rules(expression, curvature):
 
 def test_utilities_are_values_to_copy_and_to_use_as_keys(mdp, x):
     again = copy.deepcopy(spread + 0.5 * reward)
-    value = (spread + 0.5 * reward).bind(mdp).value(x)
-    assert again.bind(mdp).value(x) == value
+    value = (spread + 0.5 * reward).lower(mdp).value(x)
+    assert again.lower(mdp).value(x) == value
     assert {spread: 1}[spread] == 1
     assert spread == spread
     assert spread != cm.entropy()
@@ -168,23 +168,23 @@ def test_utilities_are_values_to_copy_and_to_use_as_keys(mdp, x):
     ids=_name,
 )
 def test_slack_is_positive_where_the_constraint_holds(constraint, slack, mdp, x):
-    r, c = (float(u.bind(mdp).value(x)) for u in (reward, cost))
+    r, c = (float(u.lower(mdp).value(x)) for u in (reward, cost))
     assert constraint.slack.curvature.is_concave
-    value = float(constraint.slack.bind(mdp).value(x))
+    value = float(constraint.slack.lower(mdp).value(x))
     assert value == pytest.approx(slack(r, c), rel=1e-12, abs=1e-12)
 
 
 def test_per_step_is_one_minus_discount_times_the_total(mdp, x):
-    total = float(cost.bind(mdp).value(x))
+    total = float(cost.lower(mdp).value(x))
     per_step = cm.linear("cost", per="step") <= 0.3
-    assert float(per_step.slack.bind(mdp).value(x)) == pytest.approx(0.3 - 0.1 * total)
+    assert float(per_step.slack.lower(mdp).value(x)) == pytest.approx(0.3 - 0.1 * total)
 
 
 def test_curved_constraints_between_two_utilities(mdp, x):
     constraint = far() <= spread
-    f, g = far().bind(mdp).value(x), spread.bind(mdp).value(x)
+    f, g = far().lower(mdp).value(x), spread.lower(mdp).value(x)
     assert constraint.slack.curvature is cm.Curvature.CONCAVE
-    assert float(constraint.slack.bind(mdp).value(x)) == pytest.approx(float(g - f))
+    assert float(constraint.slack.lower(mdp).value(x)) == pytest.approx(float(g - f))
 
 
 @pytest.mark.parametrize(
@@ -341,4 +341,4 @@ def test_repr_can_be_evaluated_where_it_holds_no_array(written, mdp, x):
     names = {name: getattr(cm, name) for name in cm.__all__}
     again = eval(repr(written), names)  # our own text
     again = 0 * reward + again if isinstance(again, int) else again
-    assert again.bind(mdp).value(x) == written.bind(mdp).value(x)
+    assert again.lower(mdp).value(x) == written.lower(mdp).value(x)

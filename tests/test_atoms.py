@@ -1,4 +1,4 @@
-"""Every atom keeps the contract of ``OccupancyFunction``; and each has its closed forms and borders."""
+"""Every atom keeps the contract of ``Shape``; and each has its closed forms and borders."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from hypothesis import given, settings
 
 import cvxmdp as cm
 from cvxmdp.atoms.cvxpy_form import OccupancyVariable
-from cvxmdp.atoms.function import Space
+from cvxmdp.atoms.shapes import Space
 from cvxmdp.base.errors import CurvatureError, ModelError, PolicyError, UtilityError
 from cvxmdp.base.precision import double_precision
 from strategies import (
@@ -52,7 +52,7 @@ def mdp(request):
 
 
 def bound(kind: str, mdp: cm.TabularMDP):
-    return EVERY_UTILITY[kind](mdp, generator(17)).bind(mdp)
+    return EVERY_UTILITY[kind](mdp, generator(17)).lower(mdp)
 
 
 def utility_of(kind: str, mdp: cm.TabularMDP) -> cm.Utility:
@@ -137,7 +137,7 @@ def test_flatten_and_unflatten(kind, mdp):
     assert type(again) is type(function)
     assert again.value(x) == function.value(x)
     # Bound anew, the structure is the same one: compiled code is used again, not compiled anew.
-    assert jax.tree.structure(utility_of(kind, mdp).bind(mdp)) == structure
+    assert jax.tree.structure(utility_of(kind, mdp).lower(mdp)) == structure
 
 
 @every_utility
@@ -167,7 +167,7 @@ def test_supergradient_inequality(kind, mdp):
 
 def value_of_cvxpy_form(function, utility: cm.Utility, mdp: cm.TabularMDP, x: np.ndarray) -> float:
     variable = OccupancyVariable(mdp.reachable_pairs)
-    form = function.to_cvxpy(variable)
+    form = function.conic(variable).expression
     if not variable.side_constraints:
         variable.pairs.value = x[mdp.reachable_pairs]
         return float(form.value)
@@ -181,9 +181,9 @@ def value_of_cvxpy_form(function, utility: cm.Utility, mdp: cm.TabularMDP, x: np
 def test_cvxpy_form_has_the_same_value_and_curvature(kind, mdp):
     utility, function = utility_of(kind, mdp), bound(kind, mdp)
     if kind in {**CUSTOM_CONCAVE, **CUSTOM_CONVEX}:
-        assert function.to_cvxpy(OccupancyVariable(mdp.reachable_pairs)) is None
+        assert not function.has_conic_form
         return
-    form = function.to_cvxpy(OccupancyVariable(mdp.reachable_pairs))
+    form = function.conic(OccupancyVariable(mdp.reachable_pairs)).expression
     assert form.is_concave() if utility.curvature.is_concave else form.is_convex()
     for policy in (cm.uniform_policy(mdp), random_policy(mdp, generator(4))):
         x = cm.occupancy_of(mdp, policy)
@@ -192,9 +192,9 @@ def test_cvxpy_form_has_the_same_value_and_curvature(kind, mdp):
 
 
 @every_utility
-def test_affine_part(kind, mdp):
+def test_affine(kind, mdp):
     function = bound(kind, mdp)
-    part = function.affine_part()
+    part = function.affine()
     assert (part is not None) == (kind in AFFINE)
     if part is not None:
         x = interior_point(mdp, generator(1))
@@ -263,11 +263,11 @@ def test_not_a_number_is_never_hidden(kind, mdp):
 def test_numbers_of_a_function_are_leaves_so_budgets_can_be_batched(mdp):
     """What sweeps rest on: one compiled function for many budgets."""
     budgets = jnp.array([0.5, 1.0, 2.0])
-    slack = (cm.distance(cm.uniform_policy(mdp)) <= 1.0).slack.bind(mdp)
+    slack = (cm.distance(cm.uniform_policy(mdp)) <= 1.0).slack.lower(mdp)
     x = jnp.asarray(interior_point(mdp, generator(1)), jnp.float32)
 
     def value(budget):
-        return type(slack)(slack.weights, slack.functions, budget).value(x)
+        return type(slack)(slack.parts, slack.weights, budget).value(x)
 
     batched = jax.vmap(value)(budgets)
     np.testing.assert_allclose(np.diff(batched), [0.5, 1.0], rtol=1e-5)
@@ -280,7 +280,7 @@ def test_random_utilities_are_curved_as_they_say(seed):
     mdp = random_model(random)
     x, y = random_occupancy(mdp, random), random_occupancy(mdp, random)
     for draw, sign in ((random_concave_utility, 1.0), (random_convex_utility, -1.0)):
-        function = draw(mdp, random).bind(mdp)
+        function = draw(mdp, random).lower(mdp)
         tangent = function.value(x) + np.vdot(function.gradient(x), y - x)
         assert sign * (tangent - function.value(y)) >= -1e-9
         middle = function.value((x + y) / 2) - (function.value(x) + function.value(y)) / 2
@@ -294,7 +294,7 @@ def test_random_constraints_hold_for_the_policy_they_are_made_for(seed):
     mdp = random_model(random)
     policy = random_policy(mdp, random)
     constraint = random_constraint(mdp, random, policy)
-    slack = constraint.slack.bind(mdp).value(cm.occupancy_of(mdp, policy))
+    slack = constraint.slack.lower(mdp).value(cm.occupancy_of(mdp, policy))
     assert 0.04 <= slack <= 0.51
 
 
@@ -311,15 +311,15 @@ def tiny():
 
 def test_linear_closed_form(tiny):
     x = np.array([[1.0], [1.0]])
-    assert cm.linear("reward").bind(tiny).value(x) == 2.0
-    assert cm.linear("reward", per="step").bind(tiny).value(x) == 1.0
-    assert cm.linear([1.0, 10.0]).bind(tiny).value(x) == 11.0
-    assert cm.linear([[1.0], [10.0]], per="step").bind(tiny).value(x) == 5.5
+    assert cm.linear("reward").lower(tiny).value(x) == 2.0
+    assert cm.linear("reward", per="step").lower(tiny).value(x) == 1.0
+    assert cm.linear([1.0, 10.0]).lower(tiny).value(x) == 11.0
+    assert cm.linear([[1.0], [10.0]], per="step").lower(tiny).value(x) == 5.5
 
 
 @pytest.mark.parametrize("of", ["state", "state-action"])
 def test_entropy_closed_form(tiny, of):
-    value = cm.entropy(of=of).bind(tiny).value(np.array([[1.0], [1.0]]))
+    value = cm.entropy(of=of).lower(tiny).value(np.array([[1.0], [1.0]]))
     assert value == pytest.approx(np.log(2), rel=1e-14)
 
 
@@ -334,14 +334,14 @@ def test_entropy_closed_form(tiny, of):
     ],
 )
 def test_distance_closed_form(tiny, norm, value):
-    function = cm.distance([[2.0], [0.5]], norm=norm).bind(tiny)
+    function = cm.distance([[2.0], [0.5]], norm=norm).lower(tiny)
     assert function.value(np.array([[1.0], [1.0]])) == pytest.approx(value, rel=1e-14)
 
 
 def test_kl_smoothing_mixes_the_uniform_policy_into_the_target():
     mdp = cm.garnet(4, 2, 2, seed=0, discount=0.5)
     policy = cm.TabularPolicy(np.tile([1.0, 0.0], (4, 1)))
-    smoothed = cm.distance(policy, norm="kl", smoothing=0.25).bind(mdp)
+    smoothed = cm.distance(policy, norm="kl", smoothing=0.25).lower(mdp)
     mixture = 0.75 * cm.occupancy_of(mdp, policy) + 0.25 * cm.occupancy_of(
         mdp, cm.uniform_policy(mdp)
     )
@@ -350,24 +350,26 @@ def test_kl_smoothing_mixes_the_uniform_policy_into_the_target():
 
 def test_logarithms_closed_form(tiny):
     x = np.array([[1.0], [1.0]])
-    barrier = cm.log_barrier(cm.linear("reward") <= 5.0).bind(tiny)
+    barrier = cm.log_barrier(cm.linear("reward") <= 5.0).lower(tiny)
     assert barrier.value(x) == pytest.approx(np.log(3.0))
-    both = cm.log_sum("reward", [0.0, 7.0]).bind(tiny)
+    both = cm.log_sum("reward", [0.0, 7.0]).lower(tiny)
     assert both.value(x) == pytest.approx(np.log(2.0) + np.log(7.0))
 
 
 def test_quadratic_closed_forms_agree(tiny):
     x = np.array([[2.0], [3.0]])
-    assert cm.quadratic(np.array([[2.0, 1.0], [1.0, 4.0]])).bind(tiny).value(x) == pytest.approx(56)
-    assert cm.quadratic(weights=[2.0, 4.0]).bind(tiny).value(x) == pytest.approx(44.0)
-    assert cm.quadratic(weights=[[-2.0], [-4.0]]).bind(tiny).value(x) == pytest.approx(-44.0)
-    assert cm.quadratic(factor=[[[1.0], [1.0]]]).bind(tiny).value(x) == pytest.approx(25.0)
-    assert cm.quadratic(factor=[[1.0, -1.0], [1.0, 0.0]]).bind(tiny).value(x) == pytest.approx(5.0)
-    assert cm.quadratic(np.zeros((2, 2))).bind(tiny).value(x) == 0.0
+    assert cm.quadratic(np.array([[2.0, 1.0], [1.0, 4.0]])).lower(tiny).value(x) == pytest.approx(
+        56
+    )
+    assert cm.quadratic(weights=[2.0, 4.0]).lower(tiny).value(x) == pytest.approx(44.0)
+    assert cm.quadratic(weights=[[-2.0], [-4.0]]).lower(tiny).value(x) == pytest.approx(-44.0)
+    assert cm.quadratic(factor=[[[1.0], [1.0]]]).lower(tiny).value(x) == pytest.approx(25.0)
+    assert cm.quadratic(factor=[[1.0, -1.0], [1.0, 0.0]]).lower(tiny).value(x) == pytest.approx(5.0)
+    assert cm.quadratic(np.zeros((2, 2))).lower(tiny).value(x) == 0.0
 
 
 def test_minimum_takes_the_smallest_and_its_gradient(tiny):
-    function = cm.minimum(cm.linear([1.0, 0.0]), cm.linear([0.0, 1.0])).bind(tiny)
+    function = cm.minimum(cm.linear([1.0, 0.0]), cm.linear([0.0, 1.0])).lower(tiny)
     x = np.array([[3.0], [2.0]])
     assert function.value(x) == 2.0
     np.testing.assert_array_equal(function.gradient(x), [[0.0], [1.0]])
@@ -377,7 +379,7 @@ def test_minimum_takes_the_smallest_and_its_gradient(tiny):
 def test_entropy_bound_holds_where_episodes_end(states):
     """Below three cells the largest entropy is not log n: less mass than one has more of it."""
     mass = min(1.0, states / np.e)
-    function = cm.entropy().bind(cm.garnet(states, 1, 1, seed=0, discount=0.0))
+    function = cm.entropy().lower(cm.garnet(states, 1, 1, seed=0, discount=0.0))
     worst = function.value(np.full((states, 1), mass / states))
     limit = function.constants(Space(states, 1, 0.0)).bound
     assert worst <= limit * (1 + 1e-12)
@@ -406,7 +408,7 @@ def open_model():
     ids=repr,
 )
 def test_zero_occupancy_has_a_finite_value_and_gradient(utility, open_model):
-    function, x = utility.bind(open_model), with_zeros(open_model)
+    function, x = utility.lower(open_model), with_zeros(open_model)
     x[3] = 0.0
     nearby = np.maximum(x, 1e-13)
     assert function.value(x) == pytest.approx(float(function.value(nearby)), abs=1e-10)
@@ -422,7 +424,7 @@ def test_zero_occupancy_has_a_finite_value_and_gradient(utility, open_model):
 
 def test_gradient_at_zero_points_strongly_inwards(open_model):
     x = with_zeros(open_model)
-    gradient = cm.entropy(of="state-action").bind(open_model).gradient(x)
+    gradient = cm.entropy(of="state-action").lower(open_model).gradient(x)
     assert gradient[:, 1].min() > 100 * np.abs(gradient[:, 0]).max()
 
 
@@ -436,7 +438,7 @@ def test_gradient_at_zero_points_strongly_inwards(open_model):
     ids=["entropy", "entropy state-action", "kl"],
 )
 def test_negative_entries_are_outside_the_domain(utility, outside, open_model):
-    function = utility.bind(open_model)
+    function = utility.lower(open_model)
     x = with_zeros(open_model)
     x[2] = -0.01
     assert function.value(x) == outside
@@ -447,8 +449,8 @@ def test_negative_entries_are_outside_the_domain(utility, outside, open_model):
 @pytest.mark.parametrize("budget", [0.0, -1.0])
 def test_violated_barrier_is_minus_infinity_and_has_no_gradient(budget, open_model):
     x = with_zeros(open_model)
-    reached = float(cm.linear("cost").bind(open_model).value(x))
-    barrier = cm.log_barrier(cm.linear("cost") - reached <= budget).bind(open_model)
+    reached = float(cm.linear("cost").lower(open_model).value(x))
+    barrier = cm.log_barrier(cm.linear("cost") - reached <= budget).lower(open_model)
     assert barrier.value(x) == -np.inf
     assert np.isnan(barrier.gradient(x)).all()
     with double_precision():
@@ -459,16 +461,16 @@ def test_minimum_next_to_a_violated_barrier_keeps_its_gradient(open_model):
     """The barrier is the smallest there; where it is not, its NaN must not leak."""
     x = with_zeros(open_model)
     least = cm.minimum(cm.linear("reward") - 100.0, cm.log_barrier(cm.linear("cost") <= 1e6))
-    np.testing.assert_allclose(least.bind(open_model).gradient(x), open_model.signal("reward"))
+    np.testing.assert_allclose(least.lower(open_model).gradient(x), open_model.signal("reward"))
     broken = cm.minimum(cm.linear("reward"), cm.log_barrier(cm.linear("cost") <= 1e-6))
-    assert broken.bind(open_model).value(x) == -np.inf
+    assert broken.lower(open_model).value(x) == -np.inf
 
 
 def test_kl_counts_pairs_without_target_as_empty():
     """Where no policy can go the target is zero, and rounding there must not make kl negative."""
     mdp = random_model(generator(0), n_states=4, n_actions=2, unreachable=True, mask=False)
     x = cm.occupancy_of(mdp, cm.uniform_policy(mdp))
-    function = cm.distance(x, norm="kl").bind(mdp)
+    function = cm.distance(x, norm="kl").lower(mdp)
     shifted = x.copy()
     shifted[-1] = 0.3
     assert function.value(x) == pytest.approx(0.0, abs=1e-15)
@@ -481,14 +483,14 @@ def test_unreachable_states_add_the_whole_target_to_kl():
     x = cm.occupancy_of(mdp, cm.uniform_policy(mdp))
     target = x.copy()
     target[-1] = 0.7
-    function = cm.distance(target, norm="kl").bind(mdp)
+    function = cm.distance(target, norm="kl").lower(mdp)
     assert function.value(x) == pytest.approx((1 - mdp.discount) * 1.4)
 
 
 @pytest.mark.parametrize("norm", ["l1", "l2", "l2-squared"])
 def test_at_its_target_a_distance_is_zero_with_zero_gradient(norm, open_model):
     x = with_zeros(open_model)
-    function = cm.distance(x, norm=norm).bind(open_model)
+    function = cm.distance(x, norm=norm).lower(open_model)
     assert function.value(x) == 0.0
     np.testing.assert_array_equal(function.gradient(x), 0.0)
     with double_precision():
@@ -497,7 +499,7 @@ def test_at_its_target_a_distance_is_zero_with_zero_gradient(norm, open_model):
 
 def test_whole_numbers_are_occupancies_too(open_model):
     ones = np.ones((4, 2), dtype=int)
-    kl = cm.distance(cm.uniform_policy(open_model), norm="kl").bind(open_model)
+    kl = cm.distance(cm.uniform_policy(open_model), norm="kl").lower(open_model)
     assert kl.value(ones) == kl.value(ones.astype(float))
 
 
@@ -579,7 +581,7 @@ def test_wrong_curvature_is_refused(call, message):
 )
 def test_atoms_that_do_not_fit_the_model_are_refused(utility, error, message, open_model):
     with pytest.raises(error, match=message):
-        utility.bind(open_model)
+        utility.lower(open_model)
 
 
 @pytest.mark.parametrize("discount", [0.5, 0.9, 0.99])
@@ -588,14 +590,14 @@ def test_a_policy_given_as_an_array_is_refused_with_the_fix(make, discount):
     """Whatever the discount: the mass of four rows may be more or less than that of an occupancy."""
     mdp = cm.garnet(4, 2, 2, seed=0, discount=discount)
     with pytest.raises(UtilityError, match=r"looks like a policy .* TabularPolicy\(array\)"):
-        make(np.array([[0.2, 0.8], [1.0, 0.0], [0.5, 0.5], [0.3, 0.7]])).bind(mdp)
+        make(np.array([[0.2, 0.8], [1.0, 0.0], [0.5, 0.5], [0.3, 0.7]])).lower(mdp)
 
 
 def test_an_occupancy_whose_rows_sum_to_one_is_still_an_occupancy():
     stay = cm.TabularMDP(np.eye(2)[:, None, :].repeat(2, axis=1), [0.5, 0.5], 0.5)
     x = cm.occupancy_of(stay, cm.uniform_policy(stay))
     np.testing.assert_allclose(x.sum(axis=1), 1.0)
-    assert cm.distance(x).bind(stay).value(x) == 0.0
+    assert cm.distance(x).lower(stay).value(x) == 0.0
 
 
 def test_kl_to_a_target_with_zeros_names_the_pair_and_offers_smoothing(open_model):
@@ -603,13 +605,13 @@ def test_kl_to_a_target_with_zeros_names_the_pair_and_offers_smoothing(open_mode
     with pytest.raises(
         UtilityError, match=r"state 0, action 0 and at 3 more .*\n?.*smoothing=0.01"
     ):
-        cm.distance(target, norm="kl").bind(open_model)
-    assert cm.distance(target, norm="kl", smoothing=0.01).bind(open_model) is not None
+        cm.distance(target, norm="kl").lower(open_model)
+    assert cm.distance(target, norm="kl", smoothing=0.01).lower(open_model) is not None
 
 
 def test_distance_to_a_solution_means_its_policy(open_model):
     solution = cm.solve(cm.Problem(open_model, maximize=cm.linear("reward")))
-    function = cm.distance(solution, norm="l1").bind(open_model)
+    function = cm.distance(solution, norm="l1").lower(open_model)
     assert function.value(solution.occupancy) == pytest.approx(0.0, abs=1e-12)
 
 
@@ -618,6 +620,6 @@ def test_atoms_keep_their_own_copy_of_arrays(open_model):
     target = np.ones((4, 2)) / 7
     utilities = [cm.linear(reward), cm.distance(target), cm.quadratic(weights=reward)]
     x = with_zeros(open_model)
-    before = [float(utility.bind(open_model).value(x)) for utility in utilities]
+    before = [float(utility.lower(open_model).value(x)) for utility in utilities]
     reward[:] = target[:] = 5.0
-    assert [float(utility.bind(open_model).value(x)) for utility in utilities] == before
+    assert [float(utility.lower(open_model).value(x)) for utility in utilities] == before

@@ -111,7 +111,7 @@ def test_a_tangent_is_on_the_right_side_for_any_parameters(kind, seed):
             continue  # refused: not finite, not an occupancy, all weights zero
         for _ in range(5):
             x = random_occupancy(mdp, random)
-            value = sign * float(utility.bind(mdp).value(x))
+            value = sign * float(utility.lower(mdp).value(x))
             above = float((tangent.reward * x).sum()) + tangent.constant
             size = tangent.size + tangent.steep * claims.mass + abs(value)
             assert value <= above + 1e-13 * size
@@ -123,7 +123,7 @@ def test_a_tangent_is_on_the_right_side_for_any_parameters(kind, seed):
 def test_drift_covers_the_change_to_any_point_that_near(kind, seed):
     random = generator(seed)
     mdp = random_model(random)
-    function = EVERY_UTILITY[kind](mdp, random).bind(mdp)
+    function = EVERY_UTILITY[kind](mdp, random).lower(mdp)
     x = random_occupancy(mdp, random)
     claims = Claims(cm.Problem(mdp, maximize=cm.linear("reward")))
     node = read_function(function, mdp.reachable_pairs, claims.flow_miss)
@@ -336,7 +336,7 @@ def test_exact_solutions_under_curved_constraints_are_certified_tightly(kind):
     mdp = random_model(random)
     feasible = random_policy(mdp, random, concentration=3.0)
     utility = EVERY_UTILITY[kind](mdp, random)
-    value = float(utility.bind(mdp).value(cm.occupancy_of(mdp, feasible)))
+    value = float(utility.lower(mdp).value(cm.occupancy_of(mdp, feasible)))
     convex = utility.curvature is cm.Curvature.CONVEX
     constraint = utility <= value + 0.05 if convex else utility >= value - 0.05
     problem = cm.Problem(mdp, maximize=cm.linear("reward"), subject_to={"limit": constraint})

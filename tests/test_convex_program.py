@@ -265,7 +265,7 @@ def test_one_state_one_action(objective: cm.Utility, discount: float) -> None:
     assert solution.status is cm.Status.OPTIMAL
     assert solution.occupancy == pytest.approx(np.array([[1 / (1 - discount)]]))
     assert solution.objective == pytest.approx(
-        float(objective.bind(mdp).value(solution.occupancy)), abs=1e-8
+        float(objective.lower(mdp).value(solution.occupancy)), abs=1e-8
     )
 
 

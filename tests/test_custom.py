@@ -47,7 +47,7 @@ def test_decorator_with_and_without_arguments(declare, mdp):
     assert declared.curvature is cm.Curvature.CONCAVE
     assert repr(declared) == "coverage"
     expected = np.log(x.sum(axis=1) + 1e-3).mean()
-    assert declared.bind(mdp).value(x) == pytest.approx(expected, rel=1e-14)
+    assert declared.lower(mdp).value(x) == pytest.approx(expected, rel=1e-14)
 
 
 def test_a_declared_function_can_still_be_called():
@@ -56,13 +56,13 @@ def test_a_declared_function_can_still_be_called():
 
 def test_constants_are_those_declared(mdp):
     plain, told = cm.convex(square), cm.convex(lipschitz=1.0, smoothness=2.0, bound=3.0)(square)
-    assert plain.bind(mdp).constants(Space.of(mdp)) == Constants(None, None, None)
-    assert told.bind(mdp).constants(Space.of(mdp)) == Constants(1.0, 2.0, 3.0)
+    assert plain.lower(mdp).constants(Space.of(mdp)) == Constants(None, None, None)
+    assert told.lower(mdp).constants(Space.of(mdp)) == Constants(1.0, 2.0, 3.0)
 
 
 def test_gradient_in_closed_form(mdp):
     x = interior_point(mdp, generator(0))
-    np.testing.assert_allclose(cm.convex(square).bind(mdp).gradient(x), 2 * x, rtol=1e-14)
+    np.testing.assert_allclose(cm.convex(square).lower(mdp).gradient(x), 2 * x, rtol=1e-14)
 
 
 def test_part_of_an_expression(mdp):
@@ -71,7 +71,7 @@ def test_part_of_an_expression(mdp):
     assert repr(utility) == 'linear("reward") - 0.5 * square'
     value = np.vdot(mdp.signal("reward"), x) - 0.5 * (x**2).sum()
     assert utility.curvature is cm.Curvature.CONCAVE
-    assert utility.bind(mdp).value(x) == pytest.approx(value, rel=1e-13)
+    assert utility.lower(mdp).value(x) == pytest.approx(value, rel=1e-13)
 
 
 @pytest.mark.parametrize(
@@ -86,13 +86,13 @@ def test_part_of_an_expression(mdp):
 )
 def test_any_callable_will_do(function, mdp):
     x = interior_point(mdp, generator(0))
-    bound = cm.convex(function).bind(mdp)
+    bound = cm.convex(function).lower(mdp)
     assert bound.value(x) == pytest.approx((x**2).sum(), rel=1e-14)
     assert repr(cm.convex(function))
 
 
 def test_a_constant_has_gradient_zero(mdp):
-    bound = cm.concave(lambda occupancy: 2.0).bind(mdp)
+    bound = cm.concave(lambda occupancy: 2.0).lower(mdp)
     x = interior_point(mdp, generator(0))
     assert bound.value(x) == 2.0
     np.testing.assert_array_equal(bound.gradient(x), 0.0)
@@ -104,7 +104,7 @@ def test_two_functions_of_the_same_name_are_not_confused(mdp):
         def same(occupancy):
             return factor * (occupancy**2).sum()
 
-        return same.bind(mdp)
+        return same.lower(mdp)
 
     x = interior_point(mdp, generator(0))
     assert make(3.0).value(x) == pytest.approx(3.0 * make(1.0).value(x))
@@ -136,7 +136,7 @@ def branches(occupancy):
 )
 def test_functions_that_cannot_be_used_are_refused_when_bound(function, message, mdp):
     with pytest.raises(UtilityError, match=message):
-        cm.concave(function).bind(mdp)
+        cm.concave(function).lower(mdp)
     with pytest.raises(UtilityError, match=message):
         cm.Problem(mdp, maximize=cm.concave(function))
 
@@ -217,7 +217,7 @@ def test_a_value_that_is_not_finite_only_between_is_found(mdp):
     def hole(occupancy):
         return jnp.where(jnp.abs(occupancy - middle).max() < 1e-9, jnp.nan, 0.0)
 
-    function = hole.bind(mdp)
+    function = hole.lower(mdp)
     assert function.value(x) == function.value(y) == 0.0
     result = cm.check_utility(hole, mdp, seed=4, probes=1)
     assert not result.ok

@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given, settings
 
 import cvxmdp as cm
-from cvxmdp.atoms.distance import FLOOR as KL_FLOOR
-from cvxmdp.atoms.entropy import FLOOR as ENTROPY_FLOOR
-from cvxmdp.atoms.logarithm import FLOOR as LOG_FLOOR
+from cvxmdp.atoms.shapes.entropy_shape import FLOOR as ENTROPY_FLOOR
+from cvxmdp.atoms.shapes.log_shape import FLOOR as LOG_FLOOR
+from cvxmdp.atoms.shapes.relative_entropy_shape import FLOOR as KL_FLOOR
 from strategies import AFFINE, CONCAVE, CONVEX, generator, interior_point, random_model, seeds
 
 SIGN = {**dict.fromkeys([*AFFINE, *CONCAVE], 1.0), **dict.fromkeys(CONVEX, -1.0)}
@@ -33,7 +33,7 @@ WITH_FLOOR = (
 def made(name: str, seed: int = 0):
     random = generator(seed)
     mdp = random_model(random, n_states=4, n_actions=2, discount=0.8, mask=False, unreachable=False)
-    return mdp, random, MAKERS[name](mdp, random).bind(mdp)
+    return mdp, random, MAKERS[name](mdp, random).lower(mdp)
 
 
 def anywhere(mdp: cm.TabularMDP, random: np.random.Generator) -> np.ndarray:
@@ -87,10 +87,10 @@ def crossing(name: str):
     elif name == "entropy state-action":
         x[0, 0] = ENTROPY_FLOOR / x.size / scale
     elif name == "kl to policy":
-        x[0, 0] = KL_FLOOR * function.target[0, 0]
+        x[0, 0] = KL_FLOOR * function.base_offset[0] / scale
     else:
-        slack = float(function.inner.value(x))
-        cost = function.inner.gradient(x)
+        slack = float(function.parts[0].value(x))
+        cost = function.parts[0].gradient(x)
         x = x - cost * (slack - LOG_FLOOR) / np.vdot(cost, cost)
     direction = np.zeros_like(x)
     direction[0, 0] = 1.0

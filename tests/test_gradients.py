@@ -10,7 +10,6 @@ import pytest
 
 import cvxmdp as cm
 from cvxmdp.algorithms.primal_dual import iteration as core
-from cvxmdp.algorithms.primal_dual.kinks import follow, rounded
 from cvxmdp.base.precision import double_precision
 from cvxmdp.models import compiled_systems as dynamics_module
 from strategies import generator, interior_point, random_model, random_policy
@@ -222,24 +221,24 @@ KINKED = {
 @pytest.mark.parametrize("seed", range(3))
 def test_a_rounded_function_is_smooth_above_and_follows(name: str, seed: int) -> None:
     random, mdp = generator(seed), model("plain")
-    exact = KINKED[name](mdp, random).bind(mdp)
+    exact = KINKED[name](mdp, random).lower(mdp)
     x = interior_point(mdp, random)
     with double_precision():
-        smooth = rounded(exact, x)
+        smooth = exact.softened(x)
         for _ in range(3):  # also with centres that have moved
             value, slope = float(smooth.value(jnp.asarray(x))), smooth.gradient(jnp.asarray(x))
             automatic = jax.grad(lambda z, f=smooth: f.value(z))(jnp.asarray(x))
             np.testing.assert_allclose(slope, automatic, atol=1e-9)
             assert value >= float(exact.value(x)) - 1e-12
-            smooth = follow(smooth, jnp.asarray(x))
+            smooth = smooth.followed(jnp.asarray(x))
         # at rest the centre is a supergradient, and the value the true one
         point, arrays = jnp.asarray(x), jax.tree.map(jnp.asarray, smooth)
-        rest = jax.lax.fori_loop(0, 20_000, lambda _, function: follow(function, point), arrays)
+        rest = jax.lax.fori_loop(0, 20_000, lambda _, function: function.followed(point), arrays)
         assert float(rest.value(point)) == pytest.approx(float(exact.value(x)), abs=1e-6)
 
 
 @pytest.mark.parametrize("utility", ["linear", "entropy", "l2-squared", "kl", "log barrier"])
 def test_functions_without_kinks_stay_themselves(utility: str) -> None:
     mdp = model("plain")
-    bound = UTILITIES[utility](mdp).bind(mdp)
-    assert rounded(bound, interior_point(mdp, generator(0))) is bound
+    bound = UTILITIES[utility](mdp).lower(mdp)
+    assert bound.softened(interior_point(mdp, generator(0))) is bound

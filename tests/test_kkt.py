@@ -97,7 +97,7 @@ def meet_with_room(
     for index in range(random.integers(0, 4)):
         name = list(makers)[random.integers(len(makers))]
         utility = makers[name](mdp, random)
-        value, room = float(utility.bind(mdp).value(x)), float(random.uniform(0.02, 0.3))
+        value, room = float(utility.lower(mdp).value(x)), float(random.uniform(0.02, 0.3))
         convex = utility.curvature.is_convex
         constraints[f"{index} {name}"] = (
             utility <= value + room if convex else utility >= value - room
@@ -274,8 +274,8 @@ def test_multipliers_bound_what_other_budgets_give(name: str, seed: int) -> None
         mdp,
         maximize=cm.linear("reward"),
         subject_to={
-            "near": near <= float(near.bind(mdp).value(x)) + 0.05,
-            "cost": cm.linear("cost") >= float(cm.linear("cost").bind(mdp).value(x)) - 0.05,
+            "near": near <= float(near.lower(mdp).value(x)) + 0.05,
+            "cost": cm.linear("cost") >= float(cm.linear("cost").lower(mdp).value(x)) - 0.05,
         },
     )
     solution = cm.solve(problem)

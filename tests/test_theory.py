@@ -556,7 +556,7 @@ def test_the_gradients_measured_above_are_gradients(seed: int) -> None:
     random = generator(300 + seed)
     mdp = random_model(random, mask=False)
     for utility in utilities(mdp, random).values():
-        function = utility.bind(mdp)
+        function = utility.lower(mdp)
 
         def value(logits, function=function):
             return float(function.value(cm.occupancy_of(mdp, softmax(logits, axis=1))))
@@ -575,7 +575,7 @@ def test_direct_smoothness_is_sharp_up_to_the_number_of_actions() -> None:
     mdp = cm.TabularMDP(
         np.array([[[1.0], [0.0]]]), 0, discount, signals={"reward": np.array([[1.0, 0.0]])}
     )
-    function = cm.linear("reward").bind(mdp)
+    function = cm.linear("reward").lower(mdp)
     first, second = np.array([[1.0, 0.0]]), np.array([[1 - 1e-6, 1e-6]])
     change = policy_gradient(mdp, function, first) - policy_gradient(mdp, function, second)
     steep = np.linalg.norm(change[0, 0]) / 1e-6

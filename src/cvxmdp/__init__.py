@@ -98,7 +98,6 @@ __all__ = [
 ]
 
 if TYPE_CHECKING:
-    from cvxmdp.atoms.constraint import Constraint
     from cvxmdp.atoms.curvature import Curvature
     from cvxmdp.atoms.custom import concave, convex
     from cvxmdp.atoms.distance import distance
@@ -109,7 +108,7 @@ if TYPE_CHECKING:
     from cvxmdp.atoms.probing import check_utility
     from cvxmdp.atoms.quadratic import quadratic
     from cvxmdp.atoms.sets import ball, box, polytope
-    from cvxmdp.atoms.utility import Utility
+    from cvxmdp.atoms.utility import Constraint, Utility
     from cvxmdp.base.errors import (
         CurvatureError,
         CvxmdpError,
@@ -171,7 +170,6 @@ if TYPE_CHECKING:
 
 # Where each name lives; a test holds this table, ``__all__`` and the imports above together.
 _WHERE = {
-    "atoms.constraint": ("Constraint",),
     "atoms.curvature": ("Curvature",),
     "atoms.custom": (
         "concave",
@@ -192,7 +190,10 @@ _WHERE = {
         "box",
         "polytope",
     ),
-    "atoms.utility": ("Utility",),
+    "atoms.utility": (
+        "Constraint",
+        "Utility",
+    ),
     "base.errors": (
         "CurvatureError",
         "CvxmdpError",

@@ -34,8 +34,8 @@ from cvxmdp.algorithms.estimators import (
     to_go,
 )
 from cvxmdp.algorithms.views import Steps, view
-from cvxmdp.atoms.function import OccupancyFunction
-from cvxmdp.base.pytrees import Record
+from cvxmdp.atoms.shapes import Shape
+from cvxmdp.base.pytrees import Pytree
 from cvxmdp.policies.families import BoundFamily
 
 Array = Any
@@ -45,12 +45,12 @@ BASELINE_RATE = 0.1  # of the running mean that the baseline is
 
 
 @dataclass(frozen=True, eq=False)
-class Learning(Record):
+class Learning(Pytree):
     """What an iteration needs besides its state; every entry that is not static is numbers."""
 
     model: Any  # where trajectories come from: ``SamplingModel``, or the source of an environment
-    objective: OccupancyFunction  # extended
-    slacks: tuple[OccupancyFunction, ...]  # extended
+    objective: Shape  # extended
+    slacks: tuple[Shape, ...]  # extended
     family: BoundFamily
     watched: Watched
     primal_step: Array
@@ -76,7 +76,7 @@ class Learning(Record):
 
 
 @dataclass(frozen=True, eq=False)
-class Watched(Record):
+class Watched(Pytree):
     """What is recorded of single episodes and plays no part in learning.
 
     Attributes:

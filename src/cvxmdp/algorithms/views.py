@@ -21,7 +21,7 @@ from typing import Any, ClassVar
 import jax
 import jax.numpy as jnp
 
-from cvxmdp.base.pytrees import Record
+from cvxmdp.base.pytrees import Pytree
 from cvxmdp.experience.trajectories import spread, thresholds
 from cvxmdp.policies.families import BoundFamily
 
@@ -45,7 +45,7 @@ def view(
 
 
 @dataclass(frozen=True, eq=False)
-class AllStates(Record):
+class AllStates(Pytree):
     """The policy on every state at once.
 
     Attributes:
@@ -91,7 +91,7 @@ class AllStates(Record):
 
 
 @dataclass(frozen=True, eq=False)
-class VisitedStates(Record):
+class VisitedStates(Pytree):
     """The policy where the trajectory goes; the parts are those of ``AllStates``."""
 
     family: BoundFamily

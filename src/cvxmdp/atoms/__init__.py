@@ -1,24 +1,24 @@
 """Utilities: concave and convex functions of the occupancy, their algebra and constraints."""
 
-from cvxmdp.atoms.constraint import Constraint
 from cvxmdp.atoms.curvature import Curvature
 from cvxmdp.atoms.custom import concave, convex
 from cvxmdp.atoms.distance import distance
 from cvxmdp.atoms.entropy import entropy
-from cvxmdp.atoms.function import Constants, OccupancyFunction, Space
 from cvxmdp.atoms.linear import linear
 from cvxmdp.atoms.logarithm import log_barrier, log_sum
 from cvxmdp.atoms.minimum import minimum
 from cvxmdp.atoms.probing import UtilityCheck, check_utility
 from cvxmdp.atoms.quadratic import quadratic
 from cvxmdp.atoms.sets import ball, box, polytope
-from cvxmdp.atoms.utility import Utility
+from cvxmdp.atoms.shapes import Constants, Shape, Space
+from cvxmdp.atoms.utility import Constraint, Utility
+from cvxmdp.atoms.walks import walk
 
 __all__ = [
     "Constants",
     "Constraint",
     "Curvature",
-    "OccupancyFunction",
+    "Shape",
     "Space",
     "Utility",
     "UtilityCheck",
@@ -35,4 +35,5 @@ __all__ = [
     "minimum",
     "polytope",
     "quadratic",
+    "walk",
 ]

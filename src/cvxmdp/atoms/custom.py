@@ -4,21 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import lru_cache
-from typing import TYPE_CHECKING, Any, ClassVar, overload
+from typing import Any, overload
 
 import jax
 import jax.numpy as jnp
-import numpy as np
 
 from cvxmdp.atoms.curvature import Curvature
-from cvxmdp.atoms.function import Array, Constants, OccupancyFunction, Space
+from cvxmdp.atoms.maps import Entries
+from cvxmdp.atoms.shapes import Constants, CustomShape, Shape
 from cvxmdp.atoms.utility import Utility
 from cvxmdp.base.errors import UtilityError
 from cvxmdp.base.precision import double_precision
-
-if TYPE_CHECKING:
-    from cvxmdp.models.table import TabularMDP
+from cvxmdp.models.table import TabularMDP
 
 Function = Callable[[Any], Any]
 
@@ -105,9 +102,8 @@ class Custom(Utility):
         """The function itself."""
         return self.function(occupancy)
 
-    def bind(self, mdp: TabularMDP) -> OccupancyFunction:
+    def lower(self, mdp: TabularMDP) -> Shape:
         """Check that the function returns a scalar for this model's shape."""
-        bound = CustomFunction(self.function, repr(self), self.declared_constants)
         shape = (mdp.n_states, mdp.n_actions)
         try:
             with double_precision():
@@ -127,40 +123,8 @@ class Custom(Utility):
                 f"{self!r} must return a real number with a gradient; it returns {result.dtype}, as "
                 "counts and comparisons do"
             )
-        return bound
+        declared = (self.declared.value, self.declared_constants)
+        return CustomShape(Entries(None, shape), self.function, repr(self), *declared)
 
     def __repr__(self) -> str:
         return getattr(self.function, "__name__", type(self.function).__name__)
-
-
-@lru_cache(maxsize=128)
-def _compiled(function: Function) -> tuple[Function, Function]:
-    return jax.jit(function), jax.jit(jax.grad(function))
-
-
-@dataclass(frozen=True, eq=False)
-class CustomFunction(OccupancyFunction):
-    """A user's function of the occupancy; the gradient is automatic."""
-
-    function: Function
-    name: str
-    declared: Constants
-    static: ClassVar[tuple[str, ...]] = ("function", "name", "declared")
-
-    def value(self, x: Array) -> Any:
-        """The function's value; in float64 for NumPy input."""
-        if isinstance(x, np.ndarray):
-            with double_precision():
-                return np.float64(_compiled(self.function)[0](jnp.asarray(x)))
-        return self.function(x)
-
-    def gradient(self, x: Array) -> Array:
-        """Its automatic derivative."""
-        if isinstance(x, np.ndarray):
-            with double_precision():
-                return np.array(_compiled(self.function)[1](jnp.asarray(x)), dtype=np.float64)
-        return jax.grad(self.function)(x)
-
-    def constants(self, space: Space) -> Constants:
-        """As declared."""
-        return self.declared

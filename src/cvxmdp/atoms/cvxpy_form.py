@@ -2,17 +2,27 @@
 
 from __future__ import annotations
 
-from functools import cached_property
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
-import scipy.sparse as sp
 
+from cvxmdp.atoms.maps import Map
 from cvxmdp.base.errors import require
 
 
+class Rows(NamedTuple):
+    """u = M x as an expression."""
+
+    expression: Any
+    rows: np.ndarray
+
+    def slope(self, factor: float) -> np.ndarray | None:
+        """There is no equation to read it from."""
+        return None
+
+
 class OccupancyVariable:
-    """What ``OccupancyFunction.to_cvxpy`` is written in.
+    """What ``Shape.conic`` is written in.
 
     Pairs that no policy can take are left out: they are zero anyway, and a logarithm of a variable
     that cannot be positive has no interior for an interior-point method to walk in.
@@ -24,32 +34,22 @@ class OccupancyVariable:
     """
 
     def __init__(self, usable: np.ndarray) -> None:
-        cp = require("cvxpy", "convex")
+        self.cp = require("cvxpy", "convex")
         self.usable = usable
-        self.pairs = cp.Variable(int(usable.sum()), nonneg=True)
+        self.places = np.flatnonzero(usable)
+        self.pairs = self.cp.Variable(self.places.size, nonneg=True)
         self.side_constraints: list[Any] = []
 
     def inner(self, reward: np.ndarray) -> Any:
         """<reward, x>."""
         return reward[self.usable] @ self.pairs
 
-    def select(self, array: np.ndarray) -> np.ndarray:
-        """The entries of an (S, A) array at the usable pairs."""
-        return array[self.usable]
+    def argument(self, map: Map, whole: bool = False) -> Rows:
+        """U = M x, over rows that can be positive, or over all of them."""
+        matrix = map.to_sparse()[:, self.places]
+        rows = np.arange(matrix.shape[0]) if whole else np.flatnonzero(np.diff(matrix.indptr))
+        return Rows(matrix[rows] @ self.pairs, rows)
 
-    @cached_property
-    def state_sums(self) -> Any:
-        """sum_a x(s, a) for every state with a usable pair, in order."""
-        states = np.nonzero(self.usable)[0]
-        _, rows = np.unique(states, return_inverse=True)
-        entries = (np.ones(rows.size), (rows, np.arange(rows.size)))
-        return sp.csr_array(entries) @ self.pairs
-
-    @cached_property
-    def flat(self) -> Any:
-        """The whole occupancy, length S*A, zeros included."""
-        if self.usable.all():
-            return self.pairs
-        places = np.flatnonzero(self.usable)
-        entries = (np.ones(places.size), (places, np.arange(places.size)))
-        return sp.csr_array(entries, shape=(self.usable.size, places.size)) @ self.pairs
+    def require(self, *constraints: Any) -> None:
+        """Add constraints to the program."""
+        self.side_constraints.extend(constraints)

@@ -3,18 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from cvxmdp.atoms.curvature import Curvature
-from cvxmdp.atoms.function import Affine, Array, Constants, OccupancyFunction, Space, namespace
+from cvxmdp.atoms.shapes import LinearShape, Shape
 from cvxmdp.atoms.utility import Utility
 from cvxmdp.base.errors import UtilityError
-
-if TYPE_CHECKING:
-    from cvxmdp.atoms.cvxpy_form import OccupancyVariable
-    from cvxmdp.models.table import TabularMDP
+from cvxmdp.models.table import TabularMDP
 
 
 def linear(reward: Any, *, per: str = "total") -> Utility:
@@ -56,10 +53,14 @@ class Linear(Utility):
         """Affine."""
         return Curvature.AFFINE
 
-    def bind(self, mdp: TabularMDP) -> OccupancyFunction:
+    def lower(self, mdp: TabularMDP) -> Shape:
         """Look the signal up; (1 - discount) goes into the reward."""
         scale = 1.0 - mdp.discount if self.per == "step" else 1.0
-        return LinearFunction(scale * per_pair(self.reward, mdp))
+        return LinearShape(scale * per_pair(self.reward, mdp))
+
+    def signals(self) -> tuple[str, ...]:
+        """The signal, if it has a name."""
+        return (self.reward,) if isinstance(self.reward, str) else ()
 
     def __repr__(self) -> str:
         written = isinstance(self.reward, str)
@@ -83,31 +84,3 @@ def per_pair(reward: str | np.ndarray, mdp: TabularMDP) -> np.ndarray:
             f"a reward has shape {reward.shape}; the model needs {expected[:1]} or {expected}"
         )
     return np.where(mdp.actions, reward, 0.0)
-
-
-@dataclass(frozen=True, eq=False)
-class LinearFunction(OccupancyFunction):
-    """<reward, x> with reward of shape (S, A)."""
-
-    reward: Array
-
-    def value(self, x: Array) -> Any:
-        """<reward, x>."""
-        return namespace(x).vdot(self.reward, x)
-
-    def gradient(self, x: Array) -> Array:
-        """The reward itself."""
-        return self.reward + 0.0 * x
-
-    def to_cvxpy(self, x: OccupancyVariable) -> Any:
-        """An inner product."""
-        return x.inner(self.reward)
-
-    def constants(self, space: Space) -> Constants:
-        """M_lambda = |r|, l_lambda = 0, M = max |r| / (1 - gamma)."""
-        size = float(np.abs(self.reward).max())
-        return Constants(float(np.linalg.norm(self.reward)), 0.0, size * space.max_mass)
-
-    def affine_part(self) -> Affine:
-        """Itself."""
-        return Affine(self.reward, 0.0)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from cvxmdp.atoms.curvature import Curvature
-from cvxmdp.atoms.function import OccupancyFunction
+from cvxmdp.atoms.shapes import Shape
 from cvxmdp.atoms.utility import Utility
 from cvxmdp.base.errors import UtilityError
 from cvxmdp.models.table import TabularMDP
@@ -70,7 +70,7 @@ def _probe(
     utility: Utility, mdp: TabularMDP, random: np.random.Generator, probes: int
 ) -> UtilityCheck:
     try:
-        function = utility.bind(mdp)
+        function = utility.lower(mdp)
     except UtilityError as error:
         return UtilityCheck(False, 0, str(error))
     for probe in range(probes):
@@ -96,7 +96,7 @@ def _random_occupancy(mdp: TabularMDP, random: np.random.Generator) -> np.ndarra
     return occupancy_of(mdp, TabularPolicy(draws / draws.sum(axis=1, keepdims=True)))
 
 
-def _not_finite(function: OccupancyFunction, x: np.ndarray, name: str) -> str:
+def _not_finite(function: Shape, x: np.ndarray, name: str) -> str:
     value = function.value(x)
     if not np.isfinite(value):
         return f"{name} is {value} at the occupancy of a random policy; expected a finite number"
@@ -112,7 +112,7 @@ def _not_finite(function: OccupancyFunction, x: np.ndarray, name: str) -> str:
 
 
 def _wrong_side(
-    function: OccupancyFunction, utility: Utility, x: np.ndarray, y: np.ndarray, share: float
+    function: Shape, utility: Utility, x: np.ndarray, y: np.ndarray, share: float
 ) -> str:
     at_mean = float(function.value((1 - share) * x + share * y))
     mean = (1 - share) * float(function.value(x)) + share * float(function.value(y))

@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from cvxmdp.atoms.curvature import Curvature
-from cvxmdp.atoms.function import Array, Constants, OccupancyFunction, Space, real_array
+from cvxmdp.atoms.maps import Entries, Map, Matrix
+from cvxmdp.atoms.shapes import NormShape, Shape, SumShape
+from cvxmdp.atoms.shapes.norm_sets import Singleton
 from cvxmdp.atoms.utility import Utility
-from cvxmdp.base.errors import CurvatureError, UtilityError, require
-
-if TYPE_CHECKING:
-    from cvxmdp.atoms.cvxpy_form import OccupancyVariable
-    from cvxmdp.models.table import TabularMDP
+from cvxmdp.base.arrays import real_array
+from cvxmdp.base.errors import CurvatureError, UtilityError
+from cvxmdp.models.table import TabularMDP
 
 LARGEST_MATRIX = 4_000
 
@@ -90,8 +90,12 @@ class Quadratic(Utility):
         """By the sign."""
         return Curvature.CONVEX if self.sign > 0 else Curvature.CONCAVE
 
-    def bind(self, mdp: TabularMDP) -> OccupancyFunction:
-        """Check the shape."""
+    def lower(self, mdp: TabularMDP) -> Shape:
+        """The squared length of F x, with its sign."""
+        squared = NormShape(self._map(mdp), Singleton(0.0), "l2-squared")
+        return squared if self.sign > 0 else SumShape((squared,), (self.sign,), 0.0)
+
+    def _map(self, mdp: TabularMDP) -> Map:
         shape = (mdp.n_states, mdp.n_actions)
         if self.kind == "weights":
             root = self.root[:, None] if self.root.ndim == 1 else self.root
@@ -100,73 +104,13 @@ class Quadratic(Utility):
                     f"the weights of a quadratic have shape {self.root.shape}; expected {shape[:1]} "
                     f"or {shape}"
                 )
-            return DiagonalFunction(np.broadcast_to(root, shape).copy(), self.sign)
+            return Entries(np.broadcast_to(root, shape).copy(), shape)
         if self.root.shape[1:] not in (shape, (shape[0] * shape[1],)):
             raise UtilityError(
                 f"a quadratic over occupancies of shape {self.root.shape[1:]} does not fit a model "
                 f"with (S, A) = {shape}, S*A = {shape[0] * shape[1]}"
             )
-        return FactorFunction(self.root.reshape(self.root.shape[0], -1), self.sign)
+        return Matrix(self.root.reshape(self.root.shape[0], -1), shape)
 
     def __repr__(self) -> str:
         return f"quadratic(<{'convex' if self.sign > 0 else 'concave'}>)"
-
-
-@dataclass(frozen=True, eq=False)
-class DiagonalFunction(OccupancyFunction):
-    """sign * sum (root * x)^2."""
-
-    root: Array
-    sign: float
-
-    def value(self, x: Array) -> Any:
-        """The weighted sum of squares."""
-        return self.sign * ((self.root * x) ** 2).sum()
-
-    def gradient(self, x: Array) -> Array:
-        """Twice the weighted entries."""
-        return 2.0 * self.sign * self.root**2 * x
-
-    def to_cvxpy(self, x: OccupancyVariable) -> Any:
-        """A sum of squares."""
-        cp = require("cvxpy", "convex")
-        return self.sign * cp.sum_squares(cp.multiply(x.select(self.root), x.pairs))
-
-    def constants(self, space: Space) -> Constants:
-        """Eigenvalues of the diagonal."""
-        largest, least = float((self.root**2).max()), float((self.root**2).min())
-        return _quadratic_constants(largest, least, space)
-
-
-@dataclass(frozen=True, eq=False)
-class FactorFunction(OccupancyFunction):
-    """sign * |factor @ x|^2, factor of shape (k, S*A)."""
-
-    factor: Array
-    sign: float
-
-    def value(self, x: Array) -> Any:
-        """The square of the norm."""
-        return self.sign * ((self.factor @ x.reshape(-1)) ** 2).sum()
-
-    def gradient(self, x: Array) -> Array:
-        """2 F'Fx."""
-        product = self.factor @ x.reshape(-1)
-        return (2.0 * self.sign * (self.factor.T @ product)).reshape(x.shape)
-
-    def to_cvxpy(self, x: OccupancyVariable) -> Any:
-        """A sum of squares."""
-        cp = require("cvxpy", "convex")
-        return self.sign * cp.sum_squares(self.factor @ x.flat)
-
-    def constants(self, space: Space) -> Constants:
-        """Singular values of the factor."""
-        singular = np.linalg.svd(self.factor, compute_uv=False)
-        full = self.factor.shape[0] >= self.factor.shape[1]
-        least = float(singular.min()) ** 2 if full else 0.0
-        return _quadratic_constants(float(singular.max(initial=0.0)) ** 2, least, space)
-
-
-def _quadratic_constants(largest: float, least: float, space: Space) -> Constants:
-    mass = space.max_mass
-    return Constants(2.0 * largest * mass, 2.0 * largest, largest * mass**2, 2.0 * least)

@@ -1,7 +1,7 @@
 """Convex sets of occupancies and the Euclidean projection on them, for ``distance``.
 
-Like utilities, sets are written without a model and bound to one: ``bind`` checks shapes and turns
-policies into their occupancies.
+Like utilities, sets are written without a model: ``lower`` checks shapes and turns policies into their
+occupancies.
 """
 
 from __future__ import annotations
@@ -10,14 +10,12 @@ from dataclasses import dataclass
 from numbers import Real
 from typing import Any
 
-import jax
-import jax.numpy as jnp
 import numpy as np
-from scipy.optimize import linprog, nnls
+from scipy.optimize import linprog
 
-from cvxmdp.atoms.function import Array, namespace, real_array
-from cvxmdp.base.errors import UtilityError, require
-from cvxmdp.base.pytrees import Record
+from cvxmdp.atoms.shapes.norm_sets import Ball, Box, NormSet, Polytope
+from cvxmdp.base.arrays import real_array
+from cvxmdp.base.errors import UtilityError
 from cvxmdp.models.table import TabularMDP
 from cvxmdp.policies.occupancies import occupancy_of
 from cvxmdp.policies.policy import Policy
@@ -93,15 +91,15 @@ class ConvexSet:
     kind: str
     arguments: tuple[Any, ...]
 
-    def bind(self, mdp: TabularMDP) -> BoundSet:
-        """The set for this model."""
+    def lower(self, mdp: TabularMDP) -> NormSet:
+        """The set for this model, of occupancies flattened row by row."""
         shape = (mdp.n_states, mdp.n_actions)
         if self.kind == "ball":
             center, radius = self.arguments
-            return Ball(as_occupancy(center, mdp, "the center of the ball"), radius)
+            return Ball(as_occupancy(center, mdp, "the center of the ball").ravel(), radius)
         if self.kind == "box":
             try:
-                low, high = (np.broadcast_to(side, shape).copy() for side in self.arguments)
+                low, high = (np.broadcast_to(side, shape).ravel() for side in self.arguments)
             except ValueError as error:
                 shapes = [side.shape for side in self.arguments]
                 raise UtilityError(
@@ -159,166 +157,3 @@ def as_occupancy(point: Any, mdp: TabularMDP, what: str) -> np.ndarray:
             "Wrap it: TabularPolicy(array)."
         )
     return point
-
-
-class BoundSet(Record):
-    """A convex set of (S, A) arrays: a projection for points and a description for CVXPY."""
-
-    def project(self, x: Array) -> Array:
-        """The nearest point of the set in the Euclidean norm."""
-        raise NotImplementedError
-
-    def to_cvxpy(self, z: Any) -> list[Any]:
-        """CVXPY constraints that say that z, flat, lies in the set."""
-        raise NotImplementedError
-
-    def size(self) -> float:
-        """The norm of some point of the set, which bounds how far it lies from any occupancy."""
-        raise NotImplementedError
-
-
-@dataclass(frozen=True, eq=False)
-class Point(BoundSet):
-    """A single point."""
-
-    target: Array
-
-    def project(self, x: Array) -> Array:
-        """The point."""
-        return self.target
-
-    def to_cvxpy(self, z: Any) -> list[Any]:
-        """Z is the point."""
-        return [z == self.target.ravel()]
-
-    def size(self) -> float:
-        """The norm of the point."""
-        return float(np.linalg.norm(self.target))
-
-
-@dataclass(frozen=True, eq=False)
-class Ball(BoundSet):
-    """A Euclidean ball."""
-
-    center: Array
-    radius: Array
-
-    def project(self, x: Array) -> Array:
-        """On the way to the center, where x lies outside."""
-        xp = namespace(x)
-        away = x - self.center
-        square = (away * away).sum()
-        outside = square > self.radius**2
-        length = xp.sqrt(xp.where(outside, square, 1.0))
-        return xp.where(outside, self.center + self.radius / length * away, x)
-
-    def to_cvxpy(self, z: Any) -> list[Any]:
-        """|z - center| <= radius."""
-        cp = require("cvxpy", "convex")
-        return [cp.norm(z - self.center.ravel()) <= self.radius]
-
-    def size(self) -> float:
-        """The norm of the center."""
-        return float(np.linalg.norm(self.center))
-
-
-@dataclass(frozen=True, eq=False)
-class Box(BoundSet):
-    """Entry by entry between two bounds."""
-
-    lower: Array
-    upper: Array
-
-    def project(self, x: Array) -> Array:
-        """Clip."""
-        return namespace(x).clip(x, self.lower, self.upper)
-
-    def to_cvxpy(self, z: Any) -> list[Any]:
-        """The bounds that are finite."""
-        low, high = self.lower.ravel(), self.upper.ravel()
-        below, above = np.isfinite(low), np.isfinite(high)
-        sides = []
-        if below.any():
-            sides.append(z[below] >= low[below])
-        if above.any():
-            sides.append(z[above] <= high[above])
-        return sides
-
-    def size(self) -> float:
-        """The norm of the point of the box nearest to zero."""
-        return float(np.linalg.norm(np.clip(0.0, self.lower, self.upper)))
-
-
-@dataclass(frozen=True, eq=False)
-class Polytope(BoundSet):
-    """matrix @ z <= bounds, matrix of shape (m, S*A)."""
-
-    matrix: Array
-    bounds: Array
-
-    def project(self, x: Array) -> Array:
-        """Exactly for NumPy; under JAX by Hildreth's dual coordinate ascent, to rounding."""
-        step = _least_distance if isinstance(x, np.ndarray) else _hildreth
-        flat = x.reshape(-1)
-        return (flat + step(self.matrix, self.bounds - self.matrix @ flat)).reshape(x.shape)
-
-    def to_cvxpy(self, z: Any) -> list[Any]:
-        """The inequalities."""
-        return [self.matrix @ z <= self.bounds]
-
-    def size(self) -> float:
-        """The norm of the point nearest to zero."""
-        return float(np.linalg.norm(_least_distance(self.matrix, self.bounds)))
-
-
-def _least_distance(matrix: np.ndarray, room: np.ndarray) -> np.ndarray:
-    """The shortest u with matrix @ u <= room: Lawson and Hanson's reduction to NNLS."""
-    if (room >= 0).all():
-        return np.zeros(matrix.shape[1])
-    if not np.isfinite(room).all():
-        return np.full(matrix.shape[1], np.nan)
-    # Scaling room does not change the direction of u, and keeps the last row comparable.
-    scale = np.abs(room).max()
-    stacked = np.vstack([-matrix.T, -room[None, :] / scale])
-    wanted = np.zeros(stacked.shape[0])
-    wanted[-1] = 1.0
-    weights, _ = nnls(stacked, wanted, maxiter=100 * matrix.shape[0])
-    residual = stacked @ weights - wanted
-    return -scale * residual[:-1] / residual[-1]
-
-
-def _hildreth(matrix: Array, room: Array, sweeps: int = 20_000) -> Array:
-    """The same under JAX: raise one multiplier at a time until none moves any more.
-
-    Where they still move after the last sweep (many nearly dependent rows, a point far away) there is
-    no answer, and NaN is returned: a solver that gets there stops and says so.
-    """
-    matrix = jnp.asarray(matrix, room.dtype)  # a loop's index cannot reach into NumPy
-    squares = (matrix * matrix).sum(axis=1)
-    tolerance = 4.0 * float(np.finfo(room.dtype).eps) * (1.0 + jnp.abs(room).max())
-
-    def correct(index: int, carry: tuple[Array, Array, Array]) -> tuple[Array, Array, Array]:
-        step, weights, moved = carry
-        excess = matrix[index] @ step - room[index]
-        raised = jnp.maximum(0.0, weights[index] + excess / squares[index])
-        change = raised - weights[index]
-        moved = jnp.maximum(moved, jnp.abs(change) * jnp.sqrt(squares[index]))
-        return step - change * matrix[index], weights.at[index].set(raised), moved
-
-    def sweep(state: tuple[Array, ...]) -> tuple[Array, ...]:
-        count, step, weights, _ = state
-        still = jnp.zeros((), room.dtype)
-        step, weights, moved = jax.lax.fori_loop(0, len(room), correct, (step, weights, still))
-        return count + 1, step, weights, moved
-
-    def unfinished(state: tuple[Array, ...]) -> Array:
-        return (state[3] > tolerance) & (state[0] < sweeps)
-
-    start = (
-        jnp.zeros((), jnp.int32),
-        jnp.zeros(matrix.shape[1], room.dtype),
-        jnp.zeros_like(room),
-        jnp.full((), jnp.inf, room.dtype),
-    )
-    _, step, _, moved = jax.lax.while_loop(unfinished, sweep, start)
-    return jnp.where(moved <= 1e3 * tolerance, step, jnp.nan)

@@ -2,20 +2,10 @@
 
 from __future__ import annotations
 
-from cvxmdp.atoms.linear import Linear
-from cvxmdp.atoms.logarithm import Log
-from cvxmdp.atoms.minimum import Minimum
 from cvxmdp.atoms.utility import Utility
+from cvxmdp.atoms.walks import walk
 
 
 def signal_names(utility: Utility) -> set[str]:
     """The signals a utility names."""
-    names: set[str] = set()
-    for _, term in utility.terms():
-        if isinstance(term, Linear) and isinstance(term.reward, str):
-            names.add(term.reward)
-        elif isinstance(term, Log):
-            names |= signal_names(term.inner)
-        elif isinstance(term, Minimum):
-            names |= {name for part in term.utilities for name in signal_names(part)}
-    return names
+    return {name for step in walk(utility) for name in step.node.signals()}

@@ -3,32 +3,24 @@
     linear("reward") + 0.1 * entropy()          sums, multiples by numbers, negation, differences
     linear("cost", per="step") <= 0.05          a comparison with a number is a constraint
 
-A utility knows nothing of a model until ``bind(mdp)`` makes an ``OccupancyFunction`` of it.
+A utility knows nothing of a model until ``lower(mdp)`` makes a shape of it (``shapes``). Constraints stand
+here, too: utilities make them, and they hold utilities.
 """
 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
+from collections.abc import Sequence
+from dataclasses import dataclass
 from numbers import Real
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import Any, NoReturn
 
 import numpy as np
 
 from cvxmdp.atoms.curvature import Curvature, curvature_of_sum
-from cvxmdp.atoms.function import (
-    Affine,
-    Array,
-    Constants,
-    OccupancyFunction,
-    Space,
-)
+from cvxmdp.atoms.shapes import LinearShape, Shape, SumShape
 from cvxmdp.base.errors import CurvatureError, UtilityError
-
-if TYPE_CHECKING:
-    from cvxmdp.atoms.constraint import Constraint
-    from cvxmdp.atoms.cvxpy_form import OccupancyVariable
-    from cvxmdp.models.table import TabularMDP
+from cvxmdp.models.table import TabularMDP
 
 
 class Utility:
@@ -42,9 +34,29 @@ class Utility:
         """Whether it is affine, concave, convex or neither by the rules."""
         raise NotImplementedError
 
-    def bind(self, mdp: TabularMDP) -> OccupancyFunction:
-        """The function of occupancies of this model; names become arrays, shapes are checked."""
+    def lower(self, mdp: TabularMDP) -> Shape:
+        """The function of occupancies of this model; names become arrays, sizes are checked."""
         raise NotImplementedError
+
+    def children(self) -> tuple[Utility, ...]:
+        """The utilities that this one is made of."""
+        return ()
+
+    def factors(self) -> tuple[float, ...]:
+        """What stands before each of them."""
+        return (1.0,) * len(self.children())
+
+    def with_children(self, children: Sequence[Utility]) -> Utility:
+        """The same made of others."""
+        return self
+
+    def signals(self) -> tuple[str, ...]:
+        """Names of signals that this utility itself, not a child, reads."""
+        return ()
+
+    def target_occupancy(self, mdp: TabularMDP) -> np.ndarray | None:
+        """The occupancy that a distance is taken to, (S, A); None for all else."""
+        return None
 
     def terms(self) -> tuple[tuple[float, Utility], ...]:
         """The utility as a weighted sum of atoms."""
@@ -98,8 +110,6 @@ class Utility:
         return self._compare(">=", other)
 
     def _compare(self, sense: str, other: Any) -> Constraint:
-        from cvxmdp.atoms.constraint import Constraint
-
         if isinstance(other, Utility):
             return Constraint(self - other, sense, 0.0)
         return Constraint(self, sense, _number(other, self, "compared with"))
@@ -209,15 +219,25 @@ class WeightedSum(Utility):
         """The constant."""
         return self.constant
 
-    def bind(self, mdp: TabularMDP) -> OccupancyFunction:
-        """Bind every term."""
+    def lower(self, mdp: TabularMDP) -> Shape:
+        """Lower every term."""
         if not self.parts:  # a constant still knows the shape of its argument
-            from cvxmdp.atoms.linear import LinearFunction
+            zero = LinearShape(np.zeros((mdp.n_states, mdp.n_actions)))
+            return SumShape((zero,), (0.0,), self.constant)
+        terms = tuple(term.lower(mdp) for _, term in self.parts)
+        return SumShape(terms, self.factors(), self.constant)
 
-            zero = LinearFunction(np.zeros((mdp.n_states, mdp.n_actions)))
-            return SumFunction((0.0,), (zero,), self.constant)
-        weights = tuple(weight for weight, _ in self.parts)
-        return SumFunction(weights, tuple(term.bind(mdp) for _, term in self.parts), self.constant)
+    def children(self) -> tuple[Utility, ...]:
+        """The terms."""
+        return tuple(term for _, term in self.parts)
+
+    def factors(self) -> tuple[float, ...]:
+        """The weights."""
+        return tuple(weight for weight, _ in self.parts)
+
+    def with_children(self, children: Sequence[Utility]) -> Utility:
+        """Other terms with these weights."""
+        return WeightedSum(tuple(zip(self.factors(), children, strict=True)), self.constant)
 
     def __repr__(self) -> str:
         text = ""
@@ -231,65 +251,39 @@ class WeightedSum(Utility):
         return text
 
 
-@dataclass(frozen=True, eq=False)
-class SumFunction(OccupancyFunction):
-    """sum_k weights[k] * functions[k](x) + offset. Weights and offset are numbers, not structure."""
+@dataclass(frozen=True, eq=False, repr=False)
+class Constraint:
+    """``utility <= budget`` (convex utility) or ``utility >= budget`` (concave utility).
 
-    weights: tuple[float, ...]
-    functions: tuple[OccupancyFunction, ...]
-    offset: float
+    Written by comparing a utility with a number. The paper's g(lambda) >= 0 is ``slack``:
+    budget - utility for <=, utility - budget for >=.
+    """
 
-    def value(self, x: Array) -> Any:
-        """The weighted sum of the values."""
-        total = self.offset
-        for weight, function in zip(self.weights, self.functions, strict=True):
-            total = total + weight * function.value(x)
-        return total
+    utility: Utility
+    sense: str
+    budget: float
 
-    def gradient(self, x: Array) -> Array:
-        """The weighted sum of the gradients."""
-        total = 0.0 * x
-        for weight, function in zip(self.weights, self.functions, strict=True):
-            total = total + weight * function.gradient(x)
-        return total
+    def __post_init__(self) -> None:
+        if self.sense not in ("<=", ">="):
+            raise UtilityError(f"the sense of a constraint is '<=' or '>='; got {self.sense!r}")
+        wanted = Curvature.CONVEX if self.sense == "<=" else Curvature.CONCAVE
+        require_curvature(self.utility, wanted, f"{self!r}: {self.sense}")
 
-    def to_cvxpy(self, x: OccupancyVariable) -> Any:
-        """The weighted sum of the CVXPY forms."""
-        total = self.offset
-        for weight, function in zip(self.weights, self.functions, strict=True):
-            form = function.to_cvxpy(x)
-            if form is None:
-                return None
-            total = total + weight * form
-        return total
+    @property
+    def slack(self) -> Utility:
+        """The paper's g: concave, at least zero where the constraint holds."""
+        return self.budget - self.utility if self.sense == "<=" else self.utility - self.budget
 
-    def extended(self) -> OccupancyFunction:
-        """Each term extended."""
-        return replace(self, functions=tuple(part.extended() for part in self.functions))
+    def with_budget(self, budget: float) -> Constraint:
+        """The same constraint with another budget."""
+        compare = self.utility.__le__ if self.sense == "<=" else self.utility.__ge__
+        return compare(budget)
 
-    def constants(self, space: Space) -> Constants:
-        """Constants add up with the absolute weights."""
-        parts = [function.constants(space) for function in self.functions]
-        sizes = [abs(weight) for weight in self.weights]
-
-        def total(values: list[float | None], start: float = 0.0) -> float | None:
-            if any(value is None for value in values):
-                return None
-            return start + sum(s * v for s, v in zip(sizes, values, strict=True) if v is not None)
-
-        return Constants(
-            total([part.lipschitz for part in parts]),
-            total([part.smoothness for part in parts]),
-            total([part.bound for part in parts], abs(self.offset)),
-            total([part.strength for part in parts]) or 0.0,
+    def __bool__(self) -> NoReturn:
+        raise UtilityError(
+            f"{self!r} has no truth value. A two-sided chain such as 0.1 <= u <= 0.2 is two "
+            "constraints: write them one by one, each under its own name."
         )
 
-    def affine_part(self) -> Affine | None:
-        """The sum of the affine parts, when all are affine."""
-        parts = [function.affine_part() for function in self.functions]
-        if any(part is None for part in parts):
-            return None
-        pairs = [(w, part) for w, part in zip(self.weights, parts, strict=True) if part is not None]
-        reward = sum(weight * part.reward for weight, part in pairs)
-        offset = self.offset + sum(weight * part.offset for weight, part in pairs)
-        return Affine(np.asarray(reward), float(offset))
+    def __repr__(self) -> str:
+        return f"{self.utility!r} {self.sense} {self.budget:g}"

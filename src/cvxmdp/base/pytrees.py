@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 import jax
 
 
-class Record:
+class Pytree:
     """A frozen dataclass that is a JAX pytree: its fields are arrays unless named in ``static``.
 
     Static fields are part of the structure: another value means another compilation. All others are

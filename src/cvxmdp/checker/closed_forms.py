@@ -702,47 +702,48 @@ def read_function(function: Any, reachable: np.ndarray, flow_miss: FlowMiss) -> 
     """The checker's own form of a problem's function, read from its numbers.
 
     Args:
-        function: an ``OccupancyFunction``; only its type's name and its fields are looked at.
+        function: a shape; only its kind and its numbers are looked at.
         reachable: boolean (S, A), the pairs that some policy can take.
         flow_miss: what the flow equations miss at an (S, A) array, to see that it is an occupancy.
     """
     shape = (int(reachable.shape[0]), int(reachable.shape[1]))
-    kind = type(function).__name__
+    kind, parts = function.kind, function.children()
 
     def read(part: Any) -> Node:
         return read_function(part, reachable, flow_miss)
 
-    if kind == "LinearFunction":
+    if kind == "linear":
         return LinearNode(function.reward)
-    if kind == "SumFunction":
-        return SumNode(function.weights, [read(p) for p in function.functions], function.offset)
-    if kind == "EntropyFunction":
-        return EntropyNode(function.scale, function.of, shape, reachable)
-    if kind == "KLFunction":
-        return KLNode(function.target, function.scale, reachable)
-    if kind == "DistanceFunction":
-        return DistanceNode(_read_set(function.set), function.norm, shape)
-    if kind == "DiagonalFunction":
-        return SumNode([function.sign], [QuadraticNode(function.root, shape, True)], 0.0)
-    if kind == "FactorFunction":
-        return SumNode([function.sign], [QuadraticNode(function.factor, shape, False)], 0.0)
-    if kind == "LogFunction":
-        return LogNode(read(function.inner))
-    if kind == "MinimumFunction":
-        return MinimumNode([read(part) for part in function.functions])
-    if kind == "CustomFunction":
+    if kind == "sum":
+        return SumNode(function.weights, [read(part) for part in parts], function.offset)
+    if kind == "entropy":
+        of = "state" if function.map.rows == shape[0] != math.prod(shape) else "state-action"
+        return EntropyNode(function.map.scale, of, shape, reachable)
+    if kind == "relative_entropy":
+        target = function.base_offset.reshape(shape) / function.map.scale
+        return KLNode(target, function.map.scale, reachable)
+    if kind == "norm" and function.map.is_identity:
+        return DistanceNode(_read_set(function.set, shape), function.norm, shape)
+    if kind == "norm":
+        diagonal = not hasattr(function.map, "matrix")
+        root = function.map.scale if diagonal else function.map.matrix
+        return QuadraticNode(root, shape, diagonal)
+    if kind == "log":
+        return LogNode(read(parts[0]))
+    if kind == "minimum":
+        return MinimumNode([read(part) for part in parts])
+    if kind == "custom":
         return CustomNode(function, shape, flow_miss)
     raise CertificateError(f"there is no closed form to certify a {kind}")
 
 
-def _read_set(described: Any) -> PointSet:
-    kind = type(described).__name__
-    if kind == "Point":
-        return PointSet(described.target)
-    if kind == "Ball":
-        return BallSet(described.center, described.radius)
-    if kind == "Box":
-        return BoxSet(described.lower, described.upper)
-    if kind == "Polytope":
+def _read_set(described: Any, shape: tuple[int, int]) -> PointSet:
+    if described.kind == "point":
+        return PointSet(described.target.reshape(shape))
+    if described.kind == "ball":
+        return BallSet(described.center.reshape(shape), described.radius)
+    if described.kind == "box":
+        return BoxSet(described.lower.reshape(shape), described.upper.reshape(shape))
+    if described.kind == "polytope":
         return PolytopeSet(described.matrix, described.bounds)
-    raise CertificateError(f"there is no closed form to certify the distance to a {kind}")
+    raise CertificateError(f"there is no closed form to certify the distance to a {described.kind}")

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from cvxmdp.atoms import Constraint, Curvature, Utility
-from cvxmdp.atoms.custom import Custom, CustomFunction
+from cvxmdp.atoms.custom import Custom
 from cvxmdp.atoms.signals import signal_names
 from cvxmdp.atoms.utility import require_curvature
 from cvxmdp.base.errors import ExperienceError, ProblemError
@@ -156,9 +156,8 @@ def _promises(
         said.append(f"the environment cuts no episode before {time_limit} steps")
     for utility in question.utilities:
         for atom in leaves(utility):
-            function = atom.bind(setting.space) if isinstance(atom, Custom) else None
-            if isinstance(function, CustomFunction) and function.declared.lipschitz is not None:
-                said.append(f"{function.name} has the curvature and Lipschitz constant declared")
+            if isinstance(atom, Custom) and atom.declared_constants.lipschitz is not None:
+                said.append(f"{atom!r} has the curvature and Lipschitz constant declared")
     return tuple(dict.fromkeys(said))
 
 

@@ -257,7 +257,7 @@ def _of_table(table: np.ndarray, setting: Setting) -> Returns:
 
 
 def _atom(atom: Utility, setting: Setting) -> Interval:
-    function = atom.bind(setting.space)
+    function = atom.lower(setting.space)
     mean = setting.sample.mean()
     value = float(function.value(mean))
     modulus = modulus_of(function, one_hot=setting.one_hot, pairs=setting.pairs)
@@ -291,7 +291,7 @@ def plug_in(utility: Utility, setting: Setting) -> Callable[[np.ndarray], float]
         elif isinstance(term, Minimum):
             parts.append((weight, _least([plug_in(part, setting) for part in term.utilities])))
         elif not isinstance(term, Linear):
-            parts.append((weight, _of_mean(term.bind(setting.space), setting.sample)))
+            parts.append((weight, _of_mean(term.lower(setting.space), setting.sample)))
 
     def value(weights: np.ndarray) -> float:
         total = utility.offset + float(weights @ returns)

@@ -11,11 +11,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from cvxmdp.atoms.custom import CustomFunction
-from cvxmdp.atoms.distance import DistanceFunction, KLFunction
-from cvxmdp.atoms.entropy import EntropyFunction
 from cvxmdp.atoms.nodes import entropy_drift
-from cvxmdp.atoms.quadratic import DiagonalFunction, FactorFunction
+from cvxmdp.atoms.shapes import CustomShape, EntropyShape, NormShape, RelativeEntropyShape, SumShape
 from cvxmdp.experience.concentration import Radius
 
 
@@ -44,32 +41,33 @@ def modulus_of(function: Any, *, one_hot: bool, pairs: np.ndarray) -> Modulus | 
         one_hot: whether occupancies are those of a table (or of bins); entropy and kl need that.
         pairs: boolean (F, A), the entries that can differ from zero.
     """
-    if isinstance(function, DistanceFunction):
+    if isinstance(function, SumShape):  # a concave quadratic
+        inner = modulus_of(function.parts[0], one_hot=one_hot, pairs=pairs)
+        return None if inner is None else inner._replace(sign=float(function.weights[0]))
+    if isinstance(function, NormShape):
+        matrix = abs(function.map.to_sparse())
+        column = float(matrix.sum(axis=0).max(initial=0.0))
         if function.norm == "l1":
-            return Modulus(lambda step: step.l1)
-        return Modulus(lambda step: step.l2, squared=function.norm == "l2-squared")
-    if isinstance(function, DiagonalFunction):
-        largest = float(np.abs(function.root).max(initial=0.0))
-        return Modulus(lambda step: largest * step.l2, True, function.sign)
-    if isinstance(function, FactorFunction):
-        spectral = float(np.linalg.norm(function.factor, ord=2))
-        column = float(np.linalg.norm(function.factor, axis=0).max(initial=0.0))
-        return Modulus(lambda step: min(spectral * step.l2, column * step.l1), True, function.sign)
-    if isinstance(function, EntropyFunction) and one_hot:
-        cells = int(pairs.any(axis=1).sum()) if function.of == "state" else int(pairs.sum())
+            return Modulus(lambda step: column * step.l1)
+        spectral = function.map.singular()[0]
+        longest = math.sqrt(float(matrix.power(2).sum(axis=0).max(initial=0.0)))
+        return Modulus(
+            lambda step: min(spectral * step.l2, longest * step.l1), function.norm == "l2-squared"
+        )
+    if isinstance(function, EntropyShape) and one_hot:
+        matrix = function.map.to_sparse()
+        cells = int((abs(matrix) @ pairs.ravel() > 0).sum())
+        scale = float(abs(matrix).sum(axis=0).max())
         # of n numbers that sum to at most one: log n for n >= 3, less than log 3 for fewer
         most = math.log(max(cells, 3))
-        return Modulus(lambda step: _entropy(cells, function.scale * step.l1), ceiling=most)
-    if isinstance(function, KLFunction) and one_hot:
-        inside = np.asarray(function.target) > 0
-        steepest = float(np.abs(np.log(function.scale * function.target[inside])).max()) + 1.0
+        return Modulus(lambda step: _entropy(cells, scale * step.l1), ceiling=most)
+    if isinstance(function, RelativeEntropyShape) and one_hot and function.base_map is None:
+        inside = np.asarray(function.base_offset) > 0
+        steepest = float(np.abs(np.log(function.base_offset[inside])).max()) + 1.0
         count = int(inside.sum())
-        return Modulus(
-            lambda step: (
-                _entropy(count, function.scale * step.l1) + steepest * function.scale * step.l1
-            )
-        )
-    if isinstance(function, CustomFunction) and function.declared.lipschitz is not None:
+        scale = float(abs(function.map.to_sparse()).sum(axis=0).max())
+        return Modulus(lambda step: _entropy(count, scale * step.l1) + steepest * scale * step.l1)
+    if isinstance(function, CustomShape) and function.declared.lipschitz is not None:
         slope = float(function.declared.lipschitz)
         return Modulus(lambda step: slope * step.l2, floor=-math.inf)
     return None

@@ -12,14 +12,14 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 
-from cvxmdp.base.pytrees import Record
+from cvxmdp.base.pytrees import Pytree
 from cvxmdp.experience.trajectories import spread
 
 Array = Any
 
 
 @dataclass(frozen=True, eq=False)
-class Played(Record):
+class Played(Pytree):
     """An environment that is played outside of compiled code: all that the recursion needs of it."""
 
     discount: Array

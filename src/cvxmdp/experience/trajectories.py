@@ -15,7 +15,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from cvxmdp.base.errors import ModelError
-from cvxmdp.base.pytrees import Record
+from cvxmdp.base.pytrees import Pytree
 from cvxmdp.experience.counted_random import uniforms
 from cvxmdp.models.table import TabularMDP
 
@@ -55,7 +55,7 @@ def spread(trajectories: Any, numbers: Array, shape: tuple[int, int]) -> Array:
 
 
 @dataclass(frozen=True, eq=False)
-class SamplingModel(Record):
+class SamplingModel(Pytree):
     """Cumulative distributions: of the first state, and of each pair's successors.
 
     Attributes:

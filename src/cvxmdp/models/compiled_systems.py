@@ -26,7 +26,7 @@ from jax.lax.linalg import lu, triangular_solve
 from jax.scipy.sparse.linalg import bicgstab
 
 from cvxmdp.base.precision import double_precision
-from cvxmdp.base.pytrees import Record
+from cvxmdp.base.pytrees import Pytree
 from cvxmdp.models.systems import DENSE_LIMIT
 from cvxmdp.models.table import TabularMDP
 
@@ -59,7 +59,7 @@ def better_factorised(mdp: TabularMDP) -> bool:
 
 
 @dataclass(frozen=True, eq=False)
-class DenseDynamics(Record):
+class DenseDynamics(Pytree):
     """P as an (S, A, S) array."""
 
     transition: Array
@@ -107,7 +107,7 @@ def _backward(factors: Array, right: Array, transposed: bool = False) -> Array:
 
 
 @dataclass(frozen=True, eq=False)
-class SparseDynamics(Record):
+class SparseDynamics(Pytree):
     """P as entries (pair, successor, probability), pairs s * A + a in ascending order."""
 
     probabilities: Array

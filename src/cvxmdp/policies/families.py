@@ -22,7 +22,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from cvxmdp.base.errors import PolicyError
-from cvxmdp.base.pytrees import Record
+from cvxmdp.base.pytrees import Pytree
 from cvxmdp.models.space import FeatureSpace
 from cvxmdp.models.table import TabularMDP
 from cvxmdp.policies.parametric import ParametricPolicy
@@ -48,7 +48,7 @@ class PolicyFamily(Protocol):
         ...
 
 
-class BoundFamily(Record):
+class BoundFamily(Pytree):
     """A family on a model. Subclasses give ``init`` and ``logits``."""
 
     actions: Array  # boolean (S, A)

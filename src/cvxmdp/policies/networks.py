@@ -19,7 +19,7 @@ from scipy.special import softmax
 
 from cvxmdp.base.arrays import Array, namespace
 from cvxmdp.base.errors import PolicyError, require
-from cvxmdp.base.pytrees import Record
+from cvxmdp.base.pytrees import Pytree
 from cvxmdp.models.space import FeatureSpace
 from cvxmdp.models.table import TabularMDP
 from cvxmdp.policies.families import BoundFamily, Params
@@ -30,7 +30,7 @@ from cvxmdp.policies.readers import ObservationReader
 
 
 @dataclass(frozen=True, eq=False)
-class Observed(Record):
+class Observed(Pytree):
     """Observations (n, ...) as inputs of a network: shifted and scaled, or features of them.
 
     NumPy in, NumPy out, where its own arrays are NumPy's: step by step, that is what is fastest.

@@ -9,8 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from cvxmdp.atoms import Constraint, Curvature, OccupancyFunction, Utility
-from cvxmdp.atoms.lifted import lifted
+from cvxmdp.atoms import Constraint, Curvature, Shape, Utility
 from cvxmdp.atoms.signals import signal_names
 from cvxmdp.atoms.utility import require_curvature
 from cvxmdp.base.errors import ProblemError, did_you_mean
@@ -84,8 +83,8 @@ class Problem:
         self._set("objective_function", self._bind_objective(utility))
         self._set("slack_functions", self._bind_slacks())
 
-    objective_function: OccupancyFunction  # f, concave, to be maximised
-    slack_functions: Mapping[str, OccupancyFunction]  # g_i, concave, at least zero
+    objective_function: Shape  # f, concave, to be maximised
+    slack_functions: Mapping[str, Shape]  # g_i, concave, at least zero
 
     def _set(self, name: str, value: Any) -> None:
         object.__setattr__(self, name, value)
@@ -104,19 +103,18 @@ class Problem:
         given = (self.utility, None) if self.sense == "maximize" else (None, self.utility)
         return Problem, (self.mdp, *given, dict(self.constraints))
 
-    def _bind_objective(self, utility: Any) -> OccupancyFunction:
+    def _bind_objective(self, utility: Any) -> Shape:
         if self.sense == "maximize":
             return self.bind(require_curvature(utility, Curvature.CONCAVE, "maximize="))
         return self.bind(-require_curvature(utility, Curvature.CONVEX, "minimize="))
 
-    def bind(self, utility: Utility) -> OccupancyFunction:
+    def bind(self, utility: Utility) -> Shape:
         """A utility as a function of this problem's occupancies."""
-        function = utility.bind(self.mdp)
-        if not isinstance(self.mdp, FeatureSpace):
-            return function
-        return lifted(function, self.mdp.shape[0], self.mdp.n_states)
+        function = utility.lower(self.mdp)
+        # Where signals are measured, too, their rows lie below those that functions read.
+        return function.on_first_rows(self.shape) if self._measures_signals else function
 
-    def _bind_slacks(self) -> Mapping[str, OccupancyFunction]:
+    def _bind_slacks(self) -> Mapping[str, Shape]:
         bound = {}
         for name, constraint in self.constraints.items():
             try:
@@ -124,6 +122,10 @@ class Problem:
             except ValueError as error:
                 raise type(error)(f"constraint {name!r}: {error}") from error
         return MappingProxyType(bound)
+
+    @property
+    def _measures_signals(self) -> bool:
+        return isinstance(self.mdp, FeatureSpace) and bool(self.mdp.signal_names)
 
     @property
     def environment(self) -> Environment | None:

@@ -57,7 +57,7 @@ def _units(solution: Solution, constraint: Any) -> str:
         return ""
     problem = solution.problem
     mdp, unit = problem.mdp, problem.mdp.max_mass if linear[0][1].per == "step" else 1.0
-    affine = problem.bind(constraint.utility).affine_part()
+    affine = problem.bind(constraint.utility).affine()
     assert affine is not None
     reward = unit * affine.reward
     total = float(np.vdot(reward, solution.occupancy))

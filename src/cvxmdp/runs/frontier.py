@@ -260,7 +260,7 @@ class _Tracer:
             (best.lower, best.upper) if self.direction > 0 else (best.upper, best.lower)
         )
         self.infeasible_until = proven
-        used = float(utility.bind(self.problem.mdp).value(self.free[0].occupancy))
+        used = float(utility.lower(self.problem.mdp).value(self.free[0].occupancy))
         # A little room at the tight end keeps a Slater point; none is lost at the loose end.
         width = max(self.direction * (used - reached), 1e-9 * max(1.0, abs(reached)))
         return reached + self.direction * 1e-3 * width, used + self.direction * 1e-9 * width

@@ -14,9 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from cvxmdp.atoms import Utility
-from cvxmdp.atoms.distance import Distance
-from cvxmdp.atoms.sets import ConvexSet, as_occupancy
+from cvxmdp.atoms import walk
 from cvxmdp.base.machine import environment
 from cvxmdp.models.layout import GridLayout
 from cvxmdp.policies.tables import table_of
@@ -292,25 +290,10 @@ def _targets(problem: Problem) -> Iterator[tuple[str, np.ndarray]]:
     written = {"objective": problem.utility}
     written |= {name: constraint.utility for name, constraint in problem.constraints.items()}
     for name, utility in written.items():
-        for distance in _distances(utility):
-            if not isinstance(distance.target, ConvexSet):
-                yield TARGET + name, as_occupancy(distance.target, problem.mdp, "the target")
-                break
-
-
-def _distances(utility: Any) -> Iterator[Distance]:
-    """The distances inside a utility, wherever they stand."""
-    if isinstance(utility, Distance):
-        yield utility
-        return
-    terms = [term for _, term in utility.terms()]
-    if terms != [utility]:
-        for term in terms:
-            yield from _distances(term)
-    inner = [getattr(utility, "inner", None), *getattr(utility, "utilities", ())]
-    for part in inner:
-        if isinstance(part, Utility):
-            yield from _distances(part)
+        targets = (step.node.target_occupancy(problem.mdp) for step in walk(utility))
+        first = next((target for target in targets if target is not None), None)
+        if first is not None:
+            yield TARGET + name, first
 
 
 def _plain_stats(stats: Mapping[str, Any]) -> dict[str, Any]:

@@ -5,8 +5,6 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any, Protocol, runtime_checkable
 
-from cvxmdp.atoms.custom import CustomFunction
-from cvxmdp.atoms.function import OccupancyFunction
 from cvxmdp.base.errors import ProblemError, SolverError
 from cvxmdp.problems.problem import Problem
 from cvxmdp.problems.solution import Solution
@@ -60,22 +58,14 @@ def choose_solver(problem: Problem) -> tuple[Solver, str]:
     problem.require_model("an exact solver, which is chosen where none is given,")
     functions = (problem.objective_function, *problem.slack_functions.values())
     pairs = int(problem.mdp.reachable_pairs.sum())
-    if all(function.affine_part() is not None for function in functions):
+    if all(function.affine() is not None for function in functions):
         if pairs > LARGEST_LINEAR_PROGRAM:
             return ColumnGeneration(), f"a linear problem with {pairs:,} pairs is decomposed"
         return ConvexProgram(), "the model is known, and ConvexProgram gives the exact answer"
-    if not all(has_conic_form(function) for function in functions):
+    if not all(function.has_conic_form for function in functions):
         reason = "a function of your own has no conic form, and PDPG only needs its gradient"
         return PDPG(), reason
     if pairs > LARGEST_PROGRAM:
         reason = f"{pairs:,} pairs are too many for a convex program in reasonable time"
         return ColumnGeneration(tolerance=LARGE_TOLERANCE), reason
     return ConvexProgram(), "the model is known, and ConvexProgram gives the exact answer"
-
-
-def has_conic_form(function: OccupancyFunction) -> bool:
-    """Whether CVXPY can write the function: all but functions of the user's own."""
-    parts = [*getattr(function, "functions", ()), getattr(function, "inner", None)]
-    if isinstance(function, CustomFunction):
-        return False
-    return all(has_conic_form(part) for part in parts if part is not None)

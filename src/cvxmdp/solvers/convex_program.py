@@ -26,7 +26,7 @@ import scipy.sparse as sp
 from scipy.optimize import linprog
 
 from cvxmdp.atoms.cvxpy_form import OccupancyVariable
-from cvxmdp.atoms.function import Affine, OccupancyFunction
+from cvxmdp.atoms.shapes import Affine, Shape
 from cvxmdp.base.errors import SolverError, require
 from cvxmdp.models.table import TabularMDP
 from cvxmdp.policies.occupancies import occupancy_of, policy_of, uniform_policy
@@ -70,8 +70,8 @@ class ConvexProgram:
     def solve(self, problem: Problem, start: Any = None, seed: int | None = None) -> Solution:
         """The exact answer. ``start`` and ``seed`` are accepted and have nothing to do here."""
         problem.require_model("ConvexProgram")
-        objective = problem.objective_function.affine_part()
-        slacks = [g.affine_part() for g in problem.slack_functions.values()]
+        objective = problem.objective_function.affine()
+        slacks = [g.affine() for g in problem.slack_functions.values()]
         if objective is not None and all(slack is not None for slack in slacks):
             if conic_is_faster(problem.mdp):
                 conic = self._solve_conic(problem)
@@ -244,7 +244,7 @@ def _units(problem: Problem) -> tuple[float, list[float]]:
     first = np.eye(mdp.n_actions)[mdp.actions.argmax(axis=1)]
     points = [occupancy_of(mdp, uniform_policy(mdp)), occupancy_of(mdp, first)]
 
-    def change(function: OccupancyFunction) -> float:
+    def change(function: Shape) -> float:
         return _largest(function.gradient(points[0])[mdp.reachable_pairs] * mdp.max_mass)
 
     f, slacks = problem.objective_function, problem.slack_functions.values()
@@ -260,14 +260,13 @@ def _optimal(solver: str, tolerance: float) -> str:
     return f"{solver} met its optimality tolerances ({tolerance:.0e})."
 
 
-def _form(written: Any, function: Any, x: OccupancyVariable) -> Any:
-    form = function.to_cvxpy(x)
-    if form is None:
+def _form(written: Any, function: Shape, x: OccupancyVariable) -> Any:
+    if not function.has_conic_form:
         raise SolverError(
             f"{written!r} contains a function of your own, which has no form that ConvexProgram can "
             "hand to a conic solver. A solver that only needs its gradient can do it: PDPG."
         )
-    return form
+    return function.conic(x).expression
 
 
 def flow_equations(mdp: TabularMDP, usable: np.ndarray) -> tuple[sp.csr_array, np.ndarray]:

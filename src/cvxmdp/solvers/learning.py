@@ -10,9 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from cvxmdp.algorithms.recursion import Learning, Watched
-from cvxmdp.atoms.distance import DistanceFunction
-from cvxmdp.atoms.function import OccupancyFunction
-from cvxmdp.atoms.sets import Point
+from cvxmdp.atoms import Shape, walk
 from cvxmdp.base.errors import SolverError
 from cvxmdp.experience.trajectories import sampling_model
 from cvxmdp.policies.families import BoundDirect, BoundFamily
@@ -86,9 +84,7 @@ def targets_of(problem: Problem) -> dict[str, np.ndarray]:
     return {name: target for name, target in found.items() if target is not None}
 
 
-def _target(function: OccupancyFunction) -> np.ndarray | None:
-    if isinstance(function, DistanceFunction) and isinstance(function.set, Point):
-        return np.asarray(function.set.target)
-    parts = [*getattr(function, "functions", ()), getattr(function, "inner", None)]
-    targets = (_target(part) for part in parts if part is not None)
+def _target(function: Shape) -> np.ndarray | None:
+    """The first target in it."""
+    targets = (step.node.target() for step in walk(function))
     return next((target for target in targets if target is not None), None)

@@ -10,7 +10,6 @@ import numpy as np
 
 import cvxmdp.theory as paper
 from cvxmdp.algorithms.primal_dual import iteration as core
-from cvxmdp.algorithms.primal_dual.kinks import rounded
 from cvxmdp.algorithms.primal_dual.pieces import Method
 from cvxmdp.base.errors import SolverError
 from cvxmdp.base.precision import double_precision, on_device
@@ -150,7 +149,7 @@ class Run:
         """Objective and slacks with their kinks made round; None where there are none."""
         exact = (self.problem.objective_function, tuple(self.problem.slack_functions.values()))
         visits = occupancy_of(self.problem.mdp, SoftmaxTable.uniform(self.problem.mdp.actions))
-        smooth = (rounded(exact[0], visits), tuple(rounded(g, visits) for g in exact[1]))
+        smooth = (exact[0].softened(visits), tuple(g.softened(visits) for g in exact[1]))
         if smooth[0] is exact[0] and all(a is b for a, b in zip(smooth[1], exact[1], strict=True)):
             return None
         return on_device(smooth)

@@ -11,7 +11,9 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from cvxmdp.atoms.nodes import LogNode, MinimumNode, Node, SumNode
+from cvxmdp.atoms import Shape, walk
+from cvxmdp.atoms.nodes import read_function
+from cvxmdp.atoms.shapes import MinimumShape
 from cvxmdp.base.errors import ProblemError, SolverError, did_you_mean
 from cvxmdp.certificates.claims import Claims
 from cvxmdp.certificates.slater import prove
@@ -88,7 +90,7 @@ def read_start(
     if isinstance(family, BoundMLP) and seed is None:
         raise SolverError("an MLP starts from random weights: give solve(..., seed=...)")
     params = family.init(jax.random.key(0 if seed is None else seed))
-    inside = [log for node in claims.lowered.functions for log in _logs(node)]
+    inside = _arguments(problem)
     if inside and not isinstance(family, BoundNetwork):
         logs = family.log_probabilities(params, jnp.arange(family.actions.shape[0]))
         found = problem.evaluate(np.exp(np.asarray(logs)))
@@ -107,18 +109,17 @@ def _take_over(params: Any, family: BoundFamily) -> Any:
     return jax.tree.unflatten(form, [jnp.asarray(leaf, jnp.result_type(float)) for leaf in given])
 
 
-def _logs(node: Node) -> list[Node]:
-    """What stands inside the logarithms of a function: it must be positive."""
-    if isinstance(node, LogNode):
-        return [node.inner, *_logs(node.inner)]
-    if isinstance(node, SumNode | MinimumNode):
-        return [inner for part in node.nodes for inner in _logs(part)]
-    return []
+def _arguments(problem: Problem) -> list[Shape]:
+    """What must be positive where objective and slacks are to be finite: arguments of logarithms."""
+    functions = (problem.objective_function, *problem.slack_functions.values())
+    return [inner for f in functions for step in walk(f) for inner in step.node.positive()]
 
 
-def _inside_domain(family: BoundFamily, claims: Claims, inside: list[Node]) -> Any:
+def _inside_domain(family: BoundFamily, claims: Claims, inside: list[Shape]) -> Any:
     """The policy that makes the least of the logarithms' arguments largest."""
-    found = prove(claims.with_objective(MinimumNode(inside)))
+    flow = claims.lowered.flow
+    least = read_function(MinimumShape(tuple(inside)), flow.usable, flow.miss)
+    found = prove(claims.with_objective(least))
     if found.upper <= 0 or found.evidence.policy is None:
         raise ProblemError(
             "objective or slack is minus infinity for every policy: no policy makes the argument of every "

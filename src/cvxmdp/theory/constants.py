@@ -21,7 +21,7 @@ from dataclasses import dataclass, replace
 from numbers import Integral
 from typing import Any
 
-from cvxmdp.atoms.function import Constants, Space
+from cvxmdp.atoms.shapes import Constants, Space
 from cvxmdp.atoms.utility import Utility
 from cvxmdp.certificates.slater import Slater
 from cvxmdp.certificates.slater import slater as find_slater
@@ -32,16 +32,6 @@ from cvxmdp.theory.parameterisation import (
     TheoryError,
     require_real,
 )
-
-# Why an atom has no smoothness constant, by the class it becomes when bound to a model.
-_REASONS = {
-    "EntropyFunction": "its gradient is unbounded where the distribution goes to zero",
-    "KLFunction": "its gradient is unbounded where the occupancy goes to zero",
-    "LogFunction": "its gradient is unbounded where the argument goes to zero",
-    "DistanceFunction": "its gradient jumps at the target; the norm 'l2-squared' is smooth",
-    "MinimumFunction": "its gradient jumps where two of its utilities are equal",
-    "CustomFunction": "it was not declared; see the arguments of concave(...) and convex(...)",
-}
 
 
 def require_iterations(given: Any) -> int:
@@ -215,7 +205,7 @@ def problem_constants(
 def _known(problem: Problem, role: str, utility: Utility, space: Space) -> Constants:
     """The constants of a utility, all of them known, or an error that names the atom without."""
     for _, atom in utility.terms():
-        function = atom.bind(problem.mdp)
+        function = atom.lower(problem.mdp)
         constants = function.constants(space)
         missing = {
             "Lipschitz constant": constants.lipschitz,
@@ -224,9 +214,8 @@ def _known(problem: Problem, role: str, utility: Utility, space: Space) -> Const
         }
         names = [name for name, value in missing.items() if value is None]
         if names:
-            reason = _REASONS.get(type(function).__name__, "it is not known")
             raise TheoryError(
                 f"the theorems do not cover {role}: {atom!r} has no {' and no '.join(names)}; "
-                f"{reason}. Solvers work without the theory's steps."
+                f"{function.roughness}. Solvers work without the theory's steps."
             )
-    return utility.bind(problem.mdp).constants(space)
+    return utility.lower(problem.mdp).constants(space)

@@ -1,1 +1,1 @@
-"""One iteration of PDPG, and how it gets past kinks."""
+"""One iteration of PDPG."""

@@ -22,7 +22,8 @@ each a departure from the paper:
 - *line search*: a primal step is accepted if L_rho rises by a share of what its gradient promises, else the
   step size is halved; so no step size has to be known, and an iterate never leaves the domain of a log barrier;
 - *momentum* (Nesterov), restarted whenever it would lower L_rho;
-- *kinks made round* (``kinks``): ``minimum`` and l1 and l2 distances, at whose kinks a line search would stop.
+- *kinks made round* (``Shape.softened``): of ``minimum`` and of l1 and l2 distances, where a line search
+  would stop.
 """
 
 from __future__ import annotations
@@ -34,9 +35,8 @@ import jax
 import jax.numpy as jnp
 from jax.scipy.sparse.linalg import cg
 
-from cvxmdp.algorithms.primal_dual.kinks import follow
-from cvxmdp.atoms.function import OccupancyFunction
-from cvxmdp.base.pytrees import Record
+from cvxmdp.atoms.shapes import Shape
+from cvxmdp.base.pytrees import Pytree
 from cvxmdp.policies.families import LOGIT_RANGE, BoundDirect, BoundFamily
 
 Array = Any
@@ -53,12 +53,12 @@ LOGITS = {"natural": (5.0, LOGIT_RANGE), "vanilla": (2.0, 14.0)}
 
 
 @dataclass(frozen=True, eq=False)
-class Compiled(Record):
+class Compiled(Pytree):
     """A problem as compiled code takes it: every budget and target is a number, not structure."""
 
     dynamics: Any
-    objective: OccupancyFunction
-    slacks: tuple[OccupancyFunction, ...]
+    objective: Shape
+    slacks: tuple[Shape, ...]
     family: BoundFamily
     dual_bound: Array  # (n,)
     pessimism: Array  # (n,): g_i - pessimism_i >= 0 is what is asked
@@ -310,7 +310,7 @@ def tuned_step(
     rounded, reached, here = state.rounded, there, state.point
     if rounded is not None:
         x = there.occupancy
-        rounded = (follow(rounded[0], x), tuple(follow(slack, x) for slack in rounded[1]))
+        rounded = (rounded[0].followed(x), tuple(slack.followed(x) for slack in rounded[1]))
         reached = seen_by(with_functions(compiled, rounded), x)
         here = seen_by(true, here.occupancy)
     following = TunedState(

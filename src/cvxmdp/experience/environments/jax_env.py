@@ -25,7 +25,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from cvxmdp.base.errors import ExperienceError, did_you_mean
-from cvxmdp.base.pytrees import Record
+from cvxmdp.base.pytrees import Pytree
 from cvxmdp.experience.environments.environment import Environment, Step
 from cvxmdp.experience.steps import Experience
 from cvxmdp.experience.trajectories import draw
@@ -203,7 +203,7 @@ class _Playing(NamedTuple):
 
 
 @dataclass(frozen=True, eq=False)
-class CompiledSource(Record):
+class CompiledSource(Pytree):
     """Trajectories of an environment, drawn inside compiled code.
 
     Attributes:

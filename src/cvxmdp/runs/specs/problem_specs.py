@@ -241,7 +241,7 @@ def _bind(mdp: TabularMDP | GymnasiumEnv, constraint: Constraint) -> None:
     """Where a constraint does not fit the model, that is an error of its own."""
     slack = constraint.slack
     space: Any = mdp if isinstance(mdp, TabularMDP) else mdp.space(signal_names(slack))
-    slack.bind(space)
+    slack.lower(space)
 
 
 def _problem(file: ProblemFile, mdp: TabularMDP | GymnasiumEnv, reader: Reader) -> Problem:

@@ -1,0 +1,200 @@
+"""Linear maps of the occupancy: what a shape looks at, u = M x.
+
+``apply`` and ``pull_back`` (the transpose) are structured, for loops: NumPy in, NumPy out; JAX in, traceable.
+``to_sparse`` is the same map as one matrix over x flattened row by row, for files and conic programs. The image
+u is flat, (rows,).
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+import scipy.sparse as sp
+
+from cvxmdp.base.arrays import Array, namespace
+from cvxmdp.base.pytrees import Pytree
+
+
+class Map(Pytree):
+    """A linear map of (S, A) arrays to vectors."""
+
+    shape: tuple[int, int]  # of x
+
+    @property
+    def rows(self) -> int:
+        """The length of u."""
+        return math.prod(self.shape)
+
+    def apply(self, x: Array) -> Array:
+        """U = M x."""
+        raise NotImplementedError
+
+    def pull_back(self, u: Array) -> Array:
+        """M'u, shape (S, A)."""
+        raise NotImplementedError
+
+    def to_sparse(self) -> sp.csr_array:
+        """The matrix, (rows, S * A)."""
+        raise NotImplementedError
+
+    def singular(self) -> tuple[float, float]:
+        """The largest singular value, and the least: zero where a direction of x is lost."""
+        raise NotImplementedError
+
+    def seen(self, x: Array) -> Array:
+        """The part of x that the map looks at."""
+        return x
+
+    @property
+    def is_identity(self) -> bool:
+        """True where u is (a part of) x itself."""
+        return False
+
+
+@dataclass(frozen=True, eq=False)
+class Entries(Map):
+    """u(s,a) = scale * x(s,a); the scale is a number, one per entry (S, A), or None for one."""
+
+    scale: Array
+    shape: tuple[int, int]
+    static: ClassVar[tuple[str, ...]] = ("shape",)
+
+    def apply(self, x: Array) -> Array:
+        """Scaled entries."""
+        return (x if self.scale is None else self.scale * x).reshape(-1)
+
+    def pull_back(self, u: Array) -> Array:
+        """The same scale."""
+        back = u.reshape(self.shape)
+        return back if self.scale is None else self.scale * back
+
+    def to_sparse(self) -> sp.csr_array:
+        """A diagonal."""
+        scale = np.broadcast_to(1.0 if self.scale is None else self.scale, self.shape)
+        return sp.csr_array(sp.diags_array(scale.ravel()))
+
+    def singular(self) -> tuple[float, float]:
+        """The largest and least absolute scale."""
+        sizes = np.abs(1.0 if self.scale is None else self.scale)
+        return float(np.max(sizes)), float(np.min(sizes))
+
+    @property
+    def is_identity(self) -> bool:
+        """Without a scale."""
+        return self.scale is None
+
+
+@dataclass(frozen=True, eq=False)
+class StateSums(Map):
+    """u(s) = scale * sum_a x(s,a)."""
+
+    scale: Array
+    shape: tuple[int, int]
+    static: ClassVar[tuple[str, ...]] = ("shape",)
+
+    @property
+    def rows(self) -> int:
+        """S."""
+        return self.shape[0]
+
+    def apply(self, x: Array) -> Array:
+        """Scaled sums."""
+        return self.scale * x.sum(axis=1)
+
+    def pull_back(self, u: Array) -> Array:
+        """The same number for every action."""
+        return namespace(u).broadcast_to((self.scale * u)[:, None], self.shape)
+
+    def to_sparse(self) -> sp.csr_array:
+        """One row per state."""
+        states, actions = self.shape
+        ones = np.full(states * actions, float(self.scale))
+        pointers = np.arange(0, states * actions + 1, actions)
+        return sp.csr_array((ones, np.arange(ones.size), pointers), shape=(states, ones.size))
+
+    def singular(self) -> tuple[float, float]:
+        """The length of a row of ones; differences between actions are lost."""
+        least = abs(float(self.scale)) if self.shape[1] == 1 else 0.0
+        return abs(float(self.scale)) * math.sqrt(self.shape[1]), least
+
+
+@dataclass(frozen=True, eq=False)
+class Matrix(Map):
+    """u = matrix @ x, with a dense matrix (k, S * A)."""
+
+    matrix: Array
+    shape: tuple[int, int]
+    static: ClassVar[tuple[str, ...]] = ("shape",)
+
+    @property
+    def rows(self) -> int:
+        """Of the matrix."""
+        return int(self.matrix.shape[0])
+
+    def apply(self, x: Array) -> Array:
+        """A product."""
+        return self.matrix @ x.reshape(-1)
+
+    def pull_back(self, u: Array) -> Array:
+        """With the transpose."""
+        return (self.matrix.T @ u).reshape(self.shape)
+
+    def to_sparse(self) -> sp.csr_array:
+        """Without its zeros."""
+        return sp.csr_array(np.asarray(self.matrix, dtype=np.float64))
+
+    def singular(self) -> tuple[float, float]:
+        """By a singular value decomposition."""
+        values = np.linalg.svd(self.matrix, compute_uv=False)
+        full = self.matrix.shape[0] >= self.matrix.shape[1]
+        return float(values.max(initial=0.0)), float(values.min()) if full else 0.0
+
+
+@dataclass(frozen=True, eq=False)
+class FirstRows(Map):
+    """A map of the first rows of x: of features, where rows of signals lie below them.
+
+    Attributes:
+        inner: the map of what is left.
+        shape: of the whole x.
+    """
+
+    inner: Map
+    shape: tuple[int, int]
+    static: ClassVar[tuple[str, ...]] = ("shape",)
+
+    @property
+    def rows(self) -> int:
+        """Of the inner map."""
+        return self.inner.rows
+
+    def apply(self, x: Array) -> Array:
+        """Of the first rows alone."""
+        return self.inner.apply(x[: self.inner.shape[0]])
+
+    def pull_back(self, u: Array) -> Array:
+        """Zero on the rows below."""
+        below = ((0, self.shape[0] - self.inner.shape[0]), (0, 0))
+        return namespace(u).pad(self.inner.pull_back(u), below)
+
+    def to_sparse(self) -> sp.csr_array:
+        """Columns of zeros on the right."""
+        inner = self.inner.to_sparse()
+        missing = math.prod(self.shape) - inner.shape[1]
+        return sp.csr_array(sp.hstack([inner, sp.csr_array((inner.shape[0], missing))]))
+
+    def singular(self) -> tuple[float, float]:
+        """As the inner map; rows below are lost."""
+        return self.inner.singular()[0], 0.0
+
+    def seen(self, x: Array) -> Array:
+        """The first rows."""
+        return x[: self.inner.shape[0]]
+
+    @property
+    def is_identity(self) -> bool:
+        """As the inner map."""
+        return self.inner.is_identity

@@ -1,0 +1,106 @@
+"""-sum u log u with u = M x. Concave."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar
+
+import numpy as np
+
+from cvxmdp.atoms.maps import FirstRows, Map
+from cvxmdp.atoms.shapes.shape import (
+    TINY,
+    ConicProgram,
+    Constants,
+    Form,
+    Parameters,
+    Plain,
+    Shape,
+    Space,
+    Tangent,
+)
+from cvxmdp.base.arrays import Array, namespace
+
+FLOOR = 0.01  # of the uniform share, below which the extension for sampling is linear
+LARGEST_LOG = 1.0  # of q in a tangent that duals suggest: no distribution needs more
+
+
+@dataclass(frozen=True, eq=False)
+class EntropyShape(Shape):
+    """-sum u log u, with 0 log 0 = 0 and minus infinity below zero.
+
+    The gradient -M'(log u + 1) is unbounded at u = 0. There it is evaluated at the smallest normal number:
+    finite, so that 0 * gradient is 0 at states no policy reaches, which are the only ones where a softmax
+    policy has u = 0.
+
+    With a ``floor`` each term goes on along its tangent below that share of the uniform distribution: slopes
+    are then at most log(rows / floor).
+    """
+
+    map: Map
+    floor: float = 0.0
+    static: ClassVar[tuple[str, ...]] = ("floor",)
+    kind: ClassVar[str] = "entropy"
+    roughness: ClassVar[str] = "its gradient is unbounded where the distribution goes to zero"
+
+    def value(self, x: Array) -> Any:
+        """The entropy at x; beyond the floor -q log q - (log q + 1)(u - q) with q = max(u, floor)."""
+        xp, u = namespace(x), self.map.apply(x)
+        if self.floor:
+            q = xp.maximum(u, self.floor / u.size)
+            logs = xp.log(q)
+            return (-q * logs - (logs + 1.0) * (u - q)).sum()
+        inside = u > 0
+        terms = -u * xp.log(xp.where(inside, u, 1.0))
+        border = xp.where(u < 0, -xp.inf, 0.0 * u)  # zero, or NaN where u is
+        return xp.where(inside, terms, border).sum()
+
+    def gradient(self, x: Array) -> Array:
+        """-M'(log u + 1)."""
+        xp, u = namespace(x), self.map.apply(x)
+        least = self.floor / u.size if self.floor else xp.finfo(u.dtype).tiny
+        return self.map.pull_back(-(xp.log(xp.maximum(u, least)) + 1.0))
+
+    def extended(self) -> Shape:
+        """Linear where u is below ``FLOOR`` of the uniform share."""
+        return replace(self, floor=FLOOR)
+
+    def conic(self, program: ConicProgram) -> Form:
+        """A sum of CVXPY's entr, -u log u."""
+        u = program.argument(self.map)
+
+        def parameters(factor: float, x: np.ndarray) -> Parameters:
+            slope = u.slope(factor)
+            return self.at(x) if slope is None else self.from_slope(slope, u.rows, self.at(x))
+
+        return Form(program.cp.sum(program.cp.entr(u.expression)), parameters)
+
+    def tangent(self, parameters: Parameters) -> Tangent:
+        """-u log u <= -u log q - u + q for every q > 0."""
+        log_q = parameters["log_q"]
+        return Tangent(self.map.pull_back(-(log_q + 1.0)), float(np.exp(log_q).sum()))
+
+    def at(self, x: np.ndarray) -> Parameters:
+        """log q = log u."""
+        return {"log_q": np.log(np.maximum(self.map.apply(x), TINY))}
+
+    def from_slope(self, slope: np.ndarray, rows: np.ndarray, near: Parameters) -> Parameters:
+        """log q = -slope - 1 in these rows, as nearby in the others."""
+        log_q = near["log_q"].copy()
+        log_q[rows] = np.minimum(-slope - 1.0, LARGEST_LOG)
+        return {"log_q": log_q}
+
+    def constants(self, space: Space) -> Constants:
+        """|f| <= log n, or n/e for n < 3 cells; neither Lipschitz nor smooth at the border."""
+        # Where episodes end the mass m is below one; m log(n / m) is largest at m = min(1, n / e).
+        cells = self.map.rows
+        return Constants(None, None, math.log(cells) if cells > math.e else cells / math.e)
+
+    def plain(self) -> Plain:
+        """The map."""
+        return {"kind": self.kind, "map": self.map.to_sparse()}
+
+    def on_first_rows(self, shape: tuple[int, int]) -> Shape:
+        """Under another map."""
+        return replace(self, map=FirstRows(self.map, shape))

@@ -1,0 +1,67 @@
+"""<reward, x>: affine, and its own tangent."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+
+from cvxmdp.atoms.shapes.shape import (
+    Affine,
+    ConicProgram,
+    Constants,
+    Form,
+    Parameters,
+    Plain,
+    Shape,
+    Space,
+    Tangent,
+)
+from cvxmdp.base.arrays import Array, namespace
+
+
+@dataclass(frozen=True, eq=False)
+class LinearShape(Shape):
+    """<reward, x> with reward of shape (S, A)."""
+
+    reward: Array
+    kind: ClassVar[str] = "linear"
+
+    def value(self, x: Array) -> Any:
+        """<reward, x>."""
+        return namespace(x).vdot(self.reward, x)
+
+    def gradient(self, x: Array) -> Array:
+        """The reward itself."""
+        return self.reward + 0.0 * x
+
+    def affine(self) -> Affine:
+        """Itself."""
+        return Affine(self.reward, 0.0)
+
+    def conic(self, program: ConicProgram) -> Form:
+        """An inner product."""
+        return Form(program.inner(self.reward), lambda factor, x: {})
+
+    def tangent(self, parameters: Parameters) -> Tangent:
+        """Itself."""
+        return Tangent(self.reward, 0.0)
+
+    def at(self, x: np.ndarray) -> Parameters:
+        """Nothing to choose."""
+        return {}
+
+    def constants(self, space: Space) -> Constants:
+        """M_lambda = |r|, l_lambda = 0, M = max |r| / (1 - gamma)."""
+        size = float(np.abs(self.reward).max())
+        return Constants(float(np.linalg.norm(self.reward)), 0.0, size * space.max_mass)
+
+    def plain(self) -> Plain:
+        """The reward."""
+        return {"kind": self.kind, "reward": np.asarray(self.reward, dtype=np.float64)}
+
+    def on_first_rows(self, shape: tuple[int, int]) -> Shape:
+        """Nothing for the rows below; a signal's reward has them already."""
+        missing = shape[0] - self.reward.shape[0]
+        return LinearShape(np.pad(self.reward, ((0, missing), (0, 0))))

@@ -1,0 +1,119 @@
+"""min_k phi_k of concave functions. Concave, with kinks where two are equal."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+
+from cvxmdp.atoms.shapes.shape import (
+    Composite,
+    ConicProgram,
+    Constants,
+    Form,
+    Parameters,
+    Plain,
+    Shape,
+    Space,
+    Tangent,
+    weighted_mean,
+)
+from cvxmdp.atoms.shapes.softened import SoftMinimum
+from cvxmdp.atoms.shapes.sum_shape import SumShape
+from cvxmdp.base.arrays import Array, namespace
+
+NEGLIGIBLE = 1e-9  # sum of duals below which they say nothing about the weights
+
+
+@dataclass(frozen=True, eq=False)
+class MinimumShape(Composite):
+    """min_k parts[k](x). At a kink the gradient is that of the first smallest one."""
+
+    kind: ClassVar[str] = "minimum"
+    roughness: ClassVar[str] = "its gradient jumps where two of its utilities are equal"
+
+    def _values(self, x: Array) -> Array:
+        return namespace(x).stack([part.value(x) for part in self.parts])
+
+    def value(self, x: Array) -> Any:
+        """The smallest value."""
+        return self._values(x).min()
+
+    def gradient(self, x: Array) -> Array:
+        """The gradient of the smallest."""
+        smallest = self._values(x).argmin()
+        return namespace(x).stack([part.gradient(x) for part in self.parts])[smallest]
+
+    def softened(self, x: np.ndarray) -> Shape:
+        """Weights that start equal; the sharpness by how far the parts are apart."""
+        values = np.array([float(part.value(x)) for part in self.parts])
+        known = values[np.isfinite(values)]
+        size = float(np.ptp(known) or np.abs(known).max()) if known.size else 1.0
+        count = len(self.parts)
+        parts = tuple(part.softened(x) for part in self.parts)
+        return SoftMinimum(parts, np.full(count, 1.0 / count), 1.0 / max(size, 1e-9))
+
+    def conic(self, program: ConicProgram) -> Form:
+        """A variable that is at most each part; the duals are the weights."""
+        forms = [part.conic(program) for part in self.parts]
+        smallest = program.cp.Variable()
+        below = [smallest <= form.expression for form in forms]
+        program.require(*below)
+
+        def parameters(factor: float, x: np.ndarray) -> Parameters:
+            found = [0.0 if one.dual_value is None else one.dual_value for one in below]
+            duals = np.array([float(np.ravel(dual)[0]) for dual in found])  # shapes () and (1,)
+            weights = np.maximum(duals, 0.0)
+            if not weights.sum() > NEGLIGIBLE:
+                return self.at(x)
+            weights = weights / weights.sum()
+            pairs = zip(weights, forms, strict=True)
+            parts = [form.parameters(factor * weight, x) for weight, form in pairs]
+            return {"weights": weights, "parts": parts}
+
+        return Form(smallest, parameters)
+
+    def tangent(self, parameters: Parameters) -> Tangent:
+        """A convex combination of tangents."""
+        weights = np.maximum(np.asarray(parameters["weights"], dtype=np.float64), 0.0)
+        weights = weights / weights.sum()
+        combined = SumShape(self.parts, tuple(weights.tolist()), 0.0)
+        return combined.tangent({"parts": parameters["parts"]})
+
+    def at(self, x: np.ndarray) -> Parameters:
+        """All weight on the smallest."""
+        weights = np.zeros(len(self.parts))
+        weights[int(self._values(x).argmin())] = 1.0
+        return {"weights": weights, "parts": [part.at(x) for part in self.parts]}
+
+    def mean(self, many: Sequence[Parameters], weights: np.ndarray) -> Parameters:
+        """Each function's parameters count as much as it weighed."""
+        shares = np.array([one["weights"] for one in many], dtype=np.float64)
+        parts = [
+            part.mean([one["parts"][k] for one in many], weights * shares[:, k])
+            for k, part in enumerate(self.parts)
+        ]
+        return {"weights": weighted_mean(shares, weights), "parts": parts}
+
+    def constants(self, space: Space) -> Constants:
+        """As Lipschitz and as large as the worst of them; not smooth; as strong as the weakest."""
+        parts = [part.constants(space) for part in self.parts]
+        if len(parts) == 1:
+            return parts[0]
+
+        def largest(values: list[float | None]) -> float | None:
+            known = [value for value in values if value is not None]
+            return max(known) if len(known) == len(values) else None
+
+        return Constants(
+            largest([part.lipschitz for part in parts]),
+            None,
+            largest([part.bound for part in parts]),
+            min(part.strength for part in parts),
+        )
+
+    def plain(self) -> Plain:
+        """The parts."""
+        return {"kind": self.kind, "parts": [part.plain() for part in self.parts]}

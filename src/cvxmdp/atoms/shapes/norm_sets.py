@@ -1,0 +1,251 @@
+"""Convex sets in the space of a norm's argument: the nearest point, the support, and CVXPY's description."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from scipy.optimize import nnls
+
+from cvxmdp.atoms.shapes.shape import Parameters, Plain
+from cvxmdp.base.arrays import Array, namespace
+from cvxmdp.base.pytrees import Pytree
+
+
+class NormSet(Pytree):
+    """A convex set of vectors u: what a norm takes the distance to."""
+
+    kind: ClassVar[str]
+
+    def project(self, u: Array) -> Array:
+        """The nearest point of the set in the Euclidean norm."""
+        raise NotImplementedError
+
+    def inside(self, cp: Any, z: Any) -> list[Any]:
+        """CVXPY constraints that say that z lies in the set."""
+        raise NotImplementedError
+
+    def size(self) -> float:
+        """The norm of some point of the set, which bounds how far it lies from anywhere."""
+        raise NotImplementedError
+
+    def parameters(self, residual: np.ndarray) -> Parameters:
+        """Parameters of the direction of a residual u - project(u)."""
+        return {"v": residual}
+
+    def direction(self, parameters: Parameters) -> np.ndarray:
+        """The direction v that the parameters stand for."""
+        return np.asarray(parameters["v"], dtype=np.float64)
+
+    def support(self, v: np.ndarray, parameters: Parameters, scale: float) -> float:
+        """max <v, z> over the set (or an upper bound); ``scale`` is what the direction was scaled by."""
+        raise NotImplementedError
+
+    def plain(self) -> Plain:
+        """The kind and the numbers."""
+        raise NotImplementedError
+
+    def point(self) -> np.ndarray | None:
+        """The only point of the set, None where there are more."""
+        return None
+
+
+@dataclass(frozen=True, eq=False)
+class Singleton(NormSet):
+    """A single point: a vector, or the number of all its entries."""
+
+    target: Array
+    kind: ClassVar[str] = "point"
+
+    def project(self, u: Array) -> Array:
+        """The point."""
+        return self.target
+
+    def inside(self, cp: Any, z: Any) -> list[Any]:
+        """Z is the point."""
+        return [z == self.target]
+
+    def size(self) -> float:
+        """The norm of the point."""
+        return float(np.linalg.norm(self.target))
+
+    def support(self, v: np.ndarray, parameters: Parameters, scale: float) -> float:
+        """<v, point>."""
+        return float((v * self.target).sum())
+
+    def plain(self) -> Plain:
+        """The point."""
+        return {"kind": self.kind, "target": np.asarray(self.target, dtype=np.float64)}
+
+    def point(self) -> np.ndarray:
+        """The point."""
+        return np.asarray(self.target, dtype=np.float64)
+
+
+@dataclass(frozen=True, eq=False)
+class Ball(NormSet):
+    """A Euclidean ball."""
+
+    center: Array
+    radius: Array
+    kind: ClassVar[str] = "ball"
+
+    def project(self, u: Array) -> Array:
+        """On the way to the center, where u lies outside."""
+        xp = namespace(u)
+        away = u - self.center
+        square = (away * away).sum()
+        outside = square > self.radius**2
+        length = xp.sqrt(xp.where(outside, square, 1.0))
+        return xp.where(outside, self.center + self.radius / length * away, u)
+
+    def inside(self, cp: Any, z: Any) -> list[Any]:
+        """|z - center| <= radius."""
+        return [cp.norm(z - self.center) <= self.radius]
+
+    def size(self) -> float:
+        """The norm of the center."""
+        return float(np.linalg.norm(self.center))
+
+    def support(self, v: np.ndarray, parameters: Parameters, scale: float) -> float:
+        """<v, center> + radius |v|."""
+        return float(v @ self.center + self.radius * np.linalg.norm(v))
+
+    def plain(self) -> Plain:
+        """Center and radius."""
+        center = np.asarray(self.center, dtype=np.float64)
+        return {"kind": self.kind, "center": center, "radius": float(self.radius)}
+
+
+@dataclass(frozen=True, eq=False)
+class Box(NormSet):
+    """Entry by entry between two bounds."""
+
+    lower: Array
+    upper: Array
+    kind: ClassVar[str] = "box"
+
+    def project(self, u: Array) -> Array:
+        """Clip."""
+        return namespace(u).clip(u, self.lower, self.upper)
+
+    def inside(self, cp: Any, z: Any) -> list[Any]:
+        """The bounds that are finite."""
+        below, above = np.isfinite(self.lower), np.isfinite(self.upper)
+        sides = [z[below] >= self.lower[below]] if below.any() else []
+        return sides + ([z[above] <= self.upper[above]] if above.any() else [])
+
+    def size(self) -> float:
+        """The norm of the point of the box nearest to zero."""
+        return float(np.linalg.norm(np.clip(0.0, self.lower, self.upper)))
+
+    def direction(self, parameters: Parameters) -> np.ndarray:
+        """A direction along which the box ends; elsewhere the support would be infinite."""
+        v = super().direction(parameters)
+        endless = ((v > 0) & ~np.isfinite(self.upper)) | ((v < 0) & ~np.isfinite(self.lower))
+        return np.where(endless, 0.0, v)
+
+    def support(self, v: np.ndarray, parameters: Parameters, scale: float) -> float:
+        """Each coordinate on its own."""
+        corner = np.where(v > 0, self.upper, self.lower)
+        return float((v * np.where(v == 0, 0.0, corner)).sum())
+
+    def plain(self) -> Plain:
+        """Both bounds."""
+        bounds = {"lower": np.asarray(self.lower), "upper": np.asarray(self.upper)}
+        return {"kind": self.kind, **bounds}
+
+
+@dataclass(frozen=True, eq=False)
+class Polytope(NormSet):
+    """matrix @ z <= bounds; directions are matrix' w with w >= 0, their support at most <w, bounds>."""
+
+    matrix: Array
+    bounds: Array
+    kind: ClassVar[str] = "polytope"
+
+    def project(self, u: Array) -> Array:
+        """Exactly for NumPy; under JAX by Hildreth's dual coordinate ascent, to rounding."""
+        step = _least_distance if isinstance(u, np.ndarray) else _hildreth
+        return u + step(self.matrix, self.bounds - self.matrix @ u)
+
+    def inside(self, cp: Any, z: Any) -> list[Any]:
+        """The inequalities."""
+        return [self.matrix @ z <= self.bounds]
+
+    def size(self) -> float:
+        """The norm of the point nearest to zero."""
+        return float(np.linalg.norm(_least_distance(self.matrix, self.bounds)))
+
+    def parameters(self, residual: np.ndarray) -> Parameters:
+        """Weights w with matrix' w nearest to the residual."""
+        return {"w": nnls(self.matrix.T, residual, maxiter=100 * len(self.bounds))[0]}
+
+    def direction(self, parameters: Parameters) -> np.ndarray:
+        """matrix' w."""
+        return np.asarray(self.matrix.T @ np.maximum(parameters["w"], 0.0))
+
+    def support(self, v: np.ndarray, parameters: Parameters, scale: float) -> float:
+        """<w, bounds>."""
+        return float(scale * (np.maximum(parameters["w"], 0.0) @ self.bounds))
+
+    def plain(self) -> Plain:
+        """The inequalities."""
+        numbers = {"matrix": np.asarray(self.matrix), "bounds": np.asarray(self.bounds)}
+        return {"kind": self.kind, **numbers}
+
+
+def _least_distance(matrix: np.ndarray, room: np.ndarray) -> np.ndarray:
+    """The shortest u with matrix @ u <= room: Lawson and Hanson's reduction to NNLS."""
+    if (room >= 0).all():
+        return np.zeros(matrix.shape[1])
+    if not np.isfinite(room).all():
+        return np.full(matrix.shape[1], np.nan)
+    # Scaling room does not change the direction of u, and keeps the last row comparable.
+    scale = np.abs(room).max()
+    stacked = np.vstack([-matrix.T, -room[None, :] / scale])
+    wanted = np.zeros(stacked.shape[0])
+    wanted[-1] = 1.0
+    weights, _ = nnls(stacked, wanted, maxiter=100 * matrix.shape[0])
+    residual = stacked @ weights - wanted
+    return -scale * residual[:-1] / residual[-1]
+
+
+def _hildreth(matrix: Array, room: Array, sweeps: int = 20_000) -> Array:
+    """The same under JAX: raise one multiplier at a time until none moves any more.
+
+    Where they still move after the last sweep (many nearly dependent rows, a point far away) there is
+    no answer, and NaN is returned: a solver that gets there stops and says so.
+    """
+    matrix = jnp.asarray(matrix, room.dtype)  # a loop's index cannot reach into NumPy
+    squares = (matrix * matrix).sum(axis=1)
+    tolerance = 4.0 * float(np.finfo(room.dtype).eps) * (1.0 + jnp.abs(room).max())
+
+    def correct(index: int, carry: tuple[Array, Array, Array]) -> tuple[Array, Array, Array]:
+        step, weights, moved = carry
+        excess = matrix[index] @ step - room[index]
+        raised = jnp.maximum(0.0, weights[index] + excess / squares[index])
+        change = raised - weights[index]
+        moved = jnp.maximum(moved, jnp.abs(change) * jnp.sqrt(squares[index]))
+        return step - change * matrix[index], weights.at[index].set(raised), moved
+
+    def sweep(state: tuple[Array, ...]) -> tuple[Array, ...]:
+        count, step, weights, _ = state
+        still = jnp.zeros((), room.dtype)
+        step, weights, moved = jax.lax.fori_loop(0, len(room), correct, (step, weights, still))
+        return count + 1, step, weights, moved
+
+    def unfinished(state: tuple[Array, ...]) -> Array:
+        return (state[3] > tolerance) & (state[0] < sweeps)
+
+    start = (
+        jnp.zeros((), jnp.int32),
+        jnp.zeros(matrix.shape[1], room.dtype),
+        jnp.zeros_like(room),
+        jnp.full((), jnp.inf, room.dtype),
+    )
+    _, step, _, moved = jax.lax.while_loop(unfinished, sweep, start)
+    return jnp.where(moved <= 1e3 * tolerance, step, jnp.nan)

@@ -1,0 +1,160 @@
+"""sum p log(p/q) - p + q with p = M x and q = N x + c. Convex, jointly in both, and never negative."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar
+
+import numpy as np
+import scipy.sparse as sp
+
+from cvxmdp.atoms.maps import FirstRows, Map
+from cvxmdp.atoms.shapes.shape import (
+    TINY,
+    ConicProgram,
+    Form,
+    Parameters,
+    Plain,
+    Shape,
+    Tangent,
+)
+from cvxmdp.base.arrays import Array, namespace
+
+FLOOR = 0.01  # of q, below which the extension for sampling is linear
+CEILING = 1e4  # times q, above which it is linear where q depends on x: q may be negative there
+LARGEST_LOG = 700.0  # of a ratio in a tangent
+
+
+@dataclass(frozen=True, eq=False)
+class RelativeEntropyShape(Shape):
+    """The divergence of p from q; pairs with q = 0, which no policy can take, count as p = 0.
+
+    The gradient M' log(p/q) + N' (1 - p/q) is unbounded at p = 0. There it is evaluated at the smallest normal
+    number: finite, and only met at pairs that the policy never takes. Below p = 0 the value is infinite.
+
+    With a ``floor`` each term goes on along its tangent where p is below that share of q.
+
+    Attributes:
+        map: M.
+        base_map: N, or None for zero.
+        base_offset: c, (rows,), or None for zero.
+        floor: of the extension; zero means none.
+    """
+
+    map: Map
+    base_map: Map | None
+    base_offset: Array
+    floor: float = 0.0
+    static: ClassVar[tuple[str, ...]] = ("floor",)
+    kind: ClassVar[str] = "relative_entropy"
+    roughness: ClassVar[str] = "its gradient is unbounded where the occupancy goes to zero"
+
+    def _base(self, x: Array) -> Array:
+        if self.base_map is None:
+            return self.base_offset
+        q = self.base_map.apply(x)
+        return q if self.base_offset is None else q + self.base_offset
+
+    def _ratio(self, x: Array) -> tuple[Array, Array, Array]:
+        """P, q and log(p/q), zero where q is."""
+        xp, q = namespace(x), self._base(x)
+        inside = q > 0
+        p = xp.where(inside, self.map.apply(x), 0.0)
+        if self.floor:
+            share = xp.maximum(p / xp.where(inside, q, 1.0), self.floor)
+            return p, q, xp.where(inside, xp.log(share), 0.0)
+        tiny = xp.finfo(p.dtype).tiny
+        logs = xp.log(xp.maximum(p, tiny)) - xp.log(xp.where(inside, q, 1.0))
+        return p, q, xp.where(inside, logs, 0.0)
+
+    def _steepest(self, x: Array) -> tuple[Array, Array, Array]:
+        """P, q and the a between the logarithms of floor and ceiling that makes a p - (e^a - 1) q largest."""
+        xp, p, q = namespace(x), self.map.apply(x), self._base(x)
+        low, high = math.log(self.floor), math.log(CEILING)
+        inside = (q > 0) & (p > 0)
+        ratio = xp.log(xp.where(inside, p, 1.0)) - xp.log(xp.where(inside, q, 1.0))
+        # Where q is not positive this is convex in a, and largest at one of the ends.
+        upper = (high - low) * p > (math.exp(high) - math.exp(low)) * q
+        ends = xp.where((q <= 0) & upper, high, low)
+        return p, q, xp.where(inside, xp.clip(ratio, low, high), ends)
+
+    def value(self, x: Array) -> Any:
+        """The divergence; with a floor, the largest of its tangents."""
+        xp = namespace(x)
+        if self.floor and self.base_map is not None:
+            p, q, logs = self._steepest(x)
+            return (logs * p - (xp.exp(logs) - 1.0) * q).sum()
+        p, q, logs = self._ratio(x)
+        if self.floor:
+            return (p * logs - xp.maximum(p, self.floor * q) + q).sum()
+        return xp.where(p < 0, xp.inf, p * logs - p + q).sum()
+
+    def gradient(self, x: Array) -> Array:
+        """M' log(p/q) + N' (1 - p/q)."""
+        if self.base_map is None:
+            return self.map.pull_back(self._ratio(x)[2])
+        logs = (self._steepest(x) if self.floor else self._ratio(x))[2]
+        less = 1.0 - namespace(x).exp(logs)
+        return self.map.pull_back(logs) + self.base_map.pull_back(less)
+
+    def extended(self) -> Shape:
+        """Linear where p is below ``FLOOR`` times q."""
+        return replace(self, floor=FLOOR)
+
+    def conic(self, program: ConicProgram) -> Form:
+        """CVXPY's kl_div over the rows a policy can make positive; the others add q."""
+        p = program.argument(self.map)
+        others = np.setdiff1d(np.arange(self.map.rows), p.rows)
+        offset = np.zeros(self.map.rows) if self.base_offset is None else self.base_offset
+        q, outside = offset[p.rows], float(offset[others].sum())
+        if self.base_map is not None:
+            base = program.argument(self.base_map, whole=True).expression
+            q, outside = q + base[p.rows], outside + program.cp.sum(base[others])
+
+        def parameters(factor: float, x: np.ndarray) -> Parameters:
+            slope = p.slope(factor)
+            return self.at(x) if slope is None else self.from_slope(slope, p.rows, self.at(x))
+
+        return Form(program.cp.sum(program.cp.kl_div(p.expression, q)) + outside, parameters)
+
+    def tangent(self, parameters: Parameters) -> Tangent:
+        """A p - (e^a - 1) q for any a."""
+        ratio = parameters["log_ratio"]
+        less = 1.0 - np.exp(ratio)
+        reward = self.map.pull_back(ratio)
+        if self.base_map is not None:
+            reward = reward + self.base_map.pull_back(less)
+        constant = 0.0 if self.base_offset is None else float(less @ self.base_offset)
+        return Tangent(reward, constant)
+
+    def at(self, x: np.ndarray) -> Parameters:
+        """A = log(p/q); zero where both are."""
+        p, q = self.map.apply(x), self._base(x)
+        ratio = np.log(np.maximum(p, TINY)) - np.log(np.maximum(q, TINY))
+        return {"log_ratio": np.minimum(ratio, LARGEST_LOG)}
+
+    def from_slope(self, slope: np.ndarray, rows: np.ndarray, near: Parameters) -> Parameters:
+        """The slope in p is a."""
+        ratio = near["log_ratio"].copy()
+        ratio[rows] = np.minimum(slope, LARGEST_LOG)
+        return {"log_ratio": ratio}
+
+    def plain(self) -> Plain:
+        """Both maps and offsets."""
+        matrix = self.map.to_sparse()
+        zero = np.zeros(self.map.rows)
+        return {
+            "kind": self.kind,
+            "map": matrix,
+            "offset": zero,
+            "base_map": sp.csr_array(matrix.shape)
+            if self.base_map is None
+            else self.base_map.to_sparse(),
+            "base_offset": zero if self.base_offset is None else np.asarray(self.base_offset),
+        }
+
+    def on_first_rows(self, shape: tuple[int, int]) -> Shape:
+        """Under other maps."""
+        base = None if self.base_map is None else FirstRows(self.base_map, shape)
+        return replace(self, map=FirstRows(self.map, shape), base_map=base)

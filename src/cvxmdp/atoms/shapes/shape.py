@@ -1,0 +1,255 @@
+r"""Shapes: what utilities lower to once the model is known. This file names their faces.
+
+A shape is a small immutable record of numbers (a JAX pytree), so that compiled code takes it as an argument:
+another budget or target is another number, not another compilation. It is a function phi(u) of a linear map
+u = M x of the occupancy x, shape (S, A), or a sum, logarithm or minimum of others. Its faces:
+
+- ``value(x)`` and ``gradient(x)``: NumPy in, NumPy float64 out, whatever JAX's precision flag; JAX in, JAX out,
+  traceable. Where the function has a kink, the gradient is one element of the super- (sub-) differential.
+  Where the gradient is unbounded at the border of the domain, the shape's own docstring says what is returned;
+- ``affine()``: the reward and the offset when the function is affine, else None;
+- ``extended()``: the same function beyond its domain, for samplers only; ``softened(x)``: with its kinks made
+  round;
+- ``conic(program)``: the CVXPY form of phi(u), and how the tangent's parameters are read off its duals;
+- ``tangent(parameters)``: an affine function that is nowhere below a concave phi (nowhere above a convex one),
+  whatever admissible parameters are given (Fenchel's inequality); ``at(x)``: parameters that are good near x;
+  ``mean(...)``: of an average of tangents; ``from_slope(...)``: from the duals of u = M x;
+- ``constants(space)``: what the paper's assumption on utilities asks for, where it is known;
+- ``kind`` and ``plain()``: the shape as plain data, for files, fingerprints and the checker.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Protocol, Self
+
+import numpy as np
+
+from cvxmdp.base.arrays import Array
+from cvxmdp.base.pytrees import Pytree
+
+if TYPE_CHECKING:
+    from cvxmdp.atoms.maps import Map
+
+Parameters = dict[str, Any]  # of a tangent: arrays by name, and "parts" of the same kind
+Plain = dict[str, Any]  # numbers, text, arrays, csr arrays and tables of such
+TINY = 1e-300
+
+
+class Affine(NamedTuple):
+    """<reward, x> + offset."""
+
+    reward: np.ndarray  # (S, A)
+    offset: float
+
+
+class Tangent(NamedTuple):
+    """<reward, x> + constant: an affine bound."""
+
+    reward: np.ndarray  # (S, A)
+    constant: float
+
+
+@dataclass(frozen=True)
+class Constants:
+    """The paper's assumption on utilities, over occupancies of the model; None where not known.
+
+    Attributes:
+        lipschitz: M_lambda, a bound on the Euclidean norm of the gradient.
+        smoothness: l_lambda, |grad f(x) - grad f(y)|_inf <= l_lambda |x - y|.
+        bound: M, a bound on |f|.
+        strength: sigma such that f is sigma-strongly concave (convex) in the Euclidean norm; 0 if
+            it is not.
+    """
+
+    lipschitz: float | None
+    smoothness: float | None
+    bound: float | None
+    strength: float = 0.0
+
+
+class Space(NamedTuple):
+    """What constants depend on besides the function itself."""
+
+    n_states: int
+    n_actions: int
+    discount: float
+
+    @property
+    def max_mass(self) -> float:
+        """An occupancy's largest mass, which also bounds its Euclidean norm."""
+        return 1.0 / (1.0 - self.discount)
+
+    @classmethod
+    def of(cls, mdp: Any) -> Space:
+        """The space of a model's occupancies."""
+        return cls(mdp.n_states, mdp.n_actions, mdp.discount)
+
+
+class Argument(Protocol):
+    """u = M x in a conic program."""
+
+    @property
+    def expression(self) -> Any:
+        """In CVXPY, over ``rows``."""
+        ...
+
+    @property
+    def rows(self) -> np.ndarray:
+        """The rows of the map that are in it: all, or those that some policy can make positive."""
+        ...
+
+    def slope(self, factor: float) -> np.ndarray | None:
+        """The dual of u = M x, divided by the factor before the shape; None where it says nothing."""
+        ...
+
+
+class ConicProgram(Protocol):
+    """What ``Shape.conic`` is written in."""
+
+    cp: Any  # the module cvxpy
+
+    def inner(self, reward: np.ndarray) -> Any:
+        """<reward, x>."""
+        ...
+
+    def argument(self, map: Map, whole: bool = False) -> Argument:
+        """U = M x, over rows that can be positive, or over all of them."""
+        ...
+
+    def require(self, *constraints: Any) -> None:
+        """Add constraints to the program."""
+        ...
+
+
+class Form(NamedTuple):
+    """A shape in CVXPY, and its tangent's parameters once the program is solved.
+
+    Attributes:
+        expression: the CVXPY expression.
+        parameters: of the tangent, given the factor that stands before the shape in the Lagrangian
+            and the optimal occupancy.
+    """
+
+    expression: Any
+    parameters: Callable[[float, np.ndarray], Parameters]
+
+
+class Shape(Pytree):
+    """A concave or convex function of the occupancy; the module's docstring lists its faces."""
+
+    kind: ClassVar[str]
+    roughness: ClassVar[str] = "it is not known"  # why it has no smoothness constant
+
+    def value(self, x: Array) -> Any:
+        """The function's value at x, shape ()."""
+        raise NotImplementedError
+
+    def gradient(self, x: Array) -> Array:
+        """A gradient at x, shape (S, A)."""
+        raise NotImplementedError
+
+    def affine(self) -> Affine | None:
+        """Reward and offset when the function is affine, else None."""
+        return None
+
+    def extended(self) -> Shape:
+        """The same function, extended to points that are no occupancies.
+
+        The recursive estimates of sampling algorithms leave the simplex and have negative entries, where
+        entropy, kl and logarithms are not defined. Below a floor those go on along their tangent: concave
+        (convex) and continuously differentiable. For sampling only; certificates and exact solvers use
+        the function itself.
+        """
+        return self.with_children([part.extended() for part in self.children()])
+
+    def softened(self, x: np.ndarray) -> Shape:
+        """The function with its kinks made round, see ``softened``; x, a typical occupancy, gives the scale.
+
+        A function without kinks is returned as it is. Kinks inside a function of the user's own are not seen.
+        """
+        parts = [part.softened(x) for part in self.children()]
+        same = all(new is old for new, old in zip(parts, self.children(), strict=True))
+        return self if same else self.with_children(parts)
+
+    def followed(self, x: Array) -> Shape:
+        """A softened function whose dual weights have moved towards those at x."""
+        return self.with_children([part.followed(x) for part in self.children()])
+
+    def positive(self) -> tuple[Shape, ...]:
+        """Functions that must be positive where this one, not a child, is to be finite."""
+        return ()
+
+    @property
+    def has_conic_form(self) -> bool:
+        """Whether CVXPY can write it: all but functions of the user's own."""
+        return all(part.has_conic_form for part in self.children())
+
+    def conic(self, program: ConicProgram) -> Form:
+        """The function in CVXPY; only where ``has_conic_form``."""
+        raise NotImplementedError
+
+    def tangent(self, parameters: Parameters) -> Tangent:
+        """The affine bound of these parameters."""
+        raise NotImplementedError
+
+    def at(self, x: np.ndarray) -> Parameters:
+        """Parameters of the tangent at (or near) x."""
+        raise NotImplementedError
+
+    def mean(self, many: Sequence[Parameters], weights: np.ndarray) -> Parameters:
+        """Parameters of a tangent about as good as the weighted mean of these."""
+        return {
+            name: weighted_mean([one[name] for one in many], weights) for name in (many[-1] or {})
+        }
+
+    def constants(self, space: Space) -> Constants:
+        """The constants of the paper's assumption, where known."""
+        return Constants(None, None, None)
+
+    def plain(self) -> Plain:
+        """The kind and the numbers, as plain data."""
+        raise NotImplementedError
+
+    def children(self) -> tuple[Shape, ...]:
+        """The functions that this one combines."""
+        return ()
+
+    def factors(self) -> tuple[float, ...]:
+        """What stands before each of them."""
+        return (1.0,) * len(self.children())
+
+    def with_children(self, children: Sequence[Shape]) -> Shape:
+        """The same combination of others."""
+        return self
+
+    def on_first_rows(self, shape: tuple[int, int]) -> Shape:
+        """The same function of the first rows of a taller array, of this shape."""
+        return self.with_children([part.on_first_rows(shape) for part in self.children()])
+
+    def target(self) -> np.ndarray | None:
+        """The occupancy that a distance is taken to, (S, A); None for all else."""
+        return None
+
+
+@dataclass(frozen=True, eq=False)
+class Composite(Shape):
+    """A function of other ones."""
+
+    parts: tuple[Shape, ...]
+
+    def children(self) -> tuple[Shape, ...]:
+        """The parts."""
+        return self.parts
+
+    def with_children(self, children: Sequence[Shape]) -> Self:
+        """Other parts."""
+        return replace(self, parts=tuple(children))
+
+
+def weighted_mean(arrays: Any, weights: np.ndarray) -> Any:
+    """The mean, or the last one where all weights are zero."""
+    if not weights.sum() > 0:
+        return np.asarray(arrays[-1], dtype=np.float64)
+    return np.tensordot(weights / weights.sum(), np.asarray(arrays, dtype=np.float64), axes=1)

@@ -1,0 +1,117 @@
+"""sum_k weight_k phi_k + offset."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+
+from cvxmdp.atoms.shapes.shape import (
+    Affine,
+    Composite,
+    ConicProgram,
+    Constants,
+    Form,
+    Parameters,
+    Plain,
+    Space,
+    Tangent,
+)
+from cvxmdp.base.arrays import Array
+
+
+@dataclass(frozen=True, eq=False)
+class SumShape(Composite):
+    """sum_k weights[k] * parts[k](x) + offset. Weights and offset are numbers, not structure."""
+
+    weights: tuple[float, ...]
+    offset: float
+    kind: ClassVar[str] = "sum"
+
+    def factors(self) -> tuple[float, ...]:
+        """The weights."""
+        return self.weights
+
+    def value(self, x: Array) -> Any:
+        """The weighted sum of the values."""
+        total = self.offset
+        for weight, part in zip(self.weights, self.parts, strict=True):
+            total = total + weight * part.value(x)
+        return total
+
+    def gradient(self, x: Array) -> Array:
+        """The weighted sum of the gradients."""
+        total = 0.0 * x
+        for weight, part in zip(self.weights, self.parts, strict=True):
+            total = total + weight * part.gradient(x)
+        return total
+
+    def affine(self) -> Affine | None:
+        """The sum of the affine parts, when all are affine."""
+        found = [part.affine() for part in self.parts]
+        pairs = [(w, part) for w, part in zip(self.weights, found, strict=True) if part is not None]
+        if len(pairs) < len(found):
+            return None
+        reward = sum(weight * part.reward for weight, part in pairs)
+        offset = self.offset + sum(weight * part.offset for weight, part in pairs)
+        return Affine(np.asarray(reward), float(offset))
+
+    def conic(self, program: ConicProgram) -> Form:
+        """The weighted sum of the forms."""
+        forms = [part.conic(program) for part in self.parts]
+        total = self.offset
+        for weight, form in zip(self.weights, forms, strict=True):
+            total = total + weight * form.expression
+
+        def parameters(factor: float, x: np.ndarray) -> Parameters:
+            pairs = zip(self.weights, forms, strict=True)
+            return {"parts": [form.parameters(factor * weight, x) for weight, form in pairs]}
+
+        return Form(total, parameters)
+
+    def tangent(self, parameters: Parameters) -> Tangent:
+        """The weighted sum of tangents."""
+        pairs = zip(self.parts, parameters["parts"], strict=True)
+        tangents = [part.tangent(given) for part, given in pairs]
+        reward = sum(w * one.reward for w, one in zip(self.weights, tangents, strict=True))
+        terms = [w * one.constant for w, one in zip(self.weights, tangents, strict=True)]
+        return Tangent(np.asarray(reward), math.fsum([*terms, self.offset]))
+
+    def at(self, x: np.ndarray) -> Parameters:
+        """Each at x."""
+        return {"parts": [part.at(x) for part in self.parts]}
+
+    def mean(self, many: Sequence[Parameters], weights: np.ndarray) -> Parameters:
+        """Each on its own."""
+        columns = zip(*(one["parts"] for one in many), strict=True)
+        pairs = zip(self.parts, columns, strict=True)
+        return {"parts": [part.mean(column, weights) for part, column in pairs]}
+
+    def constants(self, space: Space) -> Constants:
+        """Constants add up with the absolute weights."""
+        parts = [part.constants(space) for part in self.parts]
+        sizes = [abs(weight) for weight in self.weights]
+
+        def total(values: list[float | None], start: float = 0.0) -> float | None:
+            if any(value is None for value in values):
+                return None
+            return start + sum(s * v for s, v in zip(sizes, values, strict=True) if v is not None)
+
+        return Constants(
+            total([part.lipschitz for part in parts]),
+            total([part.smoothness for part in parts]),
+            total([part.bound for part in parts], abs(self.offset)),
+            total([part.strength for part in parts]) or 0.0,
+        )
+
+    def plain(self) -> Plain:
+        """Weights, offset and parts."""
+        return {
+            "kind": self.kind,
+            "weights": np.array(self.weights, dtype=np.float64),
+            "offset": float(self.offset),
+            "parts": [part.plain() for part in self.parts],
+        }

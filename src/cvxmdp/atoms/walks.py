@@ -1,0 +1,47 @@
+"""Walking through a utility, or through the shape it lowers to: the one way to look for something in a tree."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any, Generic, NamedTuple, Protocol, TypeVar
+
+
+class Tree(Protocol):
+    """What utilities and shapes have in common."""
+
+    def children(self) -> Sequence[Any]:  # of its own kind
+        """The parts."""
+        ...
+
+    def factors(self) -> tuple[float, ...]:
+        """What stands before each of them."""
+        ...
+
+
+Node = TypeVar("Node", bound=Tree)
+
+
+class Step(NamedTuple, Generic[Node]):
+    """Where a walk is.
+
+    Attributes:
+        path: indices of children that lead here.
+        factor: the product of the weights of the sums on the way; logarithms and minima count as one.
+        node: what is here.
+    """
+
+    path: tuple[int, ...]
+    factor: float
+    node: Node
+
+
+def walk(node: Node) -> Iterator[Step[Node]]:
+    """Every node of a tree with its path and factor, each before its children."""
+    yield from _walk(Step((), 1.0, node))
+
+
+def _walk(here: Step[Node]) -> Iterator[Step[Node]]:
+    yield here
+    pairs = zip(here.node.factors(), here.node.children(), strict=True)
+    for place, (factor, child) in enumerate(pairs):
+        yield from _walk(Step((*here.path, place), here.factor * factor, child))
