@@ -406,7 +406,7 @@ def test_policies_act_on_observations_and_are_saved(make, policy, tmp_path) -> N
     np.testing.assert_allclose(
         loaded.probabilities(observation), found.policy.probabilities(observation)
     )
-    with pytest.warns(cm.errors.CvxmdpWarning, match="another policy"):
+    with pytest.warns(cm.CvxmdpWarning, match="another policy"):
         loaded.predict(observation, deterministic=True)
     bounds = cm.evaluate(loaded, environment, 30, seed=0, problem=problem)
     assert bounds.episodes == 30

@@ -191,7 +191,7 @@ def test_natural_direction_solves_with_the_fisher_matrix(name: str, kind: str) -
 
 def test_natural_direction_is_refused_for_the_direct_parameterisation() -> None:
     problem = cm.Problem(model("plain"), maximize=cm.linear("reward"))
-    with pytest.raises(cm.errors.SolverError, match="vanilla"):
+    with pytest.raises(cm.SolverError, match="vanilla"):
         cm.solve(problem, cm.PDPG(policy=cm.Direct()))
 
 
