@@ -6,6 +6,7 @@ Whatever is wrong is named by its row: the line of a CSV file, else the position
 from __future__ import annotations
 
 import csv
+from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,7 +21,7 @@ EMPTY = ("", "nan", "none", "null", "na")
 
 
 @dataclass(frozen=True)
-class Columns:
+class LogTable:
     """Columns of one length, by name.
 
     Attributes:
@@ -113,6 +114,40 @@ class Columns:
                 raise self.fail(place, f"{name} is empty")
         return texts
 
+    def episode_starts(self, over: np.ndarray, connected: np.ndarray | None = None) -> np.ndarray:
+        """The rows that episodes begin with, by the column ``episode`` where there is one.
+
+        Args:
+            over: rows that end an episode or were the last before it was cut, (n,).
+            connected: rows that begin where the row before led, from the second on, (n - 1,); None where
+                nobody knows.
+        """
+        begins = over[:-1] if connected is None else over[:-1] | ~connected
+        if "episode" in self.arrays:
+            label = self.labels("episode")
+            same = np.array(label[1:] == label[:-1], dtype=bool)
+            begins = ~same
+            late = same & over[:-1]
+            if late.any():
+                place = int(np.argmax(late)) + 1
+                raise self.fail(
+                    place, f"episode {label[place]} goes on after the row that ended it"
+                )
+            if connected is not None and (same & ~connected).any():
+                place = int(np.argmax(same & ~connected)) + 1
+                raise self.fail(
+                    place,
+                    f"episode {label[place]} goes on in state {self.column('state')[place]!r}, but the "
+                    f"row before led to {self.column('next_state')[place - 1]!r}",
+                )
+            order = label[np.concatenate([[True], begins])]
+            again = [name for name, times in Counter(order).items() if times > 1]
+            if again:
+                raise self.error(
+                    f"the rows of episode {again[0]} do not lie together; sort the table by episode and step"
+                )
+        return np.flatnonzero(np.concatenate([[True], begins]))
+
 
 def first(places: Iterable[int]) -> int:
     """The first place of several."""
@@ -138,11 +173,11 @@ def as_numbers(given: np.ndarray) -> np.ndarray | None:
         return None
 
 
-def read_columns(
+def read_log_table(
     table: Any,
     renamed: Mapping[str, str] | None = None,
     error: type[CvxmdpError] = ModelError,
-) -> Columns:
+) -> LogTable:
     """Named columns from a data frame, a mapping of arrays, or the path of a CSV file.
 
     Args:
@@ -159,10 +194,10 @@ def read_columns(
         arrays[ours] = arrays.pop(theirs) if theirs in arrays else columns.arrays[theirs]
     if not arrays or len(next(iter(arrays.values()))) == 0:
         raise error(f"{columns.source or 'the table'} has no rows")
-    return Columns(arrays, columns.source, columns.lines, error)
+    return LogTable(arrays, columns.source, columns.lines, error)
 
 
-def _read_memory(table: Any, error: type[CvxmdpError]) -> Columns:
+def _read_memory(table: Any, error: type[CvxmdpError]) -> LogTable:
     names = getattr(table, "column_names", None)  # pyarrow
     if names is None:
         names = getattr(table, "columns", None)  # pandas, polars
@@ -182,10 +217,10 @@ def _read_memory(table: Any, error: type[CvxmdpError]) -> Columns:
     lengths = {name: len(array) for name, array in arrays.items()}
     if len(set(lengths.values())) > 1:
         raise error(f"the columns of a table have one length; these have {lengths}")
-    return Columns(arrays, error=error)
+    return LogTable(arrays, error=error)
 
 
-def _read_csv(path: Path, error: type[CvxmdpError]) -> Columns:
+def _read_csv(path: Path, error: type[CvxmdpError]) -> LogTable:
     with path.open(newline="", encoding="utf-8-sig") as file:
         reader = csv.reader(file)
         try:
@@ -211,4 +246,4 @@ def _read_csv(path: Path, error: type[CvxmdpError]) -> Columns:
         except (csv.Error, UnicodeDecodeError) as cause:
             raise error(f"{path.name}, line {reader.line_num}: {cause}") from cause
     arrays = {name: np.array(column) for name, column in zip(header, cells, strict=True)}
-    return Columns(arrays, path.name, np.array(lines), error)
+    return LogTable(arrays, path.name, np.array(lines), error)

@@ -8,7 +8,6 @@ true *of the estimated model*, which its note says wherever results are printed.
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -17,7 +16,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from cvxmdp.base.errors import ModelError, did_you_mean
-from cvxmdp.experience.log_table import Columns, as_numbers, read_columns
+from cvxmdp.experience.log_table import LogTable, as_numbers, read_log_table
 from cvxmdp.models.table import TabularMDP
 
 ROLES = ("state", "action", "next_state", "terminated", "truncated", "episode")
@@ -58,7 +57,7 @@ def from_transitions(
         A model with a note; states and actions that are numbers keep them, others are numbered in the
         order they appear and keep their names.
     """
-    data = read_columns(table, columns)
+    data = read_log_table(table, columns)
     rows = _read_rows(data, n_states, n_actions)
     names = _signal_names(data, signals)
     values = {name: data.numbers(name) for name in names}
@@ -117,7 +116,7 @@ class _Rows:
     action_names: tuple[str, ...] | None
 
 
-def _read_rows(data: Columns, n_states: int | None, n_actions: int | None) -> _Rows:
+def _read_rows(data: LogTable, n_states: int | None, n_actions: int | None) -> _Rows:
     terminated = data.flags("terminated")
     states, following = data.codes("state"), data.codes("next_state", missing=terminated)
     state_names = None
@@ -143,7 +142,7 @@ def _read_rows(data: Columns, n_states: int | None, n_actions: int | None) -> _R
 
 
 def _named_states(
-    data: Columns, terminated: np.ndarray
+    data: LogTable, terminated: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray, tuple[str, ...]]:
     here, there = data.labels("state"), data.labels("next_state", missing=terminated)
     numbers: dict[str, int] = {}
@@ -165,7 +164,7 @@ def _size(
     name: str,
     codes: np.ndarray,
     others: np.ndarray,
-    data: Columns,
+    data: LogTable,
 ) -> int:
     if asked is not None and highest >= asked:
         place = int(np.argmax((codes >= asked) | (others >= asked)))
@@ -181,7 +180,7 @@ def _size(
     return highest + 1 if asked is None else int(asked)
 
 
-def _signal_names(data: Columns, asked: Iterable[str] | None) -> list[str]:
+def _signal_names(data: LogTable, asked: Iterable[str] | None) -> list[str]:
     if asked is None:
         return [
             name
@@ -195,37 +194,12 @@ def _signal_names(data: Columns, asked: Iterable[str] | None) -> list[str]:
     return names
 
 
-def _episodes(data: Columns, rows: _Rows) -> tuple[np.ndarray, int]:
+def _episodes(data: LogTable, rows: _Rows) -> tuple[np.ndarray, int]:
     """The rows episodes begin with, and how many of the episodes were truncated."""
     over = rows.terminated.copy()
     if "truncated" in data.arrays:
         over |= data.flags("truncated")
-    connected = rows.states[1:] == rows.following[:-1]
-    if "episode" in data.arrays:
-        label = data.labels("episode")
-        same = np.array(label[1:] == label[:-1], dtype=bool)
-        late = same & over[:-1]
-        if late.any():
-            place = int(np.argmax(late)) + 1
-            raise data.fail(place, f"episode {label[place]} goes on after the row that ended it")
-        torn = same & ~connected
-        if torn.any():
-            place = int(np.argmax(torn)) + 1
-            raise data.fail(
-                place,
-                f"episode {label[place]} goes on in state {data.column('state')[place]!r}, but the "
-                f"row before led to {data.column('next_state')[place - 1]!r}",
-            )
-        begins = ~same
-        order = label[np.concatenate([[True], begins])]
-        if len(set(order)) < len(order):
-            again = next(name for name, times in Counter(order).items() if times > 1)
-            raise ModelError(
-                f"the rows of episode {again} do not lie together; sort the table by episode and step"
-            )
-    else:
-        begins = over[:-1] | ~connected
-    starts = np.flatnonzero(np.concatenate([[True], begins]))
+    starts = data.episode_starts(over, connected=rows.states[1:] == rows.following[:-1])
     ends = np.concatenate([starts[1:] - 1, [len(over) - 1]])
     return starts, int((~rows.terminated[ends]).sum())
 
@@ -242,7 +216,7 @@ def _leads_somewhere(rows: _Rows) -> np.ndarray:
         used = kept
 
 
-def _initial(rows: _Rows, starts: np.ndarray, left: np.ndarray, data: Columns) -> np.ndarray:
+def _initial(rows: _Rows, starts: np.ndarray, left: np.ndarray, data: LogTable) -> np.ndarray:
     first = rows.states[starts]
     lost = ~left[first]
     if lost.any():

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from cvxmdp.base.errors import ExperienceError, require
-from cvxmdp.experience.log_table import Columns, read_columns
+from cvxmdp.experience.log_table import LogTable, read_log_table
 
 OTHER_NAMES = {
     "state": ("states", "observations", "observation"),
@@ -52,11 +52,11 @@ def read_recordings(source: Any, columns: Mapping[str, str] | None = None) -> It
             return _minari_folder(path)
         if path.suffix == ".npz":
             return _npz(path, columns)
-        return _table(read_columns(path, _names(path, columns), ExperienceError))
+        return _table(read_log_table(path, _names(path, columns), ExperienceError))
     if hasattr(source, "iterate_episodes"):
         return _minari_loaded(source)
     if isinstance(source, Mapping) or hasattr(source, "columns"):
-        return _table(read_columns(source, _names(source, columns), ExperienceError))
+        return _table(read_log_table(source, _names(source, columns), ExperienceError))
     return _memory(source)
 
 
@@ -77,26 +77,14 @@ def _names(source: Any, columns: Mapping[str, str] | None) -> dict[str, str]:
     return renamed
 
 
-def _table(data: Columns) -> Iterator[Recording]:
+def _table(data: LogTable) -> Iterator[Recording]:
     """Rows of (episode, state, action, terminated), in the order of the steps."""
     states, actions = data.codes("state"), data.codes("action")
     if states is None or actions is None:
         raise ExperienceError("states and actions of demonstrations are numbers, counted from 0")
     terminated = data.flags("terminated")
     over = terminated | (data.flags("truncated") if "truncated" in data.arrays else False)
-    if "episode" in data.arrays:
-        labels = data.labels("episode")
-        same = np.array(labels[1:] == labels[:-1], dtype=bool)
-        late = same & over[:-1]
-        if late.any():
-            place = int(np.argmax(late)) + 1
-            raise data.fail(place, f"episode {labels[place]} goes on after the row that ended it")
-        begins = np.concatenate([[True], ~same])
-        if len(set(labels[begins])) < int(begins.sum()):
-            raise ExperienceError("the rows of an episode must lie together; sort the table")
-    else:
-        begins = np.concatenate([[True], over[:-1]])
-    starts = np.flatnonzero(begins)
+    starts = data.episode_starts(over)
     for number, (first, behind) in enumerate(zip(starts, [*starts[1:], data.n_rows], strict=True)):
         yield Recording(
             states[first:behind],
@@ -136,7 +124,7 @@ def _npz(path: Path, columns: Mapping[str, str] | None) -> Iterator[Recording]:
     inputs = named.pop("state")
     steps = dict(named)
     steps["state"] = np.arange(len(inputs))  # rows, so that observations of any shape can be cut up
-    for recording in _table(read_columns(steps, None, ExperienceError)):
+    for recording in _table(read_log_table(steps, None, ExperienceError)):
         rows = recording.inputs
         yield Recording(
             _plain(inputs[rows]), recording.actions, recording.terminated, recording.place

@@ -16,6 +16,7 @@ import numpy as np
 
 from cvxmdp.base.errors import ExperienceError
 from cvxmdp.experience.episodes import Episodes
+from cvxmdp.experience.steps import Played
 from cvxmdp.models.space import FeatureSpace
 from cvxmdp.policies.features import Features, OneHot
 from cvxmdp.policies.readers import ObservationReader
@@ -167,8 +168,6 @@ class Environment:
 
     def source(self, signals: tuple[str, ...], observes: bool) -> Any:
         """Where a recursion gets its trajectories from; here, they are played outside of compiled code."""
-        from cvxmdp.experience.steps import Played
-
         return Played(self.discount)
 
     def close(self) -> None:
