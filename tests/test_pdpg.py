@@ -390,16 +390,16 @@ def test_same_shapes_compile_once(grid: cm.TabularMDP, expert: cm.TabularPolicy)
             subject_to={"hazard": cm.linear("hazard", per="step") <= budget},
         )
 
-    before = loop.run_piece._cache_size()
+    before = loop.run_piece.count
     solver = cm.PDPG(iterations=45, check_every=10, tolerance=None)  # the last chunk is shorter
     cm.solve(problem(0.08, expert), solver)
-    assert loop.run_piece._cache_size() == before + 1
+    assert loop.run_piece.count == before + 1
     cm.solve(problem(0.08, expert), solver)
     cm.solve(problem(0.07, expert), solver)
     cm.solve(problem(0.07, other), solver)
     harder = cm.PDPG(iterations=40, check_every=10, tolerance=None, pessimism=0.01, dual_bound=9.0)
     cm.solve(problem(0.07, other), harder)
-    assert loop.run_piece._cache_size() == before + 1
+    assert loop.run_piece.count == before + 1
 
 
 @pytest.mark.parametrize("name", ["equinox", "mlp", "adam"])
@@ -414,11 +414,11 @@ def test_other_families_and_rules_compile_once(name: str, small: cm.Problem) -> 
         "adam": {"primal_step": optax.adam(0.1), "dual_step": 0.1},
     }
     solver = cm.PDPG(iterations=8, tolerance=None, **settings[name])
-    before = loop.run_piece._cache_size()
+    before = loop.run_piece.count
     cm.solve(small, solver, seed=0)
     cm.solve(small, solver, seed=1)
     cm.solve(small.with_budget("cost", 0.41), solver, seed=1)
-    assert loop.run_piece._cache_size() == before + 1
+    assert loop.run_piece.count == before + 1
 
 
 def test_float64_inside_and_the_flag_outside(small: cm.Problem) -> None:

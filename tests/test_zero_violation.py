@@ -105,7 +105,7 @@ def test_auto_compiles_once(small: cm.Problem, monkeypatch: pytest.MonkeyPatch) 
 
     def counted(*arguments):
         answer = run_chunk(*arguments)
-        sizes.append(run_chunk._cache_size())
+        sizes.append(run_chunk.count)
         return answer
 
     monkeypatch.setattr(loop, "run_piece", counted)

@@ -65,6 +65,7 @@ __all__ = [
     "certify",
     "check",
     "check_utility",
+    "compilation_cache",
     "concave",
     "convex",
     "demonstrations",
@@ -124,6 +125,7 @@ if TYPE_CHECKING:
         SolverError,
         UtilityError,
     )
+    from cvxmdp.base.program_cache import compilation_cache
     from cvxmdp.certificates.certificate import Certificate
     from cvxmdp.certificates.certify import certify
     from cvxmdp.certificates.slater import Slater, slater
@@ -209,6 +211,7 @@ _WHERE = {
         "SolverError",
         "UtilityError",
     ),
+    "base.program_cache": ("compilation_cache",),
     "certificates.certificate": ("Certificate",),
     "certificates.certify": ("certify",),
     "certificates.slater": (

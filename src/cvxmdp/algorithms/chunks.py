@@ -18,7 +18,8 @@ from cvxmdp.algorithms.recursion import (
     iteration,
     trace_of,
 )
-from cvxmdp.base.compiling import small_loop
+from cvxmdp.base.compiling import program, small_loop
+from cvxmdp.experience.counted_random import key_words
 
 NEVER = np.iinfo(np.int32).max
 
@@ -131,9 +132,19 @@ def keep(kept: Any, kept_at: Any, state: LearningState) -> Any:
     return jax.tree.map(lambda rows, row: rows.at[slot].set(row, mode="drop"), kept, state.params)
 
 
-@jax.jit
-def first_carry(learning: Learning, params: Any, multipliers: Any, kept_at: Any) -> Carry:
-    """What the first chunk starts from."""
+@program()
+def begin(
+    learning: Learning, seed: Any, given: Any, multipliers: Any, kept_at: Any
+) -> tuple[Any, Any, Carry]:
+    """Words of the key, first parameters (drawn unless given) and what the first chunk starts from."""
+    first, key = jax.random.split(jax.random.key(seed))
+    params = given
+    if params is None:
+        params = jax.tree.map(lambda leaf: leaf.astype(jnp.float32), learning.family.init(first))
+    return key_words(key), params, _first_carry(learning, params, multipliers, kept_at)
+
+
+def _first_carry(learning: Learning, params: Any, multipliers: Any, kept_at: Any) -> Carry:
     kept = None
     if kept_at is not None:
         count = kept_at.size

@@ -107,7 +107,7 @@ class Custom(Utility):
         shape = (mdp.n_states, mdp.n_actions)
         try:
             with double_precision():
-                result = jax.eval_shape(self.function, jnp.zeros(shape))
+                result = jax.eval_shape(self.function, jax.ShapeDtypeStruct(shape, float))
         except Exception as error:
             raise UtilityError(
                 f"{self!r} cannot be traced by JAX with an occupancy of shape {shape}: {error}. "

@@ -1,8 +1,12 @@
-"""How loops over small arrays are compiled.
+"""Compiled programs: how they are made, and when they are let go.
+
+Every jitted function of the library is a ``Program``. Its compiled forms, one per shape, stay until there are
+``MOST_PROGRAMS`` of them in all; then ``let_go`` drops them between two runs, so that a process that solves
+models of many sizes does not grow (about 10 MB for each program).
 
 On a CPU, XLA hands sums of 4,096 entries and more to a library (YNNPACK) and products of matrices to threads.
 Inside a loop over arrays as small as ours both cost many times the work itself (docs/sweeps.md has the
-measurement), so they are turned off for such loops, and for them alone.
+measurement), so they are turned off for such loops (``small_loop``), and for them alone.
 """
 
 from __future__ import annotations
@@ -17,6 +21,8 @@ SMALL_LOOPS: dict[str, Any] = {
     "xla_cpu_experimental_ynn_fusion_type": "",
     "xla_cpu_multi_thread_eigen": False,
 }
+MOST_PROGRAMS = 32
+_programs: list[Program] = []  # all there are: they are made when modules are imported
 
 
 @lru_cache(maxsize=1)
@@ -24,43 +30,66 @@ def known_options() -> dict[str, Any]:
     """Those of ``SMALL_LOOPS`` that this version of XLA understands; none where there is an accelerator."""
     if jax.default_backend() != "cpu":
         return {}
-    return {name: value for name, value in SMALL_LOOPS.items() if _understood(name, value)}
+    if _understood(SMALL_LOOPS):
+        return SMALL_LOOPS
+    return {name: value for name, value in SMALL_LOOPS.items() if _understood({name: value})}
 
 
-def _understood(name: str, value: Any) -> bool:
+def _understood(options: dict[str, Any]) -> bool:
     try:
-        jax.jit(lambda x: x + 1.0, compiler_options={name: value})(0.0)
+        jax.jit(lambda x: x + 1.0, compiler_options=options)(0.0)
     except Exception:  # versions of JAX differ in what they raise
         return False
     return True
 
 
-class CompiledLoop:
-    """``jax.jit`` with the options for small loops.
+class Program:
+    """``jax.jit``, made when it is first called.
 
-    It is made when it is first called: which options there are depends on the device, and asking for the device
-    when a module is imported would start it.
+    Which options there are depends on the device, and asking for the device when a module is imported would
+    start it.
 
     Args:
         function: what is compiled.
         static: names of its static arguments.
+        small: whether with the options for small loops.
     """
 
-    def __init__(self, function: Callable[..., Any], static: tuple[str, ...]) -> None:
-        self.function, self.static = function, static
+    def __init__(self, function: Callable[..., Any], static: tuple[str, ...], small: bool) -> None:
+        self.function, self.static, self.small = function, static, small
         self.__doc__ = function.__doc__
+        _programs.append(self)
 
     @cached_property
-    def program(self) -> Any:
+    def jitted(self) -> Any:
         """The function, jitted."""
-        options = known_options() or None
+        options = (known_options() or None) if self.small else None
         return jax.jit(self.function, static_argnames=self.static, compiler_options=options)
+
+    @property
+    def count(self) -> int:
+        """How many compiled forms it has."""
+        return int(self.jitted._cache_size()) if "jitted" in self.__dict__ else 0
 
     def __call__(self, *arguments: Any, **named: Any) -> Any:
         """Call it."""
-        return self.program(*arguments, **named)
+        return self.jitted(*arguments, **named)
 
 
-def small_loop(*static: str) -> Callable[[Callable[..., Any]], CompiledLoop]:
+def program(*static: str) -> Callable[[Callable[..., Any]], Program]:
+    """A decorator: compile, with these static arguments."""
+    return lambda function: Program(function, static, small=False)
+
+
+def small_loop(*static: str) -> Callable[[Callable[..., Any]], Program]:
     """A decorator: compile for small arrays, with these static arguments."""
-    return lambda function: CompiledLoop(function, static)
+    return lambda function: Program(function, static, small=True)
+
+
+def let_go(most: int = MOST_PROGRAMS) -> None:
+    """Drop what is compiled where it is more than ``most`` programs. Between runs, never inside of one."""
+    if sum(one.count for one in _programs) <= most:
+        return
+    for one in _programs:
+        if one.count:
+            one.jitted.clear_cache()

@@ -16,6 +16,9 @@ def app() -> None:
             f"cvxmdp: the command line needs {', '.join(missing)}, not installed here. Install it with: "
             "pip install 'cvxmdp[cli]'"
         )
+    from cvxmdp.base.program_cache import compilation_cache
     from cvxmdp.cli.commands import commands
+
+    compilation_cache()
 
     commands(prog_name="cvxmdp")

@@ -15,7 +15,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import partial
 from typing import Any, ClassVar
 
 import jax
@@ -25,6 +24,7 @@ import scipy.sparse as sp
 from jax.lax.linalg import lu, triangular_solve
 from jax.scipy.sparse.linalg import bicgstab
 
+from cvxmdp.base.compiling import program
 from cvxmdp.base.precision import double_precision
 from cvxmdp.base.pytrees import Pytree
 from cvxmdp.models.systems import DENSE_LIMIT
@@ -237,7 +237,7 @@ def _norm(residual: Array, kind: str) -> Array:
     return jnp.abs(residual).sum()
 
 
-@partial(jax.jit, static_argnames=("norm",))
+@program("norm")
 def _settle(
     entries: Array,
     rows: Array,

@@ -21,6 +21,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from cvxmdp.base.compiling import program
 from cvxmdp.base.errors import PolicyError
 from cvxmdp.base.pytrees import Pytree
 from cvxmdp.models.space import FeatureSpace
@@ -112,6 +113,12 @@ class BoundFamily(Pytree):
         states = jnp.arange(self.actions.shape[0])
         matrix = np.asarray(jnp.exp(self.log_probabilities(params, states)), dtype=np.float64)
         return ParametricPolicy(matrix, params, self.name)
+
+
+@program()
+def first_params(family: BoundFamily, seed: Array) -> Params:
+    """What a family draws with a seed."""
+    return family.init(jax.random.key(seed))
 
 
 @dataclass(frozen=True)

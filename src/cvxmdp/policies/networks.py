@@ -18,6 +18,7 @@ import numpy as np
 from scipy.special import softmax
 
 from cvxmdp.base.arrays import Array, namespace
+from cvxmdp.base.compiling import program
 from cvxmdp.base.errors import PolicyError, require
 from cvxmdp.base.pytrees import Pytree
 from cvxmdp.models.space import FeatureSpace
@@ -122,7 +123,7 @@ class BoundNetwork(BoundFamily):
         return NetworkPolicy(self, params) if self.observes else super().deploy(params)
 
 
-@jax.jit
+@program()
 def _chances(bound: Any, params: Any, observations: Any) -> Any:
     return jnp.exp(bound.log_probabilities(params, observations))
 

@@ -22,14 +22,13 @@ from cvxmdp.algorithms.chunks import (
     Carry,
     Snapshot,
     Summary,
-    first_carry,
+    begin,
     host,
     run_chunk,
     snapshot_of,
 )
 from cvxmdp.algorithms.recursion import Learning, LearningTrace
-from cvxmdp.base.compiling import small_loop
-from cvxmdp.experience.counted_random import key_words
+from cvxmdp.base.compiling import program, small_loop
 from cvxmdp.problems.solution import Solution, Status
 from cvxmdp.runs.axes import Case
 from cvxmdp.solvers.environment_runs import run_of
@@ -148,20 +147,14 @@ def run_lanes(
     return jax.vmap(lane, in_axes=(lanes, 0, 0, 0))(learning, carry, words, kept_at)
 
 
-@jax.jit
+@program()
 def begin_lanes(
     learning: Learning, seeds: Any, given: Any, multipliers: Any, kept_at: Any
 ) -> tuple[Any, Any, Carry]:
-    """Words of the keys, first parameters and first carry of all lanes."""
+    """``begin`` for all lanes at once."""
 
     def lane(seed: Any, given: Any, multipliers: Any, kept_at: Any) -> Any:
-        first, key = jax.random.split(jax.random.key(seed))
-        params = given
-        if params is None:
-            params = jax.tree.map(
-                lambda leaf: leaf.astype(jnp.float32), learning.family.init(first)
-            )
-        return key_words(key), params, first_carry(learning, params, multipliers, kept_at)
+        return begin.function(learning, seed, given, multipliers, kept_at)
 
     found: tuple[Any, Any, Carry] = jax.vmap(lane)(seeds, given, multipliers, kept_at)
     return found

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any, Protocol, runtime_checkable
 
+from cvxmdp.base.compiling import let_go
 from cvxmdp.base.errors import ProblemError, SolverError
 from cvxmdp.problems.problem import Problem
 from cvxmdp.problems.solution import Solution
@@ -41,6 +42,7 @@ def solve(
     """
     if not isinstance(problem, Problem):
         raise ProblemError(f"solve takes a Problem; got {problem!r}")
+    let_go()
     if solver is None:
         solver, reason = choose_solver(problem)
         solution = solver.solve(problem, start=start, seed=seed)

@@ -15,6 +15,7 @@ import numpy as np
 
 from cvxmdp.algorithms.recursion import Learning
 from cvxmdp.base.checkpoints import Folder, recorded_lanes
+from cvxmdp.base.compiling import let_go
 from cvxmdp.base.errors import ProblemError, SolverError
 from cvxmdp.base.progress import Progress
 from cvxmdp.checker.fingerprint import fingerprint
@@ -88,6 +89,7 @@ def sweep(
     interrupted, before = False, 0
     try:
         for number, group in enumerate(groups):
+            let_go()
             _finish(group, number, place, checkpoint_seconds, line, before)
             before += len(group.cases)
     except KeyboardInterrupt:

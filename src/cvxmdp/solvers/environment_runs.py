@@ -8,7 +8,6 @@ run that is stopped and continued ends as if it had not been.
 from __future__ import annotations
 
 import math
-from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import jax
@@ -27,6 +26,7 @@ from cvxmdp.algorithms.chunks import (
 from cvxmdp.algorithms.estimators import discounts
 from cvxmdp.algorithms.recursion import Learning, LearningTrace, trace_of, update
 from cvxmdp.algorithms.views import view
+from cvxmdp.base.compiling import program
 from cvxmdp.experience.environments.environment import Environment, seeds
 from cvxmdp.experience.episodes import Episodes
 from cvxmdp.experience.steps import Experience, Played
@@ -221,7 +221,7 @@ class EnvironmentRun(Run):
         )
 
 
-@partial(jax.jit, static_argnames=("episodes",))
+@program("episodes")
 def play(learning: Learning, params: Any, words: Any, t: Any, episodes: int) -> Any:
     """A batch of episodes in compiled code."""
     policy = view(learning.family, params, learning.horizon)
@@ -285,13 +285,13 @@ class PlayedRun(EnvironmentRun):
         return lambda inputs: table[environment.states(inputs)]
 
 
-@jax.jit
+@program()
 def chances_on_states(family: Any, params: Any) -> Any:
     """pi(a | s) for every state."""
     return jnp.exp(family.log_table(params))
 
 
-@partial(jax.jit, static_argnames=("length",))
+@program("length")
 def learn(
     learning: Learning, carry: Carry, kept_at: Any, experience: Experience, length: int
 ) -> tuple[Carry, Summary, LearningTrace]:

@@ -6,12 +6,12 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 
 from cvxmdp.algorithms.recursion import Learning, Watched
 from cvxmdp.atoms import Shape, walk
 from cvxmdp.base.errors import SolverError
+from cvxmdp.base.precision import on_device
 from cvxmdp.experience.trajectories import sampling_model
 from cvxmdp.policies.families import BoundDirect, BoundFamily
 from cvxmdp.problems.problem import Problem
@@ -70,11 +70,11 @@ def _watched(problem: Problem) -> Watched:
 def single_precision(tree: Any) -> Any:
     """On the device, real numbers in single precision whatever JAX's flag."""
 
-    def convert(leaf: Any) -> Any:
+    def convert(leaf: Any) -> np.ndarray:
         array = np.asarray(leaf)
-        return jnp.asarray(array, jnp.float32) if array.dtype.kind == "f" else jnp.asarray(array)
+        return array.astype(np.float32) if array.dtype.kind == "f" else array
 
-    return jax.tree.map(convert, tree)
+    return on_device(jax.tree.map(convert, tree))
 
 
 def targets_of(problem: Problem) -> dict[str, np.ndarray]:

@@ -17,7 +17,7 @@ from cvxmdp.atoms.shapes import MinimumShape
 from cvxmdp.base.errors import ProblemError, SolverError, did_you_mean
 from cvxmdp.certificates.claims import Claims
 from cvxmdp.certificates.slater import prove
-from cvxmdp.policies.families import BoundFamily
+from cvxmdp.policies.families import BoundFamily, first_params
 from cvxmdp.policies.networks import BoundMLP, BoundNetwork
 from cvxmdp.policies.occupancies import as_policy
 from cvxmdp.policies.parametric import ParametricPolicy
@@ -89,7 +89,7 @@ def read_start(
         return family.from_probabilities(policy.probabilities()), multipliers
     if isinstance(family, BoundMLP) and seed is None:
         raise SolverError("an MLP starts from random weights: give solve(..., seed=...)")
-    params = family.init(jax.random.key(0 if seed is None else seed))
+    params = first_params(family, 0 if seed is None else seed)
     inside = _arguments(problem)
     if inside and not isinstance(family, BoundNetwork):
         logs = family.log_probabilities(params, jnp.arange(family.actions.shape[0]))

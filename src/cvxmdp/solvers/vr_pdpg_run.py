@@ -20,7 +20,7 @@ from cvxmdp.algorithms.chunks import (
     Carry,
     Snapshot,
     Summary,
-    first_carry,
+    begin,
     host,
     run_chunk,
     snapshot_of,
@@ -28,7 +28,6 @@ from cvxmdp.algorithms.chunks import (
 from cvxmdp.algorithms.recursion import Learning, LearningTrace
 from cvxmdp.base.errors import CvxmdpWarning, ExperienceError, SolverError
 from cvxmdp.base.progress import Progress
-from cvxmdp.experience.counted_random import key_words
 from cvxmdp.policies.mixtures import MixturePolicy
 from cvxmdp.policies.occupancies import policy_of
 from cvxmdp.problems.problem import Evaluation, Problem
@@ -116,12 +115,11 @@ class Run:
     ) -> None:
         self.solver, self.problem, self.learning = solver, problem, learning
         self.family = learning.family
-        first, key = jax.random.split(jax.random.key(seed))
-        self.words = key_words(key)
-        params, multipliers = read_first(solver, problem, learning, start, seed)
-        params = single_precision(self.family.init(first)) if params is None else params
+        given, multipliers = read_first(solver, problem, learning, start, seed)
         self.kept_at = choose_iterates(solver, seed)
-        self.carry = first_carry(learning, params, multipliers, self.kept_at)
+        self.words, params, self.carry = begin(
+            learning, np.uint32(seed % 2**32), given, multipliers, self.kept_at
+        )
         self.done, self.steps, self.largest_weight = 0, 0, 0.0
         self.traces: list[LearningTrace] = []
         self.snapshots = [(0, host(Snapshot(params, self.carry.seen)))]

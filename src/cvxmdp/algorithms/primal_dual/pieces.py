@@ -6,7 +6,6 @@ iterations are arguments.
 
 from __future__ import annotations
 
-from functools import partial
 from typing import Any, NamedTuple
 
 import jax
@@ -14,6 +13,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from cvxmdp.algorithms.primal_dual import iteration as core
+from cvxmdp.base.compiling import program
 
 Array = Any
 
@@ -66,7 +66,7 @@ class Totals(NamedTuple):
         )
 
 
-@partial(jax.jit, static_argnames=("method",))
+@program("method")
 def first_state(
     compiled: core.Compiled, params: Any, multipliers: Array, rounded: Any, method: Method
 ) -> Any:
@@ -74,7 +74,7 @@ def first_state(
     return method.first(compiled, params, multipliers, rounded)
 
 
-@partial(jax.jit, static_argnames=("method", "capacity"))
+@program("method", "capacity")
 def run_piece(
     compiled: core.Compiled,
     state: Any,
@@ -112,6 +112,6 @@ def occupancy_at(compiled: core.Compiled, state: Any) -> np.ndarray:
     return np.asarray(_evaluated(compiled, state.params))
 
 
-@jax.jit
+@program()
 def _evaluated(compiled: core.Compiled, params: Any) -> Array:
     return core.evaluate(compiled, params)[0].occupancy

@@ -10,18 +10,17 @@ from functools import lru_cache
 from typing import Any, ClassVar
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 
 from cvxmdp.atoms.maps import FirstRows, Map
 from cvxmdp.atoms.shapes.shape import Constants, Parameters, Plain, Shape, Space, Tangent
 from cvxmdp.base.arrays import Array
-from cvxmdp.base.precision import double_precision
+from cvxmdp.base.precision import double_precision, on_device
 
 Function = Callable[[Any], Any]
 
 
-@lru_cache(maxsize=128)
+@lru_cache(maxsize=16)
 def _compiled(function: Function) -> tuple[Function, Function]:
     return jax.jit(function), jax.jit(jax.grad(function))
 
@@ -53,14 +52,14 @@ class CustomShape(Shape):
         """The function's value; in float64 for NumPy input."""
         if isinstance(x, np.ndarray):
             with double_precision():
-                return np.float64(_compiled(self.function)[0](jnp.asarray(self.map.seen(x))))
+                return np.float64(_compiled(self.function)[0](on_device(self.map.seen(x))))
         return self.function(self.map.seen(x))
 
     def gradient(self, x: Array) -> Array:
         """Its automatic derivative."""
         if isinstance(x, np.ndarray):
             with double_precision():
-                found = _compiled(self.function)[1](jnp.asarray(self.map.seen(x)))
+                found = _compiled(self.function)[1](on_device(self.map.seen(x)))
             return self.map.pull_back(np.array(found, dtype=np.float64).ravel())
         return self.map.pull_back(jax.grad(self.function)(self.map.seen(x)).reshape(-1))
 
