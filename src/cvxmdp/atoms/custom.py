@@ -107,7 +107,8 @@ class Custom(Utility):
         shape = (mdp.n_states, mdp.n_actions)
         try:
             with double_precision():
-                result = jax.eval_shape(self.function, jax.ShapeDtypeStruct(shape, float))
+                form = jax.ShapeDtypeStruct(shape, float)  # type: ignore[no-untyped-call]
+                result = jax.eval_shape(self.function, form)
         except Exception as error:
             raise UtilityError(
                 f"{self!r} cannot be traced by JAX with an occupancy of shape {shape}: {error}. "

@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import sys
 from contextlib import suppress
+from importlib import import_module
 from pathlib import Path
 
 FOLDER = "JAX_COMPILATION_CACHE_DIR"
@@ -70,8 +71,7 @@ def _tell_jax(settings: dict[str, object]) -> None:
     jax = sys.modules.get("jax")
     if jax is None:
         return  # it will read the environment
-    from jax.experimental.compilation_cache import compilation_cache as of_jax
-
     for name, value in settings.items():
         jax.config.update(name, value)
-    of_jax.reset_cache()  # it may have opened another folder
+    # It may have opened another folder.
+    import_module("jax.experimental.compilation_cache.compilation_cache").reset_cache()
