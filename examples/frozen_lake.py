@@ -32,7 +32,7 @@ ONCE = {"reward": (0.0, 1.0), "fall": (0.0, 1.0)}  # of a step and of a whole ep
 BATCH, ITERATIONS = 32, 1_000
 # What keeps a table of logits out of its corners: dual steps that are slower than the policy, a multiplier that
 # begins at the size of the reward, and a little entropy in the objective.
-LEARNED = OBJECTIVE + 0.1 * cm.entropy(of="state-action")
+LEARNED = OBJECTIVE + 0.12 * cm.entropy(of="state-action")
 CARE: dict[str, Any] = {"dual_step": 0.03, "initial_multiplier": 1.0}
 CARELESS: Mapping[str, tuple[cm.Utility, dict[str, Any]]] = {
     "with all of it": (LEARNED, {}),

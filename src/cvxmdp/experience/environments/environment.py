@@ -10,7 +10,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any, ClassVar, NamedTuple
+from types import TracebackType
+from typing import Any, ClassVar, NamedTuple, Self
 
 import numpy as np
 
@@ -171,7 +172,18 @@ class Environment:
         return Played(self.discount)
 
     def close(self) -> None:
-        """Let go of what is open."""
+        """Let go of what is open; ``with`` does it, too."""
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        value: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
 
     def measure_in(self, features: Features | None, observed: Any) -> None:
         """Take states, or features of what is ``observed``; refuse what is neither."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from types import TracebackType
 from typing import Any
 
 import numpy as np
@@ -109,17 +108,6 @@ class GymnasiumEnv(Environment):
         """Close the environment if it was made here; one that was given stays its owner's."""
         if self.made_here:
             self.env.close()
-
-    def __enter__(self) -> GymnasiumEnv:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        value: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self.close()
 
     def reset(self, seed: int | None = None) -> Any:
         """Begin an episode in every lane; the observations, a batch."""
