@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import NamedTuple
+from functools import wraps
+from typing import Any, NamedTuple, TypeVar
 
 from cvxmdp.base.errors import SettingsError
+
+Settings = TypeVar("Settings", bound=type)
 
 
 class Removed(NamedTuple):
@@ -33,6 +36,19 @@ REMOVED: Mapping[str, Mapping[str, Removed]] = {
         ),
     },
 }
+
+
+def refusing_removed(settings_class: Settings) -> Settings:
+    """Decorates a class of settings, so that its constructor refuses what is gone."""
+    construct = vars(settings_class)["__init__"]
+
+    @wraps(construct)
+    def checked(self: Any, *arguments: Any, **settings: Any) -> None:
+        refuse_removed(settings_class.__name__, settings)
+        construct(self, *arguments, **settings)
+
+    setattr(settings_class, "__init__", checked)  # noqa: B010
+    return settings_class
 
 
 def refuse_removed(owner: str, names: Iterable[str]) -> None:

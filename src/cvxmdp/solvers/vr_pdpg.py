@@ -21,12 +21,12 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, Self
+from typing import Any
 
 import numpy as np
 
 from cvxmdp.base.errors import SolverError
-from cvxmdp.base.removed import refuse_removed
+from cvxmdp.base.removed import refusing_removed
 from cvxmdp.policies.families import PolicyFamily, Table
 from cvxmdp.problems.problem import Problem
 from cvxmdp.problems.solution import Solution
@@ -37,6 +37,7 @@ ITERATES = ("last", "uniform", "average")
 SQUARE_ROOT = "square root"  # the theorem's momentum, (t + 1)^(-1/2)
 
 
+@refusing_removed
 @dataclass(frozen=True)
 class VRPDPG:
     """Variance-reduced primal-dual policy gradient, Algorithm 1 to the letter.
@@ -87,11 +88,6 @@ class VRPDPG:
     baseline: bool = False
     primal_decay: float = 0.0
     dual_decay: float = 0.0
-
-    def __new__(cls, *arguments: Any, **settings: Any) -> Self:
-        """A setting of an earlier release gets an error of its own."""
-        refuse_removed(cls.__name__, settings)
-        return super().__new__(cls)
 
     def __post_init__(self) -> None:
         for name in ("iterations", "horizon", "batch_size", "evaluate_every", "record_every"):

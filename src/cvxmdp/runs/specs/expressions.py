@@ -14,7 +14,6 @@ import ast
 import math
 import operator
 from collections.abc import Callable, Mapping
-from inspect import isfunction
 from typing import Any
 
 from cvxmdp import atoms
@@ -40,11 +39,10 @@ COMPARISONS: Mapping[type, Callable[[Any, Any], Any]] = {
     ast.Gt: operator.gt,
 }
 NUMBERS = {"inf": math.inf}
-CODE = ("concave", "convex", "check_utility")  # these take functions, which no file holds
 ATOMS = {  # every atom and set that its room exports
     name: getattr(atoms, name)
     for name in atoms.__all__
-    if isfunction(getattr(atoms, name)) and name not in CODE
+    if getattr(atoms, name).__annotations__.get("return") in ("Utility", "ConvexSet")
 }
 FAMILIES = {family.__name__: family for family in (Table, Direct, MLP, LinearSoftmax)}
 
