@@ -12,8 +12,9 @@ from hypothesis import given, settings
 
 import cvxmdp as cm
 from cvxmdp.base.errors import ProblemError
-from cvxmdp.checker.bounds import Claims, achieved, policy_support, upper_bound
-from cvxmdp.checker.closed_forms import CertificateError, Error, read_function
+from cvxmdp.certificates.claims import Claims
+from cvxmdp.checker.arithmetic import CertificateError, ErrorBound
+from cvxmdp.checker.bounds import PlainProblem, achieved, policy_support, upper_bound
 from cvxmdp.problems.lowered import Lowered
 from strategies import (
     AFFINE,
@@ -79,6 +80,11 @@ def assert_none_beats(problem, bound, policies):
     assert compared > 0
 
 
+def plain(problem):
+    """The problem as the checker reads it."""
+    return PlainProblem(Lowered(problem).plain())
+
+
 def bound_of(certificate):
     """What no feasible policy beats."""
     return certificate.upper if certificate.sense == "maximize" else certificate.lower
@@ -101,9 +107,10 @@ def test_a_tangent_is_on_the_right_side_for_any_parameters(kind, seed):
     utility = EVERY_UTILITY[kind](mdp, random)
     concave = utility.curvature is not cm.Curvature.CONVEX
     sign = 1.0 if concave else -1.0
-    claims = Claims(cm.Problem(mdp, **{"maximize" if concave else "minimize": utility}))
-    node = claims.objective  # of sign * utility: concave
-    parameters = node.at(random_occupancy(mdp, random))
+    claims = Claims.of(cm.Problem(mdp, **{"maximize" if concave else "minimize": utility}))
+    node = claims.checked.objective  # of sign * utility: concave
+    tangents = claims.lowered.tangents_at(random_occupancy(mdp, random))
+    parameters = claims.lowered.plain_tangents(tangents)["objective"]
     for changed in (parameters, wild(parameters, random), wild(parameters, random)):
         try:
             tangent = node.tangent(changed)
@@ -113,7 +120,7 @@ def test_a_tangent_is_on_the_right_side_for_any_parameters(kind, seed):
             x = random_occupancy(mdp, random)
             value = sign * float(utility.lower(mdp).value(x))
             above = float((tangent.reward * x).sum()) + tangent.constant
-            size = tangent.size + tangent.steep * claims.mass + abs(value)
+            size = tangent.size + tangent.steep * claims.flow.mass + abs(value)
             assert value <= above + 1e-13 * size
 
 
@@ -123,14 +130,15 @@ def test_a_tangent_is_on_the_right_side_for_any_parameters(kind, seed):
 def test_drift_covers_the_change_to_any_point_that_near(kind, seed):
     random = generator(seed)
     mdp = random_model(random)
-    function = EVERY_UTILITY[kind](mdp, random).lower(mdp)
+    utility = EVERY_UTILITY[kind](mdp, random)
+    sense = "minimize" if utility.curvature is cm.Curvature.CONVEX else "maximize"
+    problem = cm.Problem(mdp, **{sense: utility})
+    function, node = problem.objective_function, plain(problem).objective
     x = random_occupancy(mdp, random)
-    claims = Claims(cm.Problem(mdp, maximize=cm.linear("reward")))
-    node = read_function(function, mdp.reachable_pairs, claims.flow_miss)
     size = 10.0 ** random.uniform(-12, -1)
     moved = x + np.where(mdp.reachable_pairs, random.normal(size=x.shape) * size, 0.0)
     moved = np.where(x > 0, np.maximum(moved, 0.0), 0.0)
-    error = Error(float(np.abs(moved - x).sum()), x > 0)
+    error = ErrorBound(float(np.abs(moved - x).sum()), x > 0)
     difference = abs(node.value(x) - float(function.value(moved)))
     # Custom functions are taken to first order: their promise covers the rest.
     allowed = 1.5 if node.promises else 1.0
@@ -144,10 +152,11 @@ def test_any_multipliers_tangents_and_values_give_a_true_bound(seed):
     mdp = random_model(random)
     feasible = random_policy(mdp, random)
     problem = random_problem(mdp, random, feasible, custom=True)
-    claims = Claims(problem)
+    claims = plain(problem)
+    lowered = Lowered(problem)
     for tried in range(4):
         z = random_occupancy(mdp, random)
-        proof = Lowered(problem).tangents_at(z)
+        proof = lowered.plain_tangents(lowered.tangents_at(z))
         multipliers = {name: float(random.gamma(0.3) * 10) for name in claims.slacks}
         proof["values"] = random.normal(size=mdp.n_states) * 10.0 ** random.uniform(-2, 3)
         if tried:
@@ -178,7 +187,7 @@ def test_huge_opposite_multipliers_do_not_swallow_the_reward():
     problem = cm.Problem(two_states(), maximize=cm.linear("reward"), subject_to=subject_to)
     part = {"parts": [{}]}
     proof = {"objective": {}, "slacks": {"up": part, "down": part}, "values": np.zeros(2)}
-    bound = upper_bound(Claims(problem), {"up": 1e17, "down": 1e17}, proof)
+    bound = upper_bound(plain(problem), {"up": 1e17, "down": 1e17}, proof)
     assert bound >= 10.0
 
 
@@ -187,24 +196,24 @@ def test_weights_of_a_minimum_that_overflow_do_not_vanish():
     problem = cm.Problem(two_states(), maximize=utility)
     parts = [{}, {"parts": [{}]}]
     proof = {"objective": {"weights": np.full(2, 1.7e308), "parts": parts}, "slacks": {}}
-    assert upper_bound(Claims(problem), {}, {**proof, "values": np.zeros(2)}) >= 10.0
+    assert upper_bound(plain(problem), {}, {**proof, "values": np.zeros(2)}) >= 10.0
 
 
 def test_a_direction_whose_norm_underflows_does_not_shrink_a_ball():
     mdp = two_states()
     inside = cm.distance(cm.ball(cm.uniform_policy(mdp), 3.0)) <= 0
     problem = cm.Problem(mdp, maximize=cm.linear("sway"), subject_to={"ball": inside})
-    slacks = {"ball": {"parts": [{"v": mdp.signal("sway") * 1e-200}]}}
+    slacks = {"ball": {"parts": [{"v": mdp.signal("sway").ravel() * 1e-200}]}}
     proof = {"objective": {}, "slacks": slacks, "values": np.zeros(2)}
     with pytest.raises(CertificateError, match="huge"):
-        upper_bound(Claims(problem), {"ball": 1e200}, proof)
+        upper_bound(plain(problem), {"ball": 1e200}, proof)
 
 
 def test_rows_that_sum_to_a_little_more_than_one_have_more_mass():
     problem = cm.Problem(two_states(0.9999, 1 + 9e-13), maximize=cm.linear("reward"))
     proof = {"objective": {}, "slacks": {}, "values": np.zeros(2)}
     truth = 1 / (1 - Fraction(0.9999) * 2 * Fraction(0.5 * (1 + 9e-13)))
-    assert upper_bound(Claims(problem), {}, proof) >= truth > 10000.00008
+    assert upper_bound(plain(problem), {}, proof) >= truth > 10000.00008
 
 
 @cm.concave
@@ -220,7 +229,7 @@ def mass_minus_squares(occupancy):
 @pytest.mark.parametrize("point", [-10.0, 0.0, 50.0])
 @pytest.mark.parametrize("function", [minus_cubes, mass_minus_squares], ids=repr)
 def test_a_custom_function_is_linearised_at_occupancies_only(function, point):
-    claims = Claims(cm.Problem(two_states(), maximize=function))
+    claims = plain(cm.Problem(two_states(), maximize=function))
     with pytest.raises(CertificateError, match="no occupancy"):
         claims.objective.tangent({"z": np.full((2, 2), point)})
 
@@ -232,13 +241,13 @@ def test_a_probability_that_underflows_is_still_taken():
     cost = np.array([[0.0, 0.0], [1.0, 1.0]])
     mdp = cm.TabularMDP(table, 0, 0.5, signals={"cost": cost})
     policy = np.array([[1.0, 1e-300], [1.0, 0.0]])
-    assert policy_support(Claims(cm.Problem(mdp, minimize=cm.linear("cost"))), policy)[1, 0]
+    assert policy_support(plain(cm.Problem(mdp, minimize=cm.linear("cost"))), policy)[1, 0]
     problem = cm.Problem(mdp, maximize=cm.entropy(), subject_to={"c": cm.linear("cost") <= 0})
-    assert not achieved(Claims(problem), policy).feasible
+    assert not achieved(plain(problem), policy).feasible
 
 
 def test_huge_values_do_not_hide_the_reward_in_their_rounding():
-    claims = Claims(cm.Problem(two_states(), maximize=cm.linear("reward")))
+    claims = plain(cm.Problem(two_states(), maximize=cm.linear("reward")))
     for seed in range(50):
         random = generator(seed)
         values = np.full(2, -(10.0 ** random.uniform(12, 17)))
@@ -253,11 +262,11 @@ def test_a_far_and_large_ball_is_allowed_its_rounding(seed):
     x = cm.occupancy_of(mdp, random_policy(mdp, random))
     center = x - 1e9 * random.uniform(0.1, 1.0, size=(2, 2))
     radius = float(np.linalg.norm(x - center)) - 1e-3
-    node = Claims(cm.Problem(mdp, minimize=cm.distance(cm.ball(center, radius)))).objective
+    node = plain(cm.Problem(mdp, minimize=cm.distance(cm.ball(center, radius)))).objective
     pairs = zip(x.flat, center.flat, strict=True)
     square = sum((Fraction(float(a)) - Fraction(float(b))) ** 2 for a, b in pairs)
     length = Fraction(math.isqrt(int(square * 10**60)), 10**30)  # to 30 digits
-    error = Error(0.0, np.ones(x.shape, dtype=bool))
+    error = ErrorBound(0.0, np.ones(x.shape, dtype=bool))
     assert Fraction(radius) - length >= Fraction(node.value(x)) - Fraction(node.drift(x, error))
 
 
@@ -269,9 +278,9 @@ def test_a_polytope_with_sharp_corners_is_allowed_its_rounding():
     rows[0, 0], rows[1, 0] = [sharp, 1.0], [sharp, -1.0]
     wedge = cm.polytope(rows, [0.0, 0.0])  # tip at zero; the occupancy lies straight ahead of it
     problem = cm.Problem(mdp, minimize=cm.distance(wedge))
-    node = Claims(problem).objective
+    node = plain(problem).objective
     x = np.array([[5.0, 1e-9], [1.0, 1.0]])
-    error = Error(0.0, np.ones(x.shape, dtype=bool))
+    error = ErrorBound(0.0, np.ones(x.shape, dtype=bool))
     truth = math.hypot(5.0, 1e-9)
     assert node.value(x) - node.drift(x, error) <= -truth * (1 - 1e-15)
 
@@ -639,9 +648,9 @@ def declared(occupancy):
 
 def test_a_declared_lipschitz_constant_is_used():
     problem = cm.Problem(two_states(), minimize=declared)
-    node = Claims(problem).objective
+    node = plain(problem).objective
     x = cm.occupancy_of(problem.mdp, cm.uniform_policy(problem.mdp))
-    assert node.drift(x, Error(0.1, x > 0)) == pytest.approx(0.3)
+    assert node.drift(x, ErrorBound(0.1, x > 0)) == pytest.approx(0.3)
 
 
 # In words.

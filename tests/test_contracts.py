@@ -191,7 +191,7 @@ def test_seeds_are_asked_for_where_numbers_are_random(name, problem, answers):
 
 @every_solver
 def test_solving_changes_neither_problem_nor_solver(name, problem):
-    from cvxmdp.checker.fingerprint import fingerprint
+    from cvxmdp.certificates.checking import fingerprint
 
     before, solver = fingerprint(problem), replace(SOLVERS[name].solver)
     solved(problem, name)

@@ -4,7 +4,8 @@ import numpy as np
 import pytest
 
 import cvxmdp as cm
-from cvxmdp.checker.bounds import Claims, achieved, best_return_bound
+from cvxmdp.certificates.claims import Claims
+from cvxmdp.checker.bounds import best_return_bound
 from cvxmdp.models.compiled_systems import DeviceSolver
 from cvxmdp.models.planning import Oracle, optimal_values
 from cvxmdp.models.systems import bicgstab, largest, total
@@ -30,7 +31,7 @@ MODELS = {
 
 
 def claims_of(mdp: cm.TabularMDP) -> Claims:
-    return Claims(cm.Problem(mdp, maximize=cm.linear("reward")))
+    return Claims.of(cm.Problem(mdp, maximize=cm.linear("reward")))
 
 
 @pytest.mark.parametrize("name", MODELS)
@@ -41,14 +42,14 @@ def test_the_interval_holds_the_best_return(name: str, sign: float) -> None:
     random = np.random.default_rng(0)
     reward = sign * mdp.signal("reward") + 0.1 * random.normal(size=mdp.actions.shape)
     exact, _ = optimal_values(mdp.flow, reward)
-    truth = float(claims.initial @ exact)
-    size = claims.mass * np.abs(reward).max()
+    truth = float(claims.flow.initial @ exact)
+    size = claims.flow.mass * np.abs(reward).max()
     for accuracy in (1e-2 * size, 1e-9 * size):
         found = Oracle(mdp.flow).best(reward, accuracy)
         assert found.lower - 1e-11 * size <= truth <= found.upper + 1e-11 * size
         assert found.upper - found.lower <= accuracy
         # The checker's bound from the same V is no looser.
-        assert best_return_bound(claims, reward, found.values) <= found.upper + 1e-10 * size
+        assert best_return_bound(claims.checked, reward, found.values) <= found.upper + 1e-10 * size
         assert mdp.actions[np.arange(mdp.n_states), found.actions].all()
 
 
@@ -56,9 +57,9 @@ def test_the_interval_holds_the_best_return(name: str, sign: float) -> None:
 def test_the_greedy_policy_earns_what_the_interval_says(name: str) -> None:
     mdp = MODELS[name]
     claims = claims_of(mdp)
-    found = Oracle(mdp.flow).best(mdp.signal("reward"), 1e-3 * claims.mass)
+    found = Oracle(mdp.flow).best(mdp.signal("reward"), 1e-3 * claims.flow.mass)
     policy = np.eye(mdp.n_actions)[found.actions]
-    assert achieved(claims, policy).objective >= found.lower - 1e-9 * claims.mass
+    assert claims.achieved(policy).objective >= found.lower - 1e-9 * claims.flow.mass
 
 
 @pytest.mark.parametrize("name", MODELS)
@@ -72,7 +73,7 @@ def test_visits_are_as_exact_as_asked(name: str) -> None:
         actions = scores.argmax(axis=1)
         visits = oracle.visits(oracle.chain(actions), error)
         exact = cm.occupancy_of(mdp, np.eye(mdp.n_actions)[actions]).sum(axis=1)
-        assert np.abs(visits - exact).sum() <= error + 1e-11 * claims.mass
+        assert np.abs(visits - exact).sum() <= error + 1e-11 * claims.flow.mass
 
 
 def test_a_warm_start_saves_work() -> None:
@@ -105,7 +106,7 @@ def test_the_accelerators_solver_agrees(name: str) -> None:
     policy = cm.uniform_policy(mdp).probabilities()
     matrix = oracle.policy_chain(policy)
     device = DeviceSolver()
-    rho, gamma = claims.initial, claims.discount
+    rho, gamma = claims.flow.initial, claims.flow.discount
     for chain, right, norm in (
         (matrix, mdp.signal("reward")[:, 0], "largest"),
         (matrix.T, rho, "total"),

@@ -10,7 +10,8 @@ from hypothesis import given, settings
 
 import cvxmdp as cm
 from cvxmdp.base.errors import ProblemError
-from cvxmdp.checker.bounds import Claims, upper_bound
+from cvxmdp.certificates.claims import Claims
+from cvxmdp.checker.bounds import upper_bound
 from strategies import coverage, generator, random_model, random_policy, random_problem, seeds
 
 ROUNDING = 1e-11
@@ -103,11 +104,8 @@ def test_a_conflict_comes_with_weights_that_prove_it(mdp, least):
         slack = problem.evaluate(random_policy(mdp, generator(seed))).slack
         weighted = sum(found.weights[name] * slack[name] for name in found.conflict)
         assert weighted <= found.margin_bound + ROUNDING
-    room = Claims(problem).smallest_slack()
-    assert (
-        upper_bound(room, {}, {**found.evidence.tangents, "values": found.evidence.values})
-        == found.margin_bound
-    )
+    room = Claims.of(problem).smallest_slack()
+    assert upper_bound(room.checked, {}, room.written(found.evidence)) == found.margin_bound
     assert "Infeasible: no policy satisfies 'at most', 'at least' together (proven)" in str(found)
 
 

@@ -13,7 +13,7 @@ import scipy.sparse as sp
 
 import cvxmdp as cm
 from cvxmdp.base.errors import FileFormatError
-from cvxmdp.checker.fingerprint import fingerprint
+from cvxmdp.certificates.checking import fingerprint
 from cvxmdp.runs.specs.array_specs import Folder, read_npz
 from cvxmdp.runs.specs.places import line_of
 from cvxmdp.runs.specs.problem_specs import SOLVERS, SpecError, read_problem, read_sweep

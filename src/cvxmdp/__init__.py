@@ -128,8 +128,9 @@ if TYPE_CHECKING:
     from cvxmdp.base.program_cache import compilation_cache
     from cvxmdp.certificates.certificate import Certificate
     from cvxmdp.certificates.certify import certify
+    from cvxmdp.certificates.checking import check
     from cvxmdp.certificates.slater import Slater, slater
-    from cvxmdp.checker.check import Check, check
+    from cvxmdp.checker.check import Check
     from cvxmdp.experience.demonstrations import Demonstrations, demonstrations
     from cvxmdp.experience.environments.gymnasium_env import GymnasiumEnv
     from cvxmdp.experience.environments.jax_env import JaxEnv
@@ -214,14 +215,12 @@ _WHERE = {
     "base.program_cache": ("compilation_cache",),
     "certificates.certificate": ("Certificate",),
     "certificates.certify": ("certify",),
+    "certificates.checking": ("check",),
     "certificates.slater": (
         "Slater",
         "slater",
     ),
-    "checker.check": (
-        "Check",
-        "check",
-    ),
+    "checker.check": ("Check",),
     "experience.demonstrations": (
         "Demonstrations",
         "demonstrations",

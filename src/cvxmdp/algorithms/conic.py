@@ -173,7 +173,7 @@ class _Builder:
     def _distance(self, node: atoms.DistanceNode) -> Form:
         cp, target = self.cp, node.target
         flat = self._flat()
-        if isinstance(target, atoms.BoxSet | atoms.BallSet | atoms.PolytopeSet):
+        if isinstance(target, atoms.BoxTarget | atoms.BallTarget | atoms.PolytopeTarget):
             z = cp.Variable(flat.shape[0])
             self.extra.extend(self._inside(target, z))
             residual = flat - z
@@ -188,12 +188,12 @@ class _Builder:
 
         return Form(norms[node.norm](u), self._slope_reader(node, equation, convert))
 
-    def _inside(self, target: atoms.PointSet, z: Any) -> list[Any]:
-        if isinstance(target, atoms.BallSet):
+    def _inside(self, target: atoms.PointTarget, z: Any) -> list[Any]:
+        if isinstance(target, atoms.BallTarget):
             return [self.cp.norm2(z - target.point.ravel()) <= target.radius]
-        if isinstance(target, atoms.PolytopeSet):
+        if isinstance(target, atoms.PolytopeTarget):
             return [target.matrix @ z <= target.bounds]
-        assert isinstance(target, atoms.BoxSet)
+        assert isinstance(target, atoms.BoxTarget)
         low, high = target.lower.ravel(), target.upper.ravel()
         below, above = np.isfinite(low), np.isfinite(high)
         sides = [z[below] >= low[below]] if below.any() else []

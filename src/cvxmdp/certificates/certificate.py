@@ -1,9 +1,11 @@
-"""Certificates: what is proven about a problem and a policy, in words and in a file."""
+"""Certificates: what is proven about a problem and a policy, in words and in a file.
+
+A file has *claims*, which ``check`` computes anew, their *evidence*, and *notes* on how the proof was found,
+which nobody checks.
+"""
 
 from __future__ import annotations
 
-import base64
-import hashlib
 import json
 import math
 from collections.abc import Mapping
@@ -13,11 +15,24 @@ from typing import Any
 
 import numpy as np
 
+from cvxmdp.base.errors import FileFormatError
+from cvxmdp.base.jsonable import encode_array, to_jsonable
 from cvxmdp.base.storage import whole_file
-from cvxmdp.checker.closed_forms import CertificateError
+from cvxmdp.base.text_tables import number, text_table
+from cvxmdp.checker.certificate_document import (
+    FIRST_FORMAT,
+    FORMAT,
+    decode,
+    decode_tree,
+    evidence_digest,
+)
 from cvxmdp.policies import TabularPolicy
 
-FORMAT = "cvxmdp certificate 1"
+# What a file claims, by what is proven; ``check`` knows the same lists.
+COMMON = ("infeasible", "sense", "statement", "assumes")
+BOUNDS = (*COMMON, "upper", "lower", "slack", "multipliers", "uniform")
+INFEASIBLE = (*COMMON, "slack_bound", "conflict")
+NOTES = ("given_slack", "repaired", "repair_share", "flow_residual", "flow_cost")
 
 
 @dataclass(frozen=True)
@@ -100,9 +115,9 @@ class Certificate:
         return self.gap / self.size if self.size > 0 else 0.0
 
     def __str__(self) -> str:
-        from cvxmdp.certificates.certificate_text import certificate_text
-
-        return certificate_text(self)
+        bounds = [*_bounds(self), *_constraints(self), *_errors(self)]
+        lines = _infeasible(self) if self.infeasible else bounds
+        return "\n".join([*lines, _promises(self)])
 
     def __repr__(self) -> str:
         if self.infeasible:
@@ -112,93 +127,181 @@ class Certificate:
     def to_json(self) -> str:
         """The certificate as JSON; arrays keep every bit."""
         evidence = {
-            "policy": None if self.policy is None else encode(self.policy.probabilities()),
-            "proof": encode_tree(self.proof),
+            "policy": None if self.policy is None else encode_array(self.policy.probabilities()),
+            "proof": _encoded(self.proof),
         }
-        claims = {
-            name: getattr(self, name)
-            for name in ("upper", "lower", "infeasible", "slack_bound", "sense", "statement")
-        }
-        claims["slack"] = dict(self.slack)
-        claims["multipliers"] = dict(self.multipliers)
-        claims["conflict"] = list(self.conflict)
-        claims["assumes"] = list(self.assumes)
-        notes = {
-            "given_slack": dict(self.given_slack),
-            "repaired": self.repaired,
-            "repair_share": self.repair_share,
-            "flow_residual": self.flow_residual,
-            "flow_cost": self.flow_cost,
-            "uniform": self.uniform,
-        }
+        claimed = INFEASIBLE if self.infeasible else BOUNDS
         document = {
             "format": FORMAT,
             "problem": self.fingerprint,
-            "claims": claims,
-            "notes": notes,
+            "claims": to_jsonable({name: getattr(self, name) for name in claimed}),
+            "notes": to_jsonable({name: getattr(self, name) for name in NOTES}),
             "evidence": evidence,
             "evidence_sha256": evidence_digest(evidence),
         }
-        return json.dumps(_plain(document), indent=1)
+        return json.dumps(document, indent=1)
 
     def save(self, path: str | Path) -> None:
         """Write the certificate to a JSON file, whole or not at all."""
         with whole_file(path) as temporary:
             temporary.write_text(self.to_json(), "utf-8")
 
+    @classmethod
+    def from_json(cls, text: str) -> Certificate:
+        """What ``to_json`` wrote, to be shown; it is only true if ``check`` says so."""
+        try:
+            document = json.loads(text)
+            if document["format"] == FIRST_FORMAT:
+                raise FileFormatError(
+                    f"this is a certificate of cvxmdp 0.1 ({FIRST_FORMAT!r}): certify the problem again"
+                )
+            if document["format"] != FORMAT:
+                raise FileFormatError(f"this is not a certificate in the format {FORMAT!r}")
+            return _rebuilt(document)
+        except FileFormatError:
+            raise
+        except (
+            ArithmeticError,
+            AttributeError,
+            LookupError,
+            RecursionError,
+            TypeError,
+            ValueError,
+        ) as error:
+            raise FileFormatError(f"this is not a certificate: {error!r}") from error
 
-def evidence_digest(evidence: Any) -> str:
-    """A checksum of the evidence, against files damaged on the way."""
-    return hashlib.sha256(json.dumps(evidence, sort_keys=True).encode()).hexdigest()
 
-
-def encode(array: np.ndarray) -> dict[str, Any]:
-    """An array as JSON: shape and base64 of its little-endian float64 bytes."""
-    numbers = np.asarray(array, dtype="<f8")
-    return {"shape": list(numbers.shape), "float64": base64.b64encode(numbers.tobytes()).decode()}
-
-
-def encode_tree(tree: Any) -> Any:
-    """Nested tables and lists with their arrays encoded."""
+def _encoded(tree: Any) -> Any:
+    """Nested tables and lists with their arrays (and numbers) encoded."""
     if isinstance(tree, Mapping):
-        return {name: encode_tree(value) for name, value in tree.items()}
+        return {name: _encoded(value) for name, value in tree.items()}
     if isinstance(tree, list | tuple):
-        return [encode_tree(value) for value in tree]
-    return encode(np.asarray(tree, dtype=np.float64))
+        return [_encoded(value) for value in tree]
+    return encode_array(np.asarray(tree, dtype=np.float64))
 
 
-def decode_tree(tree: Any) -> Any:
-    """The inverse of ``encode_tree``; anything else is refused."""
-    if isinstance(tree, dict) and set(tree) == {"shape", "float64"}:
-        return decode(tree)
-    if isinstance(tree, dict):
-        return {name: decode_tree(value) for name, value in tree.items()}
-    if isinstance(tree, list):
-        return [decode_tree(value) for value in tree]
-    raise CertificateError(f"the evidence holds {tree!r} where an array was expected")
+def _rebuilt(document: Any) -> Certificate:
+    # An infeasible problem has no bounds, and one with bounds no conflict.
+    neither = {
+        "upper": math.nan,
+        "lower": math.nan,
+        "uniform": math.nan,
+        "slack": {},
+        "multipliers": {},
+        "slack_bound": math.inf,
+        "conflict": [],
+    }
+    claims, notes = {**neither, **document["claims"]}, document["notes"]
+    policy = document["evidence"]["policy"]
+    numbers = ("upper", "lower", "uniform", "slack_bound")
+    return Certificate(
+        **{name: float(claims[name]) for name in numbers},
+        **{name: float(notes[name]) for name in ("repair_share", "flow_residual", "flow_cost")},
+        policy=None if policy is None else TabularPolicy(decode(policy)),
+        slack=_numbers(claims["slack"]),
+        given_slack=_numbers(notes["given_slack"]),
+        multipliers=_numbers(claims["multipliers"]),
+        repaired=bool(notes["repaired"]),
+        infeasible=bool(claims["infeasible"]),
+        conflict=tuple(str(name) for name in claims["conflict"]),
+        assumes=tuple(str(promise) for promise in claims["assumes"]),
+        sense=str(claims["sense"]),
+        statement=str(claims["statement"]),
+        proof=decode_tree(document["evidence"]["proof"]),
+        fingerprint=str(document["problem"]),
+    )
 
 
-def decode(encoded: Any) -> np.ndarray:
-    """The inverse of ``encode``; allocates no more than the text holds."""
-    try:
-        shape = tuple(int(size) for size in encoded["shape"])
-        raw = base64.b64decode(encoded["float64"], validate=True)
-        array = np.frombuffer(raw, dtype="<f8")
-        if any(size < 0 for size in shape):
-            raise ValueError(f"shape {shape}")
-        return array.reshape(shape).astype(np.float64)
-    except (KeyError, TypeError, ValueError) as error:
-        raise CertificateError(f"the certificate holds a damaged array: {error}") from error
+def _numbers(table: Any) -> dict[str, float]:
+    return {str(name): float(number) for name, number in table.items()}
 
 
-def _plain(value: Any) -> Any:
-    """JSON has no infinities or NaN: they become strings that float() reads again."""
-    if isinstance(value, Mapping):
-        return {str(name): _plain(item) for name, item in value.items()}
-    if isinstance(value, list | tuple):
-        return [_plain(item) for item in value]
-    if isinstance(value, float | np.floating):
-        return float(value) if math.isfinite(value) else str(float(value))
-    if isinstance(value, np.bool_):
-        return bool(value)
-    return value
+def certificate_facts(certificate: Certificate) -> dict[str, Any]:
+    """What is proven, for machines."""
+    return {
+        "upper": certificate.upper,
+        "lower": certificate.lower,
+        "gap": certificate.gap,
+        "relative_gap": certificate.relative_gap,
+        "infeasible": certificate.infeasible,
+        "conflict": list(certificate.conflict),
+        "slack": dict(certificate.slack),
+        "assumes": list(certificate.assumes),
+    }
+
+
+def _infeasible(certificate: Certificate) -> list[str]:
+    names = ", ".join(repr(name) for name in certificate.conflict)
+    return [
+        f"Proven: no policy satisfies {names}"
+        + (" together." if len(certificate.conflict) > 1 else "."),
+        f"The smallest slack of every policy is at most {number(certificate.slack_bound)}.",
+    ]
+
+
+def _bounds(certificate: Certificate) -> list[str]:
+    maximise = certificate.sense == "maximize"
+    bound, reached = certificate.upper, certificate.lower
+    if not maximise:
+        bound, reached = reached, bound
+    lines = []
+    if math.isfinite(bound):
+        side = "above" if maximise else "below"
+        lines.append(f"Proven: no feasible policy gets {side} {number(bound)}.")
+    else:
+        lines.append("No bound on the best objective was found.")
+    if certificate.policy is not None:
+        whose = "The repaired policy" if certificate.repaired else "The policy"
+        most = "at least" if maximise else "at most"
+        all_hold = " and satisfies every constraint" if certificate.slack else ""
+        lines.append(f"{whose} reaches {most} {number(reached)}{all_hold} (proven).")
+    else:
+        lines.append("No policy was found that surely satisfies every constraint.")
+    if certificate.contradicts:
+        lines.append(
+            "These two contradict each other, so a promise they rest on is false: probe your function with "
+            "check_utility."
+        )
+    elif math.isfinite(certificate.gap):
+        relative = certificate.relative_gap
+        lines.append(f"Gap {certificate.gap:.2g}, relative {relative:.2g}.")
+    return lines
+
+
+def _constraints(certificate: Certificate) -> list[str]:
+    if not certificate.multipliers:
+        return []
+    rows = [
+        (
+            name,
+            number(certificate.given_slack[name]) if name in certificate.given_slack else "-",
+            number(certificate.slack[name]) if name in certificate.slack else "-",
+            number(multiplier),
+        )
+        for name, multiplier in certificate.multipliers.items()
+    ]
+    header = ("constraint", "slack given", "slack, surely", "one more unit buys at most")
+    lines = ["", *text_table(header, rows)]
+    if certificate.repaired:
+        lines += [
+            "",
+            "The policy given is not surely feasible: it was mixed with a share of "
+            f"{certificate.repair_share:.2g} of the Slater policy.",
+        ]
+    return lines
+
+
+def _errors(certificate: Certificate) -> list[str]:
+    if certificate.policy is None:
+        return []
+    return [
+        "",
+        f"Flow residual {certificate.flow_residual:.1e}; it and rounding cost "
+        f"{certificate.flow_cost:.1e} of the objective (already taken off).",
+    ]
+
+
+def _promises(certificate: Certificate) -> str:
+    if not certificate.assumes:
+        return "Rests on no promises, only on the problem as written."
+    return "Rests on these promises: " + "; ".join(certificate.assumes) + "."

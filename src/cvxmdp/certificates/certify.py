@@ -29,10 +29,8 @@ from cvxmdp.certificates.evidence import (
 from cvxmdp.certificates.repair import Repaired, repair
 from cvxmdp.certificates.slater import Slater, slater_of
 from cvxmdp.checker.bounds import Achieved
-from cvxmdp.checker.fingerprint import fingerprint
 from cvxmdp.policies import TabularPolicy
 from cvxmdp.policies.occupancies import as_policy
-from cvxmdp.problems.lowered import Evidence
 from cvxmdp.problems.problem import Problem
 from cvxmdp.problems.solution import Solution
 
@@ -192,7 +190,7 @@ class Certifier:
             infeasible=True,
             conflict=room.conflict,
             slack_bound=_up(room.margin_bound),
-            proof=_proof(room.evidence),
+            proof=self.claims.smallest_slack().written(room.evidence),
             repaired=False,
             repair_share=0.0,
             flow_residual=given.flow_residual if given else 0.0,
@@ -205,15 +203,11 @@ class Certifier:
         uniform = claims.uniform_value
         return {
             "given_slack": dict(given.computed_slack) if given else {},
-            # What is proven of an estimated model is proven of nothing else.
-            "assumes": (
-                *claims.checked.promises,
-                *([f"it speaks of the {problem.mdp.note}"] if problem.mdp.note else []),
-            ),
+            "assumes": claims.checked.promises,
             "uniform": problem.sign * uniform,
             "sense": problem.sense,
             "statement": repr(problem),
-            "fingerprint": fingerprint(problem),
+            "fingerprint": claims.fingerprint,
         }
 
     def write(
@@ -239,17 +233,13 @@ class Certifier:
             infeasible=False,
             conflict=(),
             slack_bound=math.inf,
-            proof=_proof(proof.evidence) if proof is not None else {},
+            proof=self.claims.written(proof.evidence) if proof is not None else {},
             repaired=kept is not None and kept.share > 0,
             repair_share=kept.share if kept is not None else 0.0,
             flow_residual=kept.achieved.flow_residual if kept is not None else math.nan,
             flow_cost=kept.achieved.drift if kept is not None else math.nan,
             **self._common(given),
         )
-
-
-def _proof(evidence: Evidence) -> dict[str, Any]:
-    return {**evidence.tangents, "values": evidence.values}
 
 
 def _up(value: float) -> float:

@@ -8,17 +8,17 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from copy import copy
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from cvxmdp.atoms.nodes import Node
-from cvxmdp.checker import bounds
-from cvxmdp.checker.bounds import Achieved
-from cvxmdp.checker.closed_forms import CertificateError
+from cvxmdp.atoms.nodes import Node, TangentError, plain_of
+from cvxmdp.base.errors import ProblemError
+from cvxmdp.checker.arithmetic import CertificateError
+from cvxmdp.checker.bounds import Achieved, PlainProblem, achieved, upper_bound
+from cvxmdp.checker.fingerprint import fingerprint
 from cvxmdp.models.flow import Flow
 from cvxmdp.models.planning import optimal_values
 from cvxmdp.problems.lowered import Evidence, Lowered
@@ -39,15 +39,22 @@ class Claims:
     Attributes:
         lowered: the problem as searches see it.
         checked: the same as the checker reads it.
+        fingerprint: of the problem; empty for problems that were made of another.
     """
 
     lowered: Lowered
-    checked: bounds.Claims
+    checked: PlainProblem
+    fingerprint: str = ""
 
     @classmethod
     def of(cls, problem: Problem) -> Claims:
         """Both readings of a problem."""
-        return cls(Lowered(problem), bounds.Claims(problem))
+        lowered = Lowered(problem)
+        plain = lowered.plain()
+        try:
+            return cls(lowered, PlainProblem(plain), fingerprint(plain))
+        except CertificateError as error:
+            raise ProblemError(f"nothing can be proven about this problem: {error}") from error
 
     @property
     def flow(self) -> Flow:
@@ -61,13 +68,12 @@ class Claims:
 
     def with_objective(self, objective: Node) -> Claims:
         """The same model with another objective and without constraints."""
-        checked = copy(self.checked)
-        checked.objective, checked.slacks = objective, {}
+        checked = self.checked.with_objective(plain_of(objective))
         return Claims(self.lowered.with_objective(objective), checked)
 
     def smallest_slack(self) -> Claims:
         """The same model with the smallest slack as the objective, and no constraints."""
-        return self.with_objective(self.lowered.smallest_slack().objective)
+        return Claims(self.lowered.smallest_slack(), self.checked.smallest_slack())
 
     def without_constraints(self) -> Claims:
         """The same model and objective, unconstrained."""
@@ -75,12 +81,12 @@ class Claims:
 
     def achieved(self, policy: np.ndarray) -> Achieved:
         """What a policy, (S, A) probabilities, surely achieves."""
-        return bounds.achieved(self.checked, policy)
+        return achieved(self.checked, policy)
 
     @cached_property
     def uniform_value(self) -> float:
         """f of the uniform policy, as computed."""
-        return self.checked.objective.value(self.achieved(self.flow.uniform).occupancy)
+        return self.checked.objective.value(self.achieved(self.checked.uniform).occupancy)
 
     def prove(self, evidence: Evidence) -> Proof | None:
         """The bound of the evidence, with the best values where it has none; None where none follows."""
@@ -90,10 +96,13 @@ class Claims:
             if evidence.values is None:
                 reward, _ = self.lowered.lagrangian_tangent(kept, evidence.tangents)
                 evidence = replace(evidence, values=optimal_values(self.flow, reward)[0])
-            proof = {**evidence.tangents, "values": evidence.values}
-            return Proof(bounds.upper_bound(self.checked, kept, proof), evidence)
-        except CertificateError:
+            return Proof(upper_bound(self.checked, kept, self.written(evidence)), evidence)
+        except (CertificateError, TangentError):
             return None
+
+    def written(self, evidence: Evidence) -> dict[str, Any]:
+        """Evidence as certificates hold it: parameters of tangents, and values."""
+        return {**self.lowered.plain_tangents(evidence.tangents), "values": evidence.values}
 
 
 def best(candidates: list[Proof | None]) -> Proof | None:

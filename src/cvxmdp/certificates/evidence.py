@@ -20,10 +20,9 @@ import numpy as np
 
 from cvxmdp.algorithms.columns.generation import Generation
 from cvxmdp.algorithms.conic import dual_program
-from cvxmdp.atoms.nodes import SumNode
+from cvxmdp.atoms.nodes import SumNode, TangentError
 from cvxmdp.base.progress import Progress
 from cvxmdp.certificates.claims import Claims, Proof, best
-from cvxmdp.checker.closed_forms import CertificateError
 from cvxmdp.models.systems import solve_discounted
 from cvxmdp.problems.lowered import Evidence
 
@@ -146,7 +145,7 @@ def by_gradient(
         tangents = lowered.tangents_at(x)
         try:
             reward, _ = lowered.lagrangian_tangent(dict(zip(names, mu, strict=True)), tangents)
-        except CertificateError:
+        except TangentError:
             return None
         gained = (policy * reward).sum(axis=1)
         values = solve_discounted(model.chain(policy), gained, model.discount, guess=values)

@@ -1,7 +1,7 @@
 r"""What a certificate rests on: two bounds, computed from the problem and checked numbers alone.
 
 **Upper bound.** For multipliers mu >= 0 every feasible y has f(y) <= f(y) + sum mu_i g_i(y), and the
-tangents of ``atoms`` bound that by <R, y> + c. For any V, the flow equations give
+tangents of ``closed_forms`` bound that by <R, y> + c. For any V, the flow equations give
 
     <R, y> = <rho, V> + sum y(s,a) [R + gamma P V - V](s,a)
           <= <rho, V> + max(0, max_s (T V - V)(s)) / (1 - gamma L),
@@ -12,7 +12,7 @@ missing mass (episodes that end) too; the max(0, .) is needed because an occupan
 mass than 1 / (1 - gamma).
 
 **Lower bound.** A policy's occupancy x is solved for; what the flow equations miss, e in the sum of
-absolute values, means an error of at most e / (1 - gamma L) in x, which each atom's ``drift`` carries
+absolute values, means an error of at most e / (1 - gamma L) in x, which each function's ``drift`` carries
 into objective and slack. The policy counts as feasible only if every slack is at least zero after
 its drift is taken off.
 
@@ -31,52 +31,95 @@ import numpy as np
 import scipy.sparse as sp
 import scipy.sparse.csgraph as csgraph
 
-from cvxmdp.checker.closed_forms import (
+from cvxmdp.checker.arithmetic import (
     EPS,
     LARGEST_FACTOR,
+    UNDERFLOW,
     CertificateError,
-    Error,
-    MinimumNode,
-    Node,
+    ErrorBound,
     Parameters,
     largest,
-    read_function,
+    numbers,
     total,
 )
-from cvxmdp.models.systems import solve_discounted
+from cvxmdp.checker.closed_forms import CONVEX, ClosedForm
+from cvxmdp.checker.composite_forms import FormSetting, MinimumForm, read_form
+from cvxmdp.checker.linear_solve import solve_system
+
+SENSES = ("maximize", "minimize")
 
 
-class Claims:
-    """A problem as the checker sees it: arrays of the model, closed forms of the functions."""
+class PlainProblem:
+    """A problem as the checker sees it: arrays of the model, closed forms of the functions.
 
-    def __init__(self, problem: Any) -> None:
-        problem.require_model("a proof")
-        mdp = problem.mdp
-        self.discount = float(mdp.discount)
-        self.initial = np.asarray(mdp.initial, dtype=np.float64)
-        self.transition = sp.csr_array(mdp.transition)
-        self.actions = np.asarray(mdp.actions, dtype=bool)
+    Args:
+        plain: see ``Lowered.plain``: "transition" (sparse, (S * A, S)), "initial" (S,), "actions" (S, A),
+            "discount", "sense", "statement", "note", "objective" (concave, to be maximised), "slacks" by name.
+    """
+
+    def __init__(self, plain: Mapping[str, Any]) -> None:
+        try:
+            self._read_model(plain)
+            self.sense, self.statement = str(plain["sense"]), str(plain["statement"])
+            self.note = str(plain.get("note", ""))
+            slacks = dict(plain["slacks"])
+        except (KeyError, TypeError, AttributeError) as error:
+            raise CertificateError(f"the problem lacks something: {error!r}") from error
+        if self.sense not in SENSES:
+            raise CertificateError(f"the problem's sense is {self.sense!r}, not one of {SENSES}")
+        self.setting = FormSetting(self.reached[:, None] & self.actions, self.flow_miss)
+        self.objective = self._concave(plain.get("objective"))
+        self.slacks = {str(name): self._concave(tree) for name, tree in slacks.items()}
+
+    def _read_model(self, plain: Mapping[str, Any]) -> None:
+        self.actions = np.asarray(plain["actions"], dtype=bool)
+        if self.actions.ndim != 2 or not self.actions.any(axis=1).all():
+            raise CertificateError("some state of the problem has no action")
         self.shape = (int(self.actions.shape[0]), int(self.actions.shape[1]))
+        self.initial = numbers(dict(plain), "initial", self.shape[:1])
+        self.discount = float(plain["discount"])
+        self.transition = sp.csr_array(plain["transition"])
+        if self.transition.shape != (self.actions.size, self.shape[0]):
+            raise CertificateError(
+                "the problem's transition matrix has another shape than its actions"
+            )
+        data = self.transition.data
+        if not (np.isfinite(data).all() and (data >= 0).all() and (self.initial >= 0).all()):
+            raise CertificateError("a probability of the problem is negative or no number")
+        if not 0 <= self.discount < 1:
+            raise CertificateError(f"the problem's discount is {self.discount!r}")
+        self.successors = int(np.diff(self.transition.indptr).max(initial=0))
         self.reached = reachable_states(self.transition, self.initial, self.shape[1])
-        self.shrink = self._shrink()
-        pairs = self.reached[:, None] & self.actions
-        self.objective: Node = read_function(problem.objective_function, pairs, self.flow_miss)
-        self.slacks: dict[str, Node] = {
-            name: read_function(g, pairs, self.flow_miss)
-            for name, g in problem.slack_functions.items()
-        }
-
-    def _shrink(self) -> float:
-        """1 - gamma * the largest row sum: rows may sum to a little more than one by rounding."""
-        successors = int(np.diff(self.transition.indptr).max(initial=0))
-        rows = float(self.transition.sum(axis=1).max()) * (1 + (successors + 4) * EPS)
-        shrink = 1.0 - self.discount * rows
-        if not shrink > 0:
+        # Rows may sum to a little more than one by rounding.
+        rows = float(self.transition.sum(axis=1).max()) * (1 + (self.successors + 4) * EPS)
+        self.shrink = 1.0 - self.discount * rows
+        if not self.shrink > 0:
             raise CertificateError(
                 f"with a discount of {self.discount!r} and rows that sum to up to {rows!r}, nothing "
                 "bounds the mass of an occupancy"
             )
-        return shrink
+        self.mass = total(self.initial)[0] / self.shrink  # of an occupancy, at most
+
+    def _concave(self, plain: Any) -> ClosedForm:
+        form = read_form(plain, self.setting)
+        if form.curvature == CONVEX:
+            raise CertificateError("an objective or slack of the problem is not concave")
+        return form
+
+    def with_objective(self, plain: Any) -> PlainProblem:
+        """The same model with another objective, and no constraints."""
+        other = copy(self)
+        other.objective, other.slacks = self._concave(plain), {}
+        return other
+
+    def smallest_slack(self) -> PlainProblem:
+        """The same model with the smallest slack as the objective, and no constraints.
+
+        A negative upper bound for it proves that no policy satisfies all constraints.
+        """
+        other = copy(self)
+        other.objective, other.slacks = MinimumForm(list(self.slacks.values())), {}
+        return other
 
     def flow_miss(self, x: np.ndarray) -> float:
         """What the flow equations miss at x, in the sum of absolute values."""
@@ -84,32 +127,23 @@ class Claims:
         outside = float(np.abs(x[~(self.reached[:, None] & self.actions)]).sum())
         return float(np.abs(x.sum(axis=1) - self.initial - inflow).sum()) + outside
 
-    def smallest_slack(self) -> Claims:
-        """The same model with the smallest slack as the objective, and no constraints.
-
-        A negative upper bound for it proves that no policy satisfies all constraints; a policy that
-        is good at it is a Slater point.
-        """
-        other = copy(self)
-        other.objective = MinimumNode(list(self.slacks.values()))
-        other.slacks = {}
-        return other
+    @property
+    def sign(self) -> float:
+        """1 when maximising, -1 when minimising: the user's objective is sign * f."""
+        return 1.0 if self.sense == "maximize" else -1.0
 
     @property
-    def mass(self) -> float:
-        """The largest mass of an occupancy."""
-        return total(self.initial)[0] / self.shrink
-
-    @property
-    def affine(self) -> bool:
-        """True when every function is its own tangent."""
-        return all(node.affine for node in (self.objective, *self.slacks.values()))
+    def uniform(self) -> np.ndarray:
+        """The policy that is uniform over the available actions, (S, A)."""
+        return np.asarray(self.actions / self.actions.sum(axis=1, keepdims=True))
 
     @property
     def promises(self) -> tuple[str, ...]:
         """What a user promised and the proof relies on."""
-        nodes = [self.objective, *self.slacks.values()]
-        return tuple(dict.fromkeys(promise for node in nodes for promise in node.promises))
+        forms = [self.objective, *self.slacks.values()]
+        made = [promise for form in forms for promise in form.promises]
+        # What is proven of an estimated model is proven of nothing else.
+        return (*dict.fromkeys(made), *([f"it speaks of the {self.note}"] if self.note else []))
 
 
 def reachable_states(transition: sp.csr_array, initial: np.ndarray, n_actions: int) -> np.ndarray:
@@ -128,47 +162,46 @@ def reachable_states(transition: sp.csr_array, initial: np.ndarray, n_actions: i
 
 
 def upper_bound(
-    claims: Claims, multipliers: Mapping[str, float], proof: Mapping[str, Any]
+    problem: PlainProblem, multipliers: Mapping[str, float], proof: Mapping[str, Any]
 ) -> float:
     """A number that no feasible policy's f exceeds.
 
     Args:
-        claims: the problem.
+        problem: the problem.
         multipliers: one per constraint, not negative.
         proof: "objective" and, per constraint, "slacks": parameters of the tangents; "values": V.
     """
-    reward, constant, size = lagrangian_tangent(claims, multipliers, proof)
-    return (
-        best_return_bound(claims, reward, read_values(claims, proof)) + constant + size * 16 * EPS
-    )
+    reward, constant, size = lagrangian_tangent(problem, multipliers, proof)
+    best = best_return_bound(problem, reward, read_values(problem, proof))
+    return best + constant + size * 16 * EPS + UNDERFLOW
 
 
 def lagrangian_tangent(
-    claims: Claims, multipliers: Mapping[str, float], proof: Mapping[str, Any]
+    problem: PlainProblem, multipliers: Mapping[str, float], proof: Mapping[str, Any]
 ) -> tuple[np.ndarray, float, float]:
     """Reward, constant and size (for rounding) of an affine function above the Lagrangian."""
-    if set(multipliers) != set(claims.slacks):
+    if set(multipliers) != set(problem.slacks):
         raise CertificateError(
-            f"multipliers are for {sorted(multipliers)}, constraints are {sorted(claims.slacks)}"
+            f"multipliers are for {sorted(multipliers)}, constraints are {sorted(problem.slacks)}"
         )
-    tangent = claims.objective.tangent(_table(proof, "objective"))
+    tangent = problem.objective.tangent(_table(proof, "objective"))
     reward, constant = tangent.reward.copy(), [tangent.constant]
     size, steep = tangent.size, tangent.steep
     slacks = _table(proof, "slacks")
-    for name, node in claims.slacks.items():
+    for name, form in problem.slacks.items():
         multiplier = float(multipliers[name])
         if not 0 <= multiplier <= LARGEST_FACTOR:
             raise CertificateError(
                 f"the multiplier of {name!r} must not be negative nor huge: {multiplier}"
             )
         if multiplier > 0:
-            part = node.tangent(_table(slacks, name))
+            part = form.tangent(_table(slacks, name))
             reward += multiplier * part.reward
             constant.append(multiplier * part.constant)
             size += multiplier * part.size
             steep += multiplier * part.steep
-    terms = 1 + len(claims.slacks) / 8
-    return reward, math.fsum(constant), terms * (size + steep * claims.mass)
+    terms = 1 + len(problem.slacks) / 8
+    return reward, math.fsum(constant), terms * (size + steep * problem.mass)
 
 
 def _table(holder: Any, name: str) -> Parameters:
@@ -178,33 +211,32 @@ def _table(holder: Any, name: str) -> Parameters:
     return found
 
 
-def read_values(claims: Claims, proof: Mapping[str, Any]) -> np.ndarray:
+def read_values(problem: PlainProblem, proof: Mapping[str, Any]) -> np.ndarray:
     """V of a proof, shape (S,)."""
     try:
         values = np.asarray(proof["values"], dtype=np.float64)
     except (KeyError, TypeError, ValueError) as error:
         raise CertificateError(f"the certificate holds no usable 'values': {error}") from error
-    if values.shape != claims.initial.shape or not np.isfinite(values[claims.reached]).all():
+    if values.shape != problem.initial.shape or not np.isfinite(values[problem.reached]).all():
         raise CertificateError(
-            f"'values' in the certificate must be finite numbers of shape {claims.initial.shape}"
+            f"'values' in the certificate must be finite numbers of shape {problem.initial.shape}"
         )
-    return np.where(claims.reached, values, 0.0)
+    return np.where(problem.reached, values, 0.0)
 
 
-def best_return_bound(claims: Claims, reward: np.ndarray, values: np.ndarray) -> float:
+def best_return_bound(problem: PlainProblem, reward: np.ndarray, values: np.ndarray) -> float:
     """An upper bound on the return of any policy with this reward, from any V."""
-    following = claims.discount * (claims.transition @ values).reshape(claims.shape)
-    choices = np.where(claims.actions, reward + following, -np.inf)
-    excess = (choices.max(axis=1) - values)[claims.reached]
+    following = problem.discount * (problem.transition @ values).reshape(problem.shape)
+    choices = np.where(problem.actions, reward + following, -np.inf)
+    excess = (choices.max(axis=1) - values)[problem.reached]
     if np.isnan(excess).any():
         raise CertificateError("the numbers of the certificate are too large: no bound follows")
-    inner, size = total(claims.initial * values)
-    successors = int(np.diff(claims.transition.indptr).max(initial=0))
-    steepest = largest(np.where(claims.actions, reward, 0.0)[claims.reached])
+    inner, size = total(problem.initial * values)
+    steepest = largest(np.where(problem.actions, reward, 0.0)[problem.reached])
     # A sum of k terms is off by at most k units in the last place of the sum of their sizes.
-    rounding = (successors + 8) * EPS * (steepest + 2.0 * largest(values)) * claims.mass
+    rounding = (problem.successors + 8) * EPS * (steepest + 2.0 * largest(values)) * problem.mass
     room = max(0.0, float(excess.max()))
-    return inner + room * claims.mass * (1 + 8 * EPS) + 4 * EPS * size + rounding
+    return inner + room * problem.mass * (1 + 8 * EPS) + 4 * EPS * size + rounding
 
 
 @dataclass(frozen=True)
@@ -233,61 +265,60 @@ class Achieved:
         return all(slack >= 0 for slack in self.slack.values()) and math.isfinite(self.objective)
 
 
-def achieved(claims: Claims, policy: np.ndarray) -> Achieved:
+def achieved(problem: PlainProblem, policy: np.ndarray) -> Achieved:
     """Bounds on objective and slack of a policy, an (S, A) array of probabilities."""
-    policy = read_policy(claims, policy)
-    x = solve_occupancy(claims, policy)
-    residual = claims.flow_miss(x)
-    if not math.isfinite(residual):
-        raise CertificateError("the occupancy of the policy could not be computed")
-    arrivals = np.bincount(claims.transition.indices, minlength=claims.shape[0])
-    terms = int(arrivals.max(initial=0)) + claims.shape[1] + 8
-    # The policy's rows were normalised, which is exact to a few units in the last place as well.
-    residual += terms * EPS * (2.0 * float(x.sum()) + float(claims.initial.sum()))
-    support = policy_support(claims, policy)
-    error = Error(residual / claims.shrink * (1 + 8 * EPS), support)
-    drift = claims.objective.drift(x, error)
-    value = claims.objective.value(x)
-    slack = {name: node.value(x) for name, node in claims.slacks.items()}
-    sure = {name: slack[name] - node.drift(x, error) for name, node in claims.slacks.items()}
+    x, error, residual = occupancy(problem, policy)
+    drift = problem.objective.drift(x, error)
+    value = problem.objective.value(x)
+    slack = {name: form.value(x) for name, form in problem.slacks.items()}
+    sure = {name: slack[name] - form.drift(x, error) for name, form in problem.slacks.items()}
     objective = value - drift if math.isfinite(value) and math.isfinite(drift) else -math.inf
     return Achieved(objective, sure, slack, x, residual, drift)
 
 
-def read_policy(claims: Claims, policy: Any) -> np.ndarray:
+def occupancy(problem: PlainProblem, policy: Any) -> tuple[np.ndarray, ErrorBound, float]:
+    """The occupancy of a policy, how far it may be off, and what the flow equations miss."""
+    policy = read_policy(problem, policy)
+    support = policy_support(problem, policy)
+    visits = solve_system(chain(problem, policy).T, problem.initial, problem.discount)
+    x = np.where(support, np.maximum(visits, 0.0)[:, None] * policy, 0.0)
+    residual = problem.flow_miss(x)
+    if not math.isfinite(residual):
+        raise CertificateError("the occupancy of the policy could not be computed")
+    arrivals = np.bincount(problem.transition.indices, minlength=problem.shape[0])
+    terms = int(arrivals.max(initial=0)) + problem.shape[1] + 8
+    # The policy's rows were normalised, which is exact to a few units in the last place as well.
+    residual += terms * EPS * (2.0 * float(x.sum()) + float(problem.initial.sum()))
+    return x, ErrorBound(residual / problem.shrink * (1 + 8 * EPS), support), residual
+
+
+def read_policy(problem: PlainProblem, policy: Any) -> np.ndarray:
     """A policy's probabilities, refused unless they are a policy of this model."""
     matrix = np.asarray(policy, dtype=np.float64)
-    if matrix.shape != claims.shape or not np.isfinite(matrix).all() or (matrix < 0).any():
-        raise CertificateError(f"a policy is a matrix of probabilities of shape {claims.shape}")
+    if matrix.shape != problem.shape or not np.isfinite(matrix).all() or (matrix < 0).any():
+        raise CertificateError(f"a policy is a matrix of probabilities of shape {problem.shape}")
     if (np.abs(matrix.sum(axis=1) - 1.0) > 1e-9).any():
         raise CertificateError("the rows of a policy must sum to one")
-    if (matrix[~claims.actions] > 1e-12).any():
+    if (matrix[~problem.actions] > 1e-12).any():
         raise CertificateError("the policy takes actions that are not available")
-    matrix = np.where(claims.actions, matrix, 0.0)
-    return matrix / matrix.sum(axis=1, keepdims=True)
+    matrix = np.where(problem.actions, matrix, 0.0)
+    return np.asarray(matrix / matrix.sum(axis=1, keepdims=True))
 
 
-def chain(claims: Claims, policy: np.ndarray) -> sp.csr_array:
+def chain(problem: PlainProblem, policy: np.ndarray) -> sp.csr_array:
     """The transition matrix of a policy, (S, S)."""
-    states, actions = claims.shape
+    states, actions = problem.shape
     pointers = np.arange(0, states * actions + 1, actions)
     columns = np.arange(states * actions)
     choice = sp.csr_array((policy.ravel(), columns, pointers), shape=(states, states * actions))
-    return sp.csr_array(choice @ claims.transition)
+    return sp.csr_array(choice @ problem.transition)
 
 
-def solve_occupancy(claims: Claims, policy: np.ndarray) -> np.ndarray:
-    """The occupancy of a policy; its quality is measured afterwards, not assumed."""
-    visits = solve_discounted(chain(claims, policy).T, claims.initial, claims.discount)
-    x = np.maximum(visits, 0.0)[:, None] * policy
-    return np.where(policy_support(claims, policy), x, 0.0)
-
-
-def policy_support(claims: Claims, policy: np.ndarray) -> np.ndarray:
+def policy_support(problem: PlainProblem, policy: np.ndarray) -> np.ndarray:
     """Boolean (S, A): pairs the policy takes with positive probability, at some time."""
     # By what is positive, not by products, which may underflow to zero.
-    taken = np.repeat(policy.ravel() > 0, np.diff(claims.transition.indptr))
-    own = claims.transition.copy()
+    taken = np.repeat(policy.ravel() > 0, np.diff(problem.transition.indptr))
+    own = problem.transition.copy()
     own.data = taken.astype(np.float64)
     own.eliminate_zeros()
-    return reachable_states(own, claims.initial, claims.shape[1])[:, None] & (policy > 0)
+    return reachable_states(own, problem.initial, problem.shape[1])[:, None] & (policy > 0)

@@ -1,25 +1,34 @@
-"""check: verify a certificate file against a problem, trusting neither its author nor our solvers.
+"""Verify a certificate file against a problem, trusting neither its author nor our solvers.
 
 Everything that is claimed is computed anew from the problem: the upper bound from the file's
-multipliers, tangents and values; the lower bound and the slacks from its policy. A claim passes if it
-is no stronger than what was computed, so bounds that somebody loosened by hand still pass (they
-remain true) and bounds that somebody tightened do not. NumPy and SciPy only.
+multipliers, tangents and values; the lower bound and the slacks from its policy; what the uniform policy
+reaches, which relative gaps refer to. A claim passes if it is no stronger than what was computed, so bounds
+that somebody loosened by hand still pass (they remain true) and bounds that somebody tightened do not. A claim
+without its evidence, or one that is not known here, is refused; what is no claim (the notes) is named as not
+checked.
 """
 
 from __future__ import annotations
 
-import json
 import math
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
-from cvxmdp.certificates.certificate import FORMAT, decode, decode_tree, evidence_digest
-from cvxmdp.checker.bounds import Claims, achieved, upper_bound
-from cvxmdp.checker.closed_forms import CertificateError
+import numpy as np
+
+from cvxmdp.checker.arithmetic import CertificateError, ErrorBound, NotVerifiableError
+from cvxmdp.checker.bounds import PlainProblem, occupancy, upper_bound
+from cvxmdp.checker.certificate_document import decode, decode_tree, read_document
+from cvxmdp.checker.closed_forms import ClosedForm
 from cvxmdp.checker.fingerprint import fingerprint
 
-LARGEST_FILE = 2**31  # bytes; a certificate for a million states has some 200 MB
+COMMON = {"infeasible", "sense", "statement", "assumes"}
+BOUNDS = COMMON | {"upper", "lower", "slack", "multipliers", "uniform"}
+INFEASIBLE = COMMON | {"slack_bound", "conflict"}
+ROUNDED = 1e-6  # relative: how near to what is stated the uniform policy's objective has to be
 
 
 @dataclass(frozen=True)
@@ -32,6 +41,7 @@ class Check:
         upper, lower: the bounds as computed by the checker, in the user's sign; NaN where it did not
             get that far, or where no policy is feasible.
         assumes: promises that the proof rests on, which no checker can verify.
+        unchecked: what the file says besides its claims: nobody recomputed it.
     """
 
     accepted: bool
@@ -39,6 +49,7 @@ class Check:
     upper: float = math.nan
     lower: float = math.nan
     assumes: tuple[str, ...] = ()
+    unchecked: tuple[str, ...] = ()
 
     def __bool__(self) -> bool:
         return self.accepted
@@ -49,27 +60,28 @@ class Check:
         text = "Accepted: every claim follows from the problem."
         if self.assumes:
             text += " It rests on these promises: " + "; ".join(self.assumes) + "."
+        if self.unchecked:
+            text += " Not checked, and no part of the proof: " + ", ".join(self.unchecked) + "."
         return text
 
 
-def check(certificate: str | Path, problem: Any) -> Check:
+def check_file(certificate: str | Path, plain: Mapping[str, Any]) -> Check:
     """Verify a certificate file.
 
     Args:
         certificate: path of a JSON file written by ``Certificate.save``.
-        problem: the problem it claims to be about.
+        plain: the problem it claims to be about, as plain data (``PlainProblem`` says which).
 
     Returns:
         The outcome; true when every claim was verified. A file that is no certificate is rejected,
         not an error; only a file that cannot be opened is.
     """
     try:
-        document = _read(Path(certificate))
-        claims = Claims(problem)
-        stated = _claims(document, problem, claims)
-        if stated["infeasible"]:
-            return _check_infeasible(document, stated, claims)
-        return _check_bounds(document, stated, claims, problem.sign)
+        document = read_document(Path(certificate))
+        problem = PlainProblem(plain)
+        stated = _claims(document, fingerprint(plain), problem)
+        found = _check_infeasible if stated["infeasible"] else _check_bounds
+        return found(document, stated, problem)
     except CertificateError as error:
         return Check(False, (str(error),))
     except (ArithmeticError, LookupError, TypeError, ValueError, RecursionError) as error:
@@ -78,77 +90,44 @@ def check(certificate: str | Path, problem: Any) -> Check:
         return Check(False, (f"the certificate cannot be evaluated: {error!r}.",))
 
 
-def _read(path: Path) -> dict[str, Any]:
-    if path.stat().st_size > LARGEST_FILE:
-        raise CertificateError(f"the file is larger than {LARGEST_FILE:,} bytes")
-    try:
-        document = json.loads(
-            path.read_text("utf-8"), parse_constant=_refuse, object_pairs_hook=_once
-        )
-    except (ValueError, RecursionError) as error:
-        raise CertificateError(f"the file is not JSON: {error}") from error
-    if not isinstance(document, dict) or document.get("format") != FORMAT:
-        raise CertificateError(f"the file is not a certificate of the form {FORMAT!r}")
-    for name in ("claims", "evidence"):
-        if not isinstance(document.get(name), dict):
-            raise CertificateError(f"the file has no {name!r}")
-    if document.get("evidence_sha256") != evidence_digest(document["evidence"]):
-        raise CertificateError("the evidence was changed after it was written: its checksum is off")
-    return document
-
-
-def _refuse(constant: str) -> float:
-    raise ValueError(f"{constant} is not a number that JSON knows")
-
-
-def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    """A table whose names occur once: of two claims of one name readers would see either."""
-    table = dict(pairs)
-    if len(table) < len(pairs):
-        raise ValueError(f"some name among {sorted(table)} occurs twice in one table")
-    return table
-
-
-def _claims(document: dict[str, Any], problem: Any, claims: Claims) -> dict[str, Any]:
+def _claims(document: dict[str, Any], known: str, problem: PlainProblem) -> dict[str, Any]:
     """The claims with their types, after it is clear that they are about this problem."""
-    if document.get("problem") != fingerprint(problem):
+    if document.get("problem") != known:
         raise CertificateError(
             "the certificate is about another problem: the fingerprints of model, objective, "
             "constraints or budgets differ"
         )
-    stated = document["claims"]
-    if stated.get("sense") != problem.sense:
-        raise CertificateError(f"the certificate claims to {stated.get('sense')!r}")
-    if stated.get("statement") != repr(problem):
-        raise CertificateError("the certificate states another problem in words")
-    assumes = stated.get("assumes")
-    if not isinstance(assumes, list):
-        raise CertificateError("the certificate does not list the promises it rests on")
-    missing = [promise for promise in claims.promises if promise not in assumes]
-    if missing:
-        raise CertificateError(f"the certificate hides a promise it rests on: {missing[0]}")
+    stated: dict[str, Any] = document["claims"]
     if not isinstance(stated.get("infeasible"), bool):
         raise CertificateError("the certificate does not say whether the problem is infeasible")
+    if stated["infeasible"] and not problem.slacks:
+        raise CertificateError("the problem has no constraints and cannot be infeasible")
+    expected = INFEASIBLE if stated["infeasible"] else BOUNDS
+    for name in sorted(stated.keys() - expected):
+        raise CertificateError(f"{name!r} is claimed, which does not go with the other claims")
+    for name in sorted(expected - stated.keys()):
+        raise CertificateError(f"the certificate has no usable {name!r}")
+    if stated["sense"] != problem.sense:
+        raise CertificateError(f"the certificate claims to {stated['sense']!r}")
+    if stated["statement"] != problem.statement:
+        raise CertificateError("the certificate states another problem in words")
+    assumes = stated["assumes"]
+    if not isinstance(assumes, list) or not all(isinstance(one, str) for one in assumes):
+        raise CertificateError("the certificate does not list the promises it rests on")
+    missing = [promise for promise in problem.promises if promise not in assumes]
+    if missing:
+        raise CertificateError(f"the certificate hides a promise it rests on: {missing[0]}")
     return stated
 
 
 def _number(table: Any, name: str) -> float:
     try:
         value = float(table[name])
-    except (KeyError, TypeError, ValueError) as error:
+    except (KeyError, TypeError, ValueError, OverflowError) as error:
         raise CertificateError(f"the certificate has no usable {name!r}") from error
     if math.isnan(value):
         raise CertificateError(f"the certificate claims that {name!r} is not a number")
     return value
-
-
-def _claims_bound(stated: dict[str, Any], name: str) -> bool:
-    """Whether a bound is claimed at all: NaN and infinities claim nothing."""
-    claimed = stated.get(name)
-    try:
-        return math.isfinite(float(claimed))  # type: ignore[arg-type]
-    except (TypeError, ValueError, OverflowError) as error:
-        raise CertificateError(f"the certificate has no usable {name!r}") from error
 
 
 def _named(stated: dict[str, Any], name: str) -> dict[str, float]:
@@ -158,16 +137,25 @@ def _named(stated: dict[str, Any], name: str) -> dict[str, float]:
     return {key: _number(table, key) for key in table}
 
 
-def _check_infeasible(document: dict[str, Any], stated: dict[str, Any], claims: Claims) -> Check:
-    if not claims.slacks:
-        raise CertificateError("the problem has no constraints and cannot be infeasible")
+def _unchecked(document: dict[str, Any]) -> tuple[str, ...]:
+    """What stands in a certificate file besides claims and evidence."""
+    notes = document.get("notes")
+    return tuple(sorted(str(name) for name in notes)) if isinstance(notes, dict) else ()
+
+
+def _check_infeasible(
+    document: dict[str, Any], stated: dict[str, Any], problem: PlainProblem
+) -> Check:
+    if document["evidence"].get("policy") is not None:
+        raise CertificateError("an infeasible problem has no policy, yet one is given")
     proof = decode_tree(document["evidence"].get("proof"))
-    bound = upper_bound(claims.smallest_slack(), {}, {**proof, "slacks": {}})
-    _check_conflict(stated.get("conflict"), proof["objective"]["weights"], claims)
+    _check_conflict(stated["conflict"], proof["objective"]["weights"], problem)
     stated_bound = _number(stated, "slack_bound")
+    try:
+        bound = upper_bound(problem.smallest_slack(), {}, {**proof, "slacks": {}})
+    except NotVerifiableError as error:
+        return Check(False, (f"infeasibility could not be verified: {error}.",))
     reasons = []
-    if _claims_bound(stated, "upper") or _claims_bound(stated, "lower"):
-        reasons.append("an infeasible problem has no bounds, yet one is claimed.")
     if not bound < 0:
         reasons.append(
             f"infeasibility is not proven: the smallest slack is only shown to be at most {bound:.6g}."
@@ -177,44 +165,108 @@ def _check_infeasible(document: dict[str, Any], stated: dict[str, Any], claims: 
             f"the smallest slack is claimed to be at most {stated_bound:.17g}; the evidence shows "
             f"{bound:.17g}."
         )
-    return Check(not reasons, tuple(reasons), assumes=claims.promises)
+    return Check(
+        not reasons, tuple(reasons), assumes=problem.promises, unchecked=_unchecked(document)
+    )
 
 
-def _check_conflict(conflict: Any, weights: Any, claims: Claims) -> None:
-    """The proof may only use the constraints that are said to be in conflict."""
-    if not isinstance(conflict, list) or not set(conflict) <= set(claims.slacks):
+def _check_conflict(conflict: Any, weights: Any, problem: PlainProblem) -> None:
+    """The proof may only use the constraints that are said to be in conflict, and uses each of them."""
+    if not isinstance(conflict, list) or not set(conflict) <= set(problem.slacks):
         raise CertificateError("the conflict does not name constraints of the problem")
-    for name, weight in zip(claims.slacks, weights, strict=True):
+    for name, weight in zip(problem.slacks, weights, strict=True):
         if weight > 0 and name not in conflict:
             raise CertificateError(f"the proof uses {name!r}, which the conflict does not name")
+        if not weight > 0 and name in conflict:
+            raise CertificateError(f"the conflict names {name!r}, which the proof does not use")
 
 
-def _check_bounds(
-    document: dict[str, Any], stated: dict[str, Any], claims: Claims, sign: float
-) -> Check:
+def _check_bounds(document: dict[str, Any], stated: dict[str, Any], problem: PlainProblem) -> Check:
     stated_upper, stated_lower = _number(stated, "upper"), _number(stated, "lower")
-    ceiling, floor = math.inf, -math.inf
-    reasons = []
-    evidence = document["evidence"]
-    if evidence.get("proof"):
-        proof = decode_tree(evidence["proof"])
-        ceiling = upper_bound(claims, _named(stated, "multipliers"), proof)
-    if evidence.get("policy") is not None:
-        found = achieved(claims, decode(evidence["policy"]))
-        stated_slack = _named(stated, "slack")
-        if set(stated_slack) != set(claims.slacks):
-            raise CertificateError("the slack of some constraint is not claimed")
-        for name, slack in found.slack.items():
-            if slack < max(0.0, stated_slack[name]):
-                reasons.append(
-                    f"the slack of {name!r} is claimed to be at least {stated_slack[name]:.17g}; it is "
-                    f"only shown to be at least {slack:.17g}."
-                )
-        if found.feasible:
-            floor = found.objective
-    upper, lower = (ceiling, floor) if sign > 0 else (-floor, -ceiling)
+    reasons: list[str] = []
+
+    def verified(what: str, compute: Callable[[], float], otherwise: float) -> float:
+        try:
+            return compute()
+        except NotVerifiableError as error:
+            reasons.append(f"{what} could not be verified: {error}.")
+            return otherwise
+
+    ceiling = verified(
+        "the bound on every policy", lambda: _ceiling(document, stated, problem), math.inf
+    )
+    floor = _floor(document, stated, problem, verified, reasons)
+    upper, lower = (ceiling, floor) if problem.sign > 0 else (-floor, -ceiling)
     if not stated_upper >= upper:
         reasons.append(f"upper bound {stated_upper:.17g} is claimed; {upper:.17g} is shown.")
     if not stated_lower <= lower:
         reasons.append(f"lower bound {stated_lower:.17g} is claimed; {lower:.17g} is shown.")
-    return Check(not reasons, tuple(reasons), upper, lower, claims.promises)
+    _check_uniform(stated, problem, verified, reasons)
+    return Check(not reasons, tuple(reasons), upper, lower, problem.promises, _unchecked(document))
+
+
+Verified = Callable[[str, Callable[[], float], float], float]
+
+
+def _ceiling(document: dict[str, Any], stated: dict[str, Any], problem: PlainProblem) -> float:
+    """What no feasible policy's f exceeds, by the evidence; multipliers are claims only together with it."""
+    multipliers = _named(stated, "multipliers")
+    proof = document["evidence"].get("proof")
+    if proof:
+        return upper_bound(problem, multipliers, decode_tree(proof))
+    if multipliers:
+        raise CertificateError("multipliers are claimed without a proof that uses them")
+    return math.inf
+
+
+def _floor(
+    document: dict[str, Any],
+    stated: dict[str, Any],
+    problem: PlainProblem,
+    verified: Verified,
+    reasons: list[str],
+) -> float:
+    """What the policy's f surely reaches; minus infinity where some constraint does not surely hold."""
+    policy = document["evidence"].get("policy")
+    stated_slack = _named(stated, "slack")
+    if policy is None:
+        if stated_slack:
+            raise CertificateError("slack is claimed without a policy that has it")
+        return -math.inf
+    if set(stated_slack) != set(problem.slacks):
+        raise CertificateError("the slack of some constraint is not claimed")
+    x, error, _ = occupancy(problem, decode(policy))
+    feasible = True
+    for name, form in problem.slacks.items():
+        slack = verified(f"the slack of {name!r}", partial(_surely, form, x, error), math.nan)
+        feasible = feasible and slack >= 0
+        if slack < max(0.0, stated_slack[name]):
+            reasons.append(
+                f"the slack of {name!r} is claimed to be at least {stated_slack[name]:.17g}; it is "
+                f"only shown to be at least {slack:.17g}."
+            )
+    surely = partial(_surely, problem.objective, x, error)
+    reached = verified("the objective of the policy", surely, -math.inf)
+    return reached if feasible and math.isfinite(reached) else -math.inf
+
+
+def _surely(form: ClosedForm, x: np.ndarray, error: ErrorBound) -> float:
+    """What a function is at least."""
+    value = form.value(x)
+    return value - form.drift(x, error) if math.isfinite(value) else -math.inf
+
+
+def _check_uniform(
+    stated: dict[str, Any], problem: PlainProblem, verified: Verified, reasons: list[str]
+) -> None:
+    """The uniform policy's objective is what relative gaps refer to."""
+    claimed = _number(stated, "uniform")
+    x, _, _ = occupancy(problem, problem.uniform)
+    computed = partial(problem.objective.value, x)
+    value = problem.sign * verified("the uniform policy's objective", computed, math.nan)
+    known = (value, _number(stated, "upper"), _number(stated, "lower"))
+    scale = max((abs(number) for number in known if math.isfinite(number)), default=0.0)
+    if abs(value - claimed) > ROUNDED * scale or math.isfinite(value) != math.isfinite(claimed):
+        reasons.append(
+            f"the uniform policy is claimed to reach {claimed:.17g}; it reaches {value:.17g}."
+        )

@@ -3,76 +3,59 @@
 from __future__ import annotations
 
 import hashlib
-import inspect
-from dataclasses import fields, is_dataclass
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
+import scipy.sparse as sp
+
+MODEL = ("discount", "sense", "note", "initial", "actions", "transition", "objective")
 
 
-def fingerprint(problem: Any) -> str:
-    """SHA-256 of the model, the objective and the constraints with their budgets."""
-    digest = hashlib.sha256(b"cvxmdp problem 1")
-    mdp = problem.mdp
-    for part in _model(problem):
-        _update(digest, part)
-    _update(digest, float(mdp.discount))
-    _update(digest, problem.sense)
-    _update(digest, problem.objective_function)
-    for name, function in problem.slack_functions.items():
-        _update(digest, name)
-        _update(digest, function)
+def fingerprint(plain: Mapping[str, Any]) -> str:
+    """SHA-256 of the model, the objective and the constraints (in their order) with their budgets."""
+    slacks = [[name, tree] for name, tree in plain["slacks"].items()]
+    return digest_of("cvxmdp problem 2", [*(plain.get(name, "") for name in MODEL), slacks])
+
+
+def digest_of(what: str, value: Any) -> str:
+    """SHA-256 of plain data; ``what`` keeps different things apart."""
+    digest = hashlib.sha256(what.encode())
+    _update(digest, value)
     return digest.hexdigest()
-
-
-def _model(problem: Any) -> list[Any]:
-    """The numbers of the model; of an environment, all that it says of itself."""
-    mdp, environment = problem.mdp, problem.environment
-    if environment is not None:
-        features = environment.features
-        known = [] if features is None or not hasattr(features, "arrays") else features.arrays()
-        return [
-            repr(environment),
-            repr(features).partition(" at 0x")[0],
-            list(mdp.signal_names),
-            [] if not known else [np.asarray(known[name]) for name in sorted(known)],
-        ]
-    transition = mdp.transition
-    parts = (transition.data, transition.indices, transition.indptr, mdp.initial, mdp.actions)
-    return [np.asarray(part) for part in parts]
 
 
 def _update(digest: Any, value: Any) -> None:
     """Feed a value with its type, so that different things never look alike."""
-    if isinstance(value, np.ndarray):
-        kind = "<i8" if value.dtype.kind == "i" else "|b1" if value.dtype.kind == "b" else "<f8"
+    if sp.issparse(value):
+        matrix = sp.csr_array(value)
+        if not matrix.has_canonical_format:
+            matrix = matrix.copy()
+            matrix.sum_duplicates()
+        digest.update(f"sparse{matrix.shape}".encode())
+        for part in (matrix.data, matrix.indices, matrix.indptr):
+            _update(digest, part)
+    elif isinstance(value, np.ndarray) and value.ndim:
+        kind = {"i": "<i8", "u": "<i8", "b": "|b1"}.get(value.dtype.kind, "<f8")
         array = np.ascontiguousarray(value, dtype=kind)
         digest.update(f"array{array.shape}{kind}".encode())
-        digest.update(array.tobytes())
-    elif isinstance(value, bool | int | float | str) or value is None:
-        if isinstance(value, int) and not isinstance(value, bool):
-            value = float(value)
-        text = value.hex() if isinstance(value, float) else repr(value)
-        digest.update(f"{type(value).__name__}:{text};".encode())
-    elif isinstance(value, np.generic):
+        digest.update(array.data)
+    elif isinstance(value, np.generic | np.ndarray):
         _update(digest, value.item())
-    elif isinstance(value, tuple | list):
+    elif isinstance(value, bool | str) or value is None:
+        digest.update(f"{type(value).__name__}:{value!r};".encode())
+    elif isinstance(value, int | float):
+        digest.update(f"float:{float(value).hex()};".encode())
+    elif isinstance(value, list | tuple):
         digest.update(f"sequence{len(value)}".encode())
         for item in value:
             _update(digest, item)
-    elif is_dataclass(value):
-        digest.update(type(value).__name__.encode())
-        for field in fields(value):
-            _update(digest, getattr(value, field.name))
-    elif callable(value):
-        digest.update(_source(value).encode())
+    elif isinstance(value, Mapping):
+        # A user's function is known by its name, its text and what was declared of it.
+        names = sorted(name for name in value if name != "function")
+        digest.update(f"table{len(names)}".encode())
+        for name in names:
+            _update(digest, str(name))
+            _update(digest, value[name])
     else:
         raise TypeError(f"cannot fingerprint a {type(value).__name__}")
-
-
-def _source(function: Any) -> str:
-    """A user's function by its text, or by its name where the text is not to be had."""
-    try:
-        return inspect.getsource(function)
-    except (OSError, TypeError):
-        return f"{getattr(function, '__qualname__', type(function).__name__)}"

@@ -8,10 +8,9 @@ from dataclasses import asdict
 from pathlib import Path
 
 from cvxmdp.base.errors import did_you_mean
-from cvxmdp.certificates.certificate import Certificate
-from cvxmdp.certificates.certificate_text import certificate_facts
+from cvxmdp.certificates.certificate import Certificate, certificate_facts
 from cvxmdp.certificates.certify import certify
-from cvxmdp.checker.check import check
+from cvxmdp.certificates.checking import check
 from cvxmdp.cli.outcome import Exit, note, say, say_json, working
 from cvxmdp.cli.overrides import read
 from cvxmdp.cli.policy_arguments import read_policy
@@ -72,6 +71,7 @@ def check_certificate(certificate: Path, problem: Path, as_json: bool) -> Exit:
             "upper": found.upper,
             "lower": found.lower,
             "assumes": list(found.assumes),
+            "unchecked": list(found.unchecked),
             "exit_code": int(code),
         }
         say_json(document)

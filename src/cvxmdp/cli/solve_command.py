@@ -10,12 +10,12 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from cvxmdp.certificates.certificate import Certificate
 from cvxmdp.certificates.certify import certify
 from cvxmdp.cli.outcome import Exit, note, say, say_json, working
 from cvxmdp.cli.overrides import read
 from cvxmdp.cli.resumable import can_resume, learn
 from cvxmdp.problems.solution import Solution, Status
-from cvxmdp.runs.certificate_files import certificate_from
 from cvxmdp.runs.record import RunRecord, record_of, settings_of
 from cvxmdp.runs.record_text import record_json, record_text
 from cvxmdp.runs.run_folder import (
@@ -190,5 +190,5 @@ def exit_code(record: RunRecord, gap: float | None) -> Exit:
         return Exit.OK if status is Status.OPTIMAL else Exit.NOT_CONVERGED
     if record.certificate is None:
         raise SpecError("--gap needs a certificate: leave out --no-certify")
-    proven = certificate_from(record.certificate).relative_gap
+    proven = Certificate.from_json(record.certificate).relative_gap
     return Exit.OK if proven <= gap else Exit.NOT_CONVERGED

@@ -12,7 +12,7 @@ from typing import Any
 
 from cvxmdp.base.errors import CvxmdpWarning, FileFormatError, SolverError
 from cvxmdp.base.progress import Progress
-from cvxmdp.checker.fingerprint import fingerprint
+from cvxmdp.certificates.checking import fingerprint
 from cvxmdp.paper.studies import Study
 from cvxmdp.runs.record import SNAPSHOTS, RunRecord
 from cvxmdp.runs.run_folder import (

@@ -17,8 +17,10 @@ from typing import Any
 
 import numpy as np
 
-from cvxmdp.atoms.nodes import MinimumNode, Node, read_function
+from cvxmdp.atoms.nodes import MinimumNode, Node, parameters_of, plain_of, read_function
 from cvxmdp.problems.problem import Problem
+
+PROBLEM_FORMAT = "cvxmdp problem 2"
 
 
 @dataclass(frozen=True, eq=False)
@@ -50,6 +52,8 @@ class Lowered:
     def __init__(self, problem: Problem) -> None:
         problem.require_model("a proof")
         self.flow = problem.mdp.flow
+        self.sense, self.statement = problem.sense, repr(problem)
+        self.note = str(problem.mdp.note)
         self.objective: Node = self._lower(problem.objective_function)
         self.slacks: dict[str, Node] = {
             name: self._lower(g) for name, g in problem.slack_functions.items()
@@ -86,6 +90,34 @@ class Lowered:
     def trusts(self) -> bool:
         """True where a function of the user's own is taken at its word, at occupancies only."""
         return any(node.promises for node in self.functions)
+
+    def plain(self) -> dict[str, Any]:
+        """The whole problem as plain data, for the checker and for files."""
+        flow = self.flow
+        return {
+            "format": PROBLEM_FORMAT,
+            "sense": self.sense,
+            "statement": self.statement,
+            "note": self.note,
+            "discount": flow.discount,
+            "transition": flow.transition,
+            "initial": flow.initial,
+            "actions": flow.actions,
+            "objective": plain_of(self.objective),
+            "slacks": {name: plain_of(node) for name, node in self.slacks.items()},
+        }
+
+    def plain_tangents(self, tangents: Mapping[str, Any]) -> dict[str, Any]:
+        """Parameters of tangents as the checker takes them."""
+        slacks = {
+            name: parameters_of(node, tangents["slacks"][name])
+            for name, node in self.slacks.items()
+            if name in tangents["slacks"]
+        }
+        return {
+            "objective": parameters_of(self.objective, tangents["objective"]),
+            "slacks": slacks,
+        }
 
     def tangents_at(self, x: np.ndarray) -> dict[str, Any]:
         """Tangents of every function at x."""

@@ -12,7 +12,6 @@ from cvxmdp.base.text_tables import number
 from cvxmdp.base.version import __version__
 from cvxmdp.certificates.certificate import Certificate
 from cvxmdp.reports.html_curves import groups_of, panels, rounded
-from cvxmdp.runs.certificate_files import certificate_from
 from cvxmdp.runs.record import SNAPSHOTS, FrontierFacts, RunRecord
 from cvxmdp.runs.record_text import run_line, status_words, worst_violation
 
@@ -31,7 +30,9 @@ def report_data(records: Sequence[RunRecord], title: str = "") -> dict[str, Any]
         title: of the page; that of the first run when empty.
     """
     groups = groups_of(records)
-    proofs = [None if r.certificate is None else certificate_from(r.certificate) for r in records]
+    proofs = [
+        None if r.certificate is None else Certificate.from_json(r.certificate) for r in records
+    ]
     group_of = {id(run): group for group, runs in groups.items() for run in runs}
     names = [_name(record, group_of[id(record)]) for record in records]
     shown = [(group, runs[0]) for group, runs in groups.items()][:MOST_MAPS]

@@ -6,9 +6,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from cvxmdp.base.text_tables import number, text_table
-from cvxmdp.certificates.certificate_text import certificate_facts
+from cvxmdp.certificates.certificate import Certificate, certificate_facts
 from cvxmdp.problems.solution_text import HEADER
-from cvxmdp.runs.certificate_files import certificate_from
 from cvxmdp.runs.record import RunRecord
 
 
@@ -37,7 +36,7 @@ def record_text(record: RunRecord) -> str:
             lines += [line, *([f"  {facts.units}"] if facts.units else [])]
     lines += ["", run_line(record.stats)]
     if record.certificate is not None:
-        lines += ["", "Certificate", "-----------", str(certificate_from(record.certificate))]
+        lines += ["", "Certificate", "-----------", str(Certificate.from_json(record.certificate))]
     return "\n".join(lines)
 
 
@@ -70,5 +69,5 @@ def record_json(record: RunRecord) -> dict[str, Any]:
         "certificate": None,
     }
     if record.certificate is not None:
-        document["certificate"] = certificate_facts(certificate_from(record.certificate))
+        document["certificate"] = certificate_facts(Certificate.from_json(record.certificate))
     return document

@@ -18,7 +18,7 @@ from cvxmdp.base.checkpoints import Folder, recorded_lanes
 from cvxmdp.base.compiling import let_go
 from cvxmdp.base.errors import ProblemError, SolverError
 from cvxmdp.base.progress import Progress
-from cvxmdp.checker.fingerprint import fingerprint
+from cvxmdp.certificates.checking import fingerprint
 from cvxmdp.problems.problem import Problem
 from cvxmdp.runs.axes import Case, read_cases
 from cvxmdp.runs.jobs import LearningJob, WholeJob

@@ -11,7 +11,7 @@ from cvxmdp.algorithms.columns.curves import Blend, Local, Store, curve_of, need
 from cvxmdp.algorithms.columns.interior_point import interior_point
 from cvxmdp.algorithms.columns.linear_master import Answer, Price
 from cvxmdp.algorithms.columns.pool import Column
-from cvxmdp.atoms.nodes import Error
+from cvxmdp.atoms.nodes import NodeError
 from cvxmdp.problems.lowered import Lowered
 
 FIRST_SHARE = 0.1  # of a safe mixture in the weights that an interior point starts from
@@ -86,7 +86,7 @@ class ConcaveMaster:
             self.units[k] = max(abs(value), abs(slope), 1e-12)
         x = np.zeros(self.lowered.flow.shape)
         column.add_to(x, 1.0)
-        error = Error(self.error, self.lowered.flow.usable)
+        error = NodeError(self.error, self.lowered.flow.usable)
         drifts = [node.drift(x, error) for node in self.nodes[1:]]
         self.margins = np.array([2.0 * d if math.isfinite(d) else 0.0 for d in drifts])
 

@@ -21,12 +21,12 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from cvxmdp.atoms.nodes import (
-    CertificateError,
     EntropyNode,
     KLNode,
     LinearNode,
     Node,
     SumNode,
+    TangentError,
 )
 from cvxmdp.problems.lowered import Lowered
 
@@ -125,7 +125,7 @@ def absorb(
         log_q = np.where(node.cells, np.minimum(log_q, LARGEST_LOG), neutral)
         best = _with(tangents, leaf, log_q)
         reward, constant = lowered.lagrangian_tangent(multipliers, best)
-    except CertificateError:
+    except TangentError:
         return None
     choices = np.where(model.actions, reward + following, -np.inf)
     left = float((choices.max(axis=1) - values)[model.reached].max())

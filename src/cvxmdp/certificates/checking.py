@@ -1,0 +1,52 @@
+"""check and fingerprint of problems in memory: they are handed to the checker as plain data."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from cvxmdp.checker import check as checker
+from cvxmdp.checker.check import Check
+from cvxmdp.checker.fingerprint import digest_of
+from cvxmdp.checker.fingerprint import fingerprint as plain_fingerprint
+from cvxmdp.problems.lowered import Lowered
+from cvxmdp.problems.problem import Problem
+
+
+def check(certificate: str | Path, problem: Problem) -> Check:
+    """Verify a certificate file, trusting neither its author nor our solvers.
+
+    Args:
+        certificate: path of a JSON file written by ``Certificate.save``.
+        problem: the problem it claims to be about.
+
+    Returns:
+        The outcome; true when every claim was verified. A file that is no certificate is rejected,
+        not an error; only a file that cannot be opened is.
+    """
+    return checker.check_file(certificate, Lowered(problem).plain())
+
+
+def fingerprint(problem: Problem) -> str:
+    """SHA-256 of a problem's numbers; of an environment, of all that it says of itself."""
+    environment = problem.environment
+    if environment is None:
+        return plain_fingerprint(Lowered(problem).plain())
+    features = environment.features
+    known: dict[str, Any] = getattr(features, "arrays", dict)()
+    slacks = [[name, g.plain()] for name, g in problem.slack_functions.items()]
+    return digest_of(
+        "cvxmdp problem in an environment",
+        [
+            repr(environment),
+            repr(features).partition(" at 0x")[0],
+            list(problem.mdp.signal_names),
+            [np.asarray(known[name]) for name in sorted(known)],
+            float(problem.mdp.discount),
+            problem.sense,
+            problem.objective_function.plain(),
+            slacks,
+        ],
+    )

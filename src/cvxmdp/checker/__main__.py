@@ -1,0 +1,49 @@
+"""``python -m cvxmdp.checker certificate.json problem-folder``: what a colleague runs who does not trust us."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+from cvxmdp.checker.arithmetic import CertificateError
+from cvxmdp.checker.check import Check, check_file
+from cvxmdp.checker.saved_problem import read_problem
+
+USAGE = "usage: python -m cvxmdp.checker certificate.json problem-folder"
+
+
+def main(arguments: list[str]) -> int:
+    """0 when every claim was verified, 1 when one was not, 2 where there is nothing to read."""
+    if len(arguments) != 2:
+        print(USAGE, file=sys.stderr)
+        return 2
+    certificate, folder = (Path(argument) for argument in arguments)
+    if not certificate.is_file():
+        print(f"there is no file {certificate}\n{USAGE}", file=sys.stderr)
+        return 2
+    try:
+        plain = read_problem(folder)
+    except CertificateError as error:
+        print(f"{error}\n{USAGE}", file=sys.stderr)
+        return 2
+    found = check_file(certificate, plain)
+    print(_report(found, str(plain["statement"])))
+    return 0 if found else 1
+
+
+def _report(found: Check, statement: str) -> str:
+    lines = ["The problem, as the folder states it in words (the numbers are what is checked):", ""]
+    lines += [f"    {line}" for line in statement.splitlines()]
+    lines += ["", "Accepted: every claim follows from the problem." if found else "Rejected."]
+    lines += [f"  - {reason}" for reason in found.reasons]
+    if found.upper == found.upper or found.lower == found.lower:  # not NaN: they were computed
+        lines += [f"Recomputed: lower bound {found.lower:.17g}, upper bound {found.upper:.17g}."]
+    lines += [f"Not verified, a promise: {promise}." for promise in found.assumes]
+    lines += [f"Not checked, a note: {name}." for name in found.unchecked]
+    # Texts are somebody else's: control characters stay out of the terminal.
+    text = "\n".join(lines)
+    return "".join(c if c == "\n" or c.isprintable() else "?" for c in text)
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

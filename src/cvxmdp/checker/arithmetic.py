@@ -1,0 +1,94 @@
+"""Numbers whose rounding is accounted for, and the reading of numbers that somebody else wrote."""
+
+from __future__ import annotations
+
+import math
+from typing import Any, NamedTuple
+
+import numpy as np
+
+EPS = float(np.finfo(np.float64).eps)
+# Products of tiny numbers lose digits that no relative error speaks of; this is far above what they lose.
+UNDERFLOW = 1e-300
+# Factors beyond this (or below its inverse) are refused: with them underflow would not be harmless.
+LARGEST_FACTOR = 1e100
+Parameters = dict[str, Any]
+
+
+class CertificateError(ValueError):
+    """A certificate that proves nothing: malformed, or not about what it claims."""
+
+
+class NotVerifiableError(CertificateError):
+    """A claim that rests on a function of the user's own, which is not at hand."""
+
+
+class AffineBound(NamedTuple):
+    """<reward, y> + constant, and how large the numbers were that were added up, for rounding.
+
+    Attributes:
+        reward: shape (S, A).
+        constant: the constant.
+        size: the sum of the absolute values behind the constant.
+        steep: the largest such sum behind an entry of the reward. It can be far above the entry
+            itself: huge multipliers of opposite constraints cancel, and take digits with them.
+    """
+
+    reward: np.ndarray
+    constant: float
+    size: float
+    steep: float
+
+
+class ErrorBound(NamedTuple):
+    """How far the true occupancy x' may be from the computed x.
+
+    Attributes:
+        size: |x' - x|_1 is at most this.
+        support: boolean (S, A): x and x' are exactly zero elsewhere.
+    """
+
+    size: float
+    support: np.ndarray
+
+
+def total(terms: np.ndarray) -> tuple[float, float]:
+    """A correctly rounded sum and the sum of absolute values."""
+    flat = np.asarray(terms, dtype=np.float64).ravel()
+    if not np.isfinite(flat).all():
+        return float(flat.sum()), math.inf
+    try:
+        return math.fsum(flat), float(np.abs(flat).sum())
+    except OverflowError as error:
+        raise CertificateError(f"the numbers are too large to be added up: {error}") from error
+
+
+def largest(array: np.ndarray) -> float:
+    """The largest absolute value, zero if there is none."""
+    return float(np.abs(array).max(initial=0.0))
+
+
+def numbers(parameters: Parameters, name: str, shape: tuple[int, ...]) -> np.ndarray:
+    """An array of a certificate, of the shape it must have, with finite entries."""
+    try:
+        array = np.asarray(parameters[name], dtype=np.float64)
+    except (KeyError, TypeError, ValueError) as error:
+        raise CertificateError(f"the certificate holds no usable {name!r}: {error}") from error
+    if array.shape != shape or not np.isfinite(array).all():
+        raise CertificateError(
+            f"{name!r} in the certificate has shape {array.shape}; expected finite numbers of shape "
+            f"{shape}"
+        )
+    return array
+
+
+def parts_of(parameters: Parameters, count: int) -> list[Parameters]:
+    """The parameters of the parts of a function."""
+    parts = parameters.get("parts") if isinstance(parameters, dict) else None
+    if not isinstance(parts, list) or len(parts) != count:
+        raise CertificateError(f"the certificate must hold parameters for {count} parts here")
+    if not all(isinstance(part, dict) for part in parts):
+        raise CertificateError(
+            "the parameters of a part in the certificate are not a table of names"
+        )
+    return parts

@@ -1,0 +1,264 @@
+"""Sums, logarithms, powers and minima of functions, and how any function is read from plain data."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+import scipy.sparse as sp
+
+from cvxmdp.checker.affine_maps import AffineMap
+from cvxmdp.checker.arithmetic import (
+    EPS,
+    LARGEST_FACTOR,
+    UNDERFLOW,
+    AffineBound,
+    CertificateError,
+    ErrorBound,
+    Parameters,
+    largest,
+    numbers,
+    parts_of,
+)
+from cvxmdp.checker.closed_forms import (
+    AFFINE,
+    CONCAVE,
+    CONVEX,
+    ClosedForm,
+    CustomForm,
+    EntropyForm,
+    FlowMiss,
+    LinearForm,
+    NormForm,
+    RelativeEntropyForm,
+)
+from cvxmdp.checker.target_sets import read_set
+
+MOST_PARTS = 100_000  # of one function in a problem
+
+
+def _joined(forms: Sequence[ClosedForm]) -> tuple[str, ...]:
+    return tuple(promise for form in forms for promise in form.promises)
+
+
+class SumForm(ClosedForm):
+    """sum_k weight_k phi_k + offset."""
+
+    def __init__(
+        self, weights: Sequence[float], forms: Sequence[ClosedForm], offset: float
+    ) -> None:
+        self.weights, self.forms, self.offset = list(weights), list(forms), offset
+        self.promises = _joined(forms)
+        bends = {_times(w, f.curvature) for w, f in self.weighted()} - {AFFINE}
+        if len(bends) > 1:
+            raise CertificateError("a sum in the problem is neither concave nor convex")
+        self.curvature = bends.pop() if bends else AFFINE
+
+    def weighted(self) -> list[tuple[float, ClosedForm]]:
+        """The terms with their weights."""
+        return list(zip(self.weights, self.forms, strict=True))
+
+    def value(self, x: np.ndarray) -> float:
+        """The weighted sum."""
+        return math.fsum([*(w * form.value(x) for w, form in self.weighted()), self.offset])
+
+    def drift(self, x: np.ndarray, error: ErrorBound) -> float:
+        """The weighted sum of the drifts, and rounding."""
+        drift = sum(abs(w) * form.drift(x, error) for w, form in self.weighted())
+        size = sum(abs(w * form.value(x)) for w, form in self.weighted())
+        return drift + 4 * EPS * (size + abs(self.offset))
+
+    def tangent(self, parameters: Parameters) -> AffineBound:
+        """The weighted sum of tangents."""
+        parts = parts_of(parameters, len(self.forms))
+        tangents = [form.tangent(part) for form, part in zip(self.forms, parts, strict=True)]
+        pairs = list(zip(self.weights, tangents, strict=True))
+        reward = sum(weight * tangent.reward for weight, tangent in pairs)
+        constant = math.fsum([*(w * tangent.constant for w, tangent in pairs), self.offset])
+        size = sum(abs(w) * t.size for w, t in pairs) + abs(self.offset)
+        steep = sum(abs(w) * t.steep for w, t in pairs)
+        terms = 1 + len(pairs) / 8  # each further term, and weights that sum to one, round again
+        return AffineBound(np.asarray(reward), constant, terms * size, terms * steep)
+
+
+def _times(weight: float, curvature: int) -> int:
+    return AFFINE if weight == 0 else int(math.copysign(1.0, weight)) * curvature
+
+
+class LogForm(ClosedForm):
+    """log of a concave function."""
+
+    curvature = CONCAVE
+
+    def __init__(self, inner: ClosedForm) -> None:
+        self.inner, self.promises = _concave(inner, "a logarithm"), inner.promises
+
+    def value(self, x: np.ndarray) -> float:
+        """Minus infinity outside the domain."""
+        inside = self.inner.value(x)
+        return math.log(inside) if inside > 0 else -math.inf
+
+    def drift(self, x: np.ndarray, error: ErrorBound) -> float:
+        """-log(1 - drift / value), if the inside is surely positive."""
+        inside, drift = self.inner.value(x), self.inner.drift(x, error) + UNDERFLOW
+        if not inside > drift:
+            return math.inf
+        return -math.log1p(-drift / inside) + 4 * EPS * (1 + abs(math.log(inside)))
+
+    def tangent(self, parameters: Parameters) -> AffineBound:
+        """log t - 1 + inner / t."""
+        t, inner = _point(parameters, self.inner)
+        constant = math.log(t) - 1.0 + inner.constant / t
+        size = inner.size / t + abs(math.log(t)) + 1.0
+        return AffineBound(inner.reward / t, constant, size, inner.steep / t)
+
+
+class PowerForm(ClosedForm):
+    """A concave function to a power between 0 and 1."""
+
+    curvature = CONCAVE
+
+    def __init__(self, inner: ClosedForm, exponent: float) -> None:
+        self.inner, self.promises = _concave(inner, "a power"), inner.promises
+        self.exponent = exponent
+        if not 0 < exponent < 1:
+            raise CertificateError(f"a power of {exponent} in the problem is not between 0 and 1")
+
+    def value(self, x: np.ndarray) -> float:
+        """Minus infinity outside the domain."""
+        inside = self.inner.value(x)
+        return inside**self.exponent if inside >= 0 else -math.inf
+
+    def drift(self, x: np.ndarray, error: ErrorBound) -> float:
+        """|a^p - b^p| <= |a - b|^p, and <= p (a - |a - b|)^(p-1) |a - b|, if the inside is surely there."""
+        inside, drift = self.inner.value(x), self.inner.drift(x, error)
+        if not inside >= drift:
+            return math.inf
+        p, rounding = self.exponent, 8 * EPS * self.value(x)
+        off = drift**p
+        if inside > drift:
+            off = min(off, p * (inside - drift) ** (p - 1.0) * drift)
+        return off * (1 + 16 * EPS) + rounding + UNDERFLOW
+
+    def tangent(self, parameters: Parameters) -> AffineBound:
+        """(1 - p) t^p + p t^(p-1) inner."""
+        t, inner = _point(parameters, self.inner)
+        p = self.exponent
+        slope, height = p * t ** (p - 1.0), (1.0 - p) * t**p
+        constant = height + slope * inner.constant
+        # Powers are good to a few units in the last place; three more roundings each.
+        return AffineBound(
+            slope * inner.reward,
+            constant,
+            2.0 * (slope * inner.size + height + slope * abs(inner.constant)),
+            2.0 * slope * inner.steep,
+        )
+
+
+def _concave(form: ClosedForm, what: str) -> ClosedForm:
+    if form.curvature == CONVEX:
+        raise CertificateError(f"{what} in the problem is of a function that is not concave")
+    return form
+
+
+def _point(parameters: Parameters, inner: ClosedForm) -> tuple[float, AffineBound]:
+    """Where an outer function is linearised, and the tangent of the inner one."""
+    t = float(numbers(parameters, "t", ()))
+    if not 1.0 / LARGEST_FACTOR <= t <= LARGEST_FACTOR:
+        raise CertificateError(f"'t' in the certificate must be positive; it is {t}")
+    (part,) = parts_of(parameters, 1)
+    return t, inner.tangent(part)
+
+
+class MinimumForm(ClosedForm):
+    """The smallest of several concave functions."""
+
+    curvature = CONCAVE
+
+    def __init__(self, forms: Sequence[ClosedForm]) -> None:
+        self.forms = [_concave(form, "a minimum") for form in forms]
+        self.promises = _joined(forms)
+        if not self.forms:
+            raise CertificateError("a minimum in the problem is of nothing")
+
+    def value(self, x: np.ndarray) -> float:
+        """The smallest value."""
+        return min(form.value(x) for form in self.forms)
+
+    def drift(self, x: np.ndarray, error: ErrorBound) -> float:
+        """The largest drift."""
+        return max(form.drift(x, error) for form in self.forms)
+
+    def tangent(self, parameters: Parameters) -> AffineBound:
+        """A convex combination of tangents."""
+        weights = np.maximum(numbers(parameters, "weights", (len(self.forms),)), 0.0)
+        if not largest(weights) > 0:
+            raise CertificateError("the weights of a minimum in the certificate are all zero")
+        weights = weights / largest(weights)  # or their sum could overflow, and all become zero
+        parts = parts_of(parameters, len(self.forms))
+        return SumForm(list(weights / weights.sum()), self.forms, 0.0).tangent({"parts": parts})
+
+
+class FormSetting(NamedTuple):
+    """What the forms of a problem have in common.
+
+    Attributes:
+        usable: boolean (S, A), the pairs that some policy can take.
+        flow_miss: what the flow equations miss at an (S, A) array, to see that it is an occupancy.
+    """
+
+    usable: np.ndarray
+    flow_miss: FlowMiss
+
+
+def read_form(plain: Any, setting: FormSetting) -> ClosedForm:
+    """The closed form of a function, from plain data: its kind and its fields."""
+    if not isinstance(plain, dict):
+        raise CertificateError("a function of the problem is not a table of fields")
+    kind = plain.get("kind")
+    shape = (int(setting.usable.shape[0]), int(setting.usable.shape[1]))
+    if kind == "linear":
+        return LinearForm(numbers(plain, "reward", shape))
+    if kind == "entropy":
+        return EntropyForm(_read_map(plain, "map", None, setting))
+    if kind == "relative_entropy":
+        p = _read_map(plain, "map", "offset", setting)
+        return RelativeEntropyForm(p, _read_map(plain, "base_map", "base_offset", setting, p.rows))
+    if kind == "norm":
+        inner = _read_map(plain, "map", "offset", setting)
+        return NormForm(inner, read_set(plain.get("set"), inner.rows), str(plain.get("norm")))
+    if kind == "custom":
+        return CustomForm(plain, shape, setting.flow_miss)
+    parts = plain.get("parts")
+    if not isinstance(parts, list) or len(parts) > MOST_PARTS:
+        raise CertificateError(f"there is no closed form to certify a function of kind {kind!r}")
+    forms = [read_form(part, setting) for part in parts]
+    if kind == "sum":
+        weights = numbers(plain, "weights", (len(forms),))
+        return SumForm(weights.tolist(), forms, float(numbers(plain, "offset", ())))
+    if kind == "log" and len(forms) == 1:
+        return LogForm(forms[0])
+    if kind == "power" and len(forms) == 1:
+        return PowerForm(forms[0], float(numbers(plain, "exponent", ())))
+    if kind == "minimum":
+        return MinimumForm(forms)
+    raise CertificateError(f"there is no closed form to certify a function of kind {kind!r}")
+
+
+def _read_map(
+    plain: dict[str, Any],
+    name: str,
+    offset: str | None,
+    setting: FormSetting,
+    rows: int | None = None,
+) -> AffineMap:
+    matrix = plain.get(name)
+    if matrix is None or not sp.issparse(matrix) or matrix.shape[1] != setting.usable.size:
+        raise CertificateError(f"{name!r} of a function in the problem is not a matrix that fits")
+    if rows is not None and matrix.shape[0] != rows:
+        raise CertificateError(f"{name!r} of a function in the problem has another number of rows")
+    height = int(matrix.shape[0])
+    added = np.zeros(height) if offset is None else numbers(plain, offset, (height,))
+    return AffineMap(matrix, added, setting.usable)
