@@ -73,15 +73,23 @@ def test_what_is_no_state(observation) -> None:
         cm.TabularPolicy(TABLE).predict(observation)
 
 
-def test_a_solution_acts() -> None:
-    mdp = cm.from_gymnasium_table("FrozenLake-v1", 0.9)
+def test_a_solution_acts_and_reaches_what_it_promises() -> None:
+    """Played in the real environment: allowed actions only, and the goal as often as the table says."""
+    mdp = cm.from_gymnasium_table("FrozenLake-v1", 0.9, is_slippery=False)
     solution = cm.solve(cm.Problem(mdp, maximize=cm.linear("reward")))
-    env = gymnasium.make("FrozenLake-v1")
-    observation, _ = env.reset(seed=0)
-    solution.policy.seed(0)
-    over = False
-    while not over:
-        action, _ = solution.policy.predict(observation)
-        observation, _, terminated, truncated, _ = env.step(action)
-        over = terminated or truncated
-    env.close()
+    with gymnasium.make("FrozenLake-v1", is_slippery=False) as env:
+        observation, _ = env.reset(seed=0)
+        solution.policy.seed(0)
+        total, steps, over = 0.0, 0, False
+        while not over:
+            action, nothing = solution.policy.predict(observation)
+            assert nothing is None
+            assert solution.policy.probabilities(observation)[action] > 0
+            observation, reward, terminated, truncated, _ = env.step(action)
+            total += 0.9**steps * float(reward)
+            steps, over = steps + 1, terminated or truncated
+    assert terminated
+    assert total == pytest.approx(
+        solution.objective, abs=1e-9
+    )  # nothing slips: one way, one return
+    assert solution.objective == pytest.approx(0.9**5, abs=1e-9)  # six steps, the last is paid

@@ -372,6 +372,7 @@ def test_a_reader_beside_a_writer_sees_a_whole_run_or_an_error(tmp_path, record)
             whole += 1
             time.sleep(0.001)
     assert writer.returncode == 0
+    assert whole > 0, "a reader that only ever sees errors would pass everything above"
     assert read_run(tmp_path / "run").title == record.title
 
 

@@ -18,6 +18,7 @@ with cm.GymnasiumEnv(
     )
     solution = cm.solve(problem, learner, seed=0)
     found: cm.PolicyEvaluation = cm.evaluate(solution.policy, cart, 100, problem=problem, seed=1)
+    action, _ = solution.policy.seed(0).predict([0.0] * 4)
 print(found.objective.lower, found.statement)
 expert = cm.solve(cm.Problem(table, maximize=cm.linear("reward")))
 near = cm.distance(cm.occupancy_of(table, expert.policy), norm="l2") <= 0.5

@@ -33,6 +33,20 @@ class Policy(Protocol):
         """Draw an action for the state."""
         ...
 
+    def seed(self, seed: int | np.random.Generator) -> Policy:
+        """The source of what ``predict`` draws from now on."""
+        ...
+
+    def predict(
+        self,
+        observation: Any,
+        state: Any = None,
+        episode_start: Any = None,
+        deterministic: bool = False,
+    ) -> tuple[Any, None]:
+        """Actions for one state or many, and None: the manner of Stable-Baselines3."""
+        ...
+
     def save(self, path: str | Path) -> None:
         """Write the policy to one file; ``load_policy`` reads it again."""
         ...
