@@ -144,7 +144,7 @@ def main(short: bool = False, picture: Path | None = None) -> Found:
                 100 + seed,
                 bounds=ONCE,
                 return_bounds=ONCE,
-                time_limit=LIMIT,
+                episode_limit=LIMIT,
             )
             trials.append(replace(trial, seed=seed))
     corners = {

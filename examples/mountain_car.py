@@ -116,7 +116,7 @@ def main(short: bool = False, picture: Path | None = None) -> Found:
                 subject_to=near,
                 bounds=ONCE,
                 return_bounds=ONCE,
-                time_limit=LIMIT,
+                episode_limit=LIMIT,
             )
 
         solutions = [

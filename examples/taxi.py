@@ -112,7 +112,7 @@ def main(short: bool = False, picture: Path | None = None) -> Found:
                 bounds=dict.fromkeys(SIGNALS, (0, 1)),
                 return_bounds=dict.fromkeys(DELIVERIES, (0, 1)),  # an episode delivers once
                 horizon=TIME_LIMIT,
-                time_limit=TIME_LIMIT,
+                episode_limit=TIME_LIMIT,
             )
             for seed in range(seeds)
         ]

@@ -165,7 +165,7 @@ def test_the_radius_is_the_smaller_of_two_inequalities() -> None:
     policy, mass, hidden = cm.uniform_policy(mdp), 5.0, 0.8**30 / 0.2
 
     def closed_forms(n):
-        demos = cm.demonstrations(simulated(mdp, policy, n, 30, 0), mdp, horizon=30)
+        demos = cm.demonstrations(simulated(mdp, policy, n, 30, 0), mdp, episode_limit=30)
         differences = mass * (1 + np.sqrt(np.log(4 / 0.05))) / np.sqrt(n)
         squares, log = demos.squares, np.log(2 / (0.05 / 8))
         bound = np.sqrt(2 * squares.var(ddof=1) * log / n) + 7 * mass**2 * log / (3 * (n - 1))
@@ -219,7 +219,11 @@ def test_demonstrations_are_a_target() -> None:
             SIZES,
             "episode 0, step 0: the observation",
         ),
-        (EPISODES, {**SIZES, "horizon": 3}, "episode 1 was cut after 1 steps, although horizon=3"),
+        (
+            EPISODES,
+            {**SIZES, "episode_limit": 3},
+            "episode 1 was cut after 1 steps, although episode_limit=3",
+        ),
         (rows(EPISODES, [1, 1]) | {"episode": [0] * 4}, SIZES, "row 3: episode 0 goes on after"),
         (cm.TabularPolicy([[1.0]]), {}, "depends on the model"),
     ],

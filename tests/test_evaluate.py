@@ -134,19 +134,19 @@ def test_truncation_is_inside_the_bounds(mdp, policy) -> None:
     assert other.truncation > 0.9 * 0.8**2 / 0.2
 
 
-def test_a_time_limit_is_a_promise(mdp, policy) -> None:
+def test_an_episode_limit_is_a_promise(mdp, policy) -> None:
     problem = cm.Problem(mdp, minimize=cm.distance(cm.uniform_policy(mdp)))
     settings = {"problem": problem, "seed": 0}
     loose = cm.evaluate(policy, ModelEnv(mdp, limit=8), 200, **settings)
-    tight = cm.evaluate(policy, ModelEnv(mdp, limit=8), 200, time_limit=8, **settings)
+    tight = cm.evaluate(policy, ModelEnv(mdp, limit=8), 200, episode_limit=8, **settings)
     assert tight.truncation == pytest.approx(0.8**8 / 0.2)
     assert tight.truncation < loose.truncation
     assert tight.assumes == ("the environment cuts no episode before 8 steps",)
     assert loose.assumes == ()
     assert tight.objective.lower <= problem.evaluate(policy).objective <= tight.objective.upper
     assert tight.objective.upper < loose.objective.upper
-    with pytest.raises(ExperienceError, match="was cut after 8 steps, although time_limit="):
-        cm.evaluate(policy, ModelEnv(mdp, limit=8), 200, time_limit=9, **settings)
+    with pytest.raises(ExperienceError, match="was cut after 8 steps, although episode_limit="):
+        cm.evaluate(policy, ModelEnv(mdp, limit=8), 200, episode_limit=9, **settings)
 
 
 @pytest.mark.parametrize("kind", ["single", "vector", "six"])
@@ -367,9 +367,7 @@ def test_mistakes(mdp, policy) -> None:
         )
     with pytest.raises(ExperienceError, match=r"expected a pair \(smallest, largest\)"):
         cm.evaluate(policy, ModelEnv(mdp), 10, problem=problem, seed=0, bounds={"reward": 1})
-    with pytest.raises(
-        UtilityError, match="'transition' of the model, and an environment has none"
-    ):
+    with pytest.raises(UtilityError, match="'flow' of the model, and an environment has none"):
         cm.evaluate(
             policy,
             ModelEnv(mdp),
@@ -431,3 +429,10 @@ def test_gymnasiums_own_environments() -> None:
         )
         env.close()
         assert found.objective.lower < found.objective.value < found.objective.upper
+
+
+def test_options_of_release_0_1_are_refused_by_name(mdp, policy) -> None:
+    with pytest.raises(cm.SettingsError, match=r"time_limit was .* cvxmdp 0\.1; .*episode_limit"):
+        cm.evaluate(policy, mdp, 10, seed=0, time_limit=3)
+    with pytest.raises(cm.SettingsError, match=r"horizon was .* cvxmdp 0\.1; .*episode_limit"):
+        cm.demonstrations([], mdp, horizon=3)

@@ -1,25 +1,25 @@
-"""Settings that earlier releases had: giving one is an error that says which release, and why it went."""
+"""Options that earlier releases had: giving one is an error that says which release, and why it went."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from functools import wraps
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple, TypeVar, cast
 
 from cvxmdp.base.errors import SettingsError
 
-Settings = TypeVar("Settings", bound=type)
+Owner = TypeVar("Owner", bound=Callable[..., Any])
 
 
 class Removed(NamedTuple):
-    """A setting that is gone."""
+    """An option that is gone, or is called otherwise."""
 
     release: str  # the last one that had it
     because: str
     instead: str = "remove it"
 
 
-# By the name of the solver; docs/vr-pdpg.md has the measurements.
+# By the name of the solver or function; docs/vr-pdpg.md has the measurements of VRPDPG's.
 REMOVED: Mapping[str, Mapping[str, Removed]] = {
     "VRPDPG": {
         "weight_cap": Removed("0.1", "importance weights of short steps never came near it"),
@@ -35,20 +35,33 @@ REMOVED: Mapping[str, Mapping[str, Removed]] = {
             "remove it; momentum=1 is the baseline without memory",
         ),
     },
+    "evaluate": {
+        "time_limit": Removed(
+            "0.1", "it counts steps, and time limits are seconds", "write episode_limit"
+        ),
+    },
+    "demonstrations": {
+        "horizon": Removed(
+            "0.1", "it says where others cut episodes, not where we do", "write episode_limit"
+        ),
+    },
 }
 
 
-def refusing_removed(settings_class: Settings) -> Settings:
-    """Decorates a class of settings, so that its constructor refuses what is gone."""
-    construct = vars(settings_class)["__init__"]
+def refusing_removed(owner: Owner) -> Owner:
+    """Decorates a function, or a class of settings: by keyword, what is gone is refused."""
+    is_class = isinstance(owner, type)
+    function: Callable[..., Any] = vars(owner)["__init__"] if is_class else owner
 
-    @wraps(construct)
-    def checked(self: Any, *arguments: Any, **settings: Any) -> None:
-        refuse_removed(settings_class.__name__, settings)
-        construct(self, *arguments, **settings)
+    @wraps(function)
+    def checked(*arguments: Any, **settings: Any) -> Any:
+        refuse_removed(owner.__name__, settings)
+        return function(*arguments, **settings)
 
-    setattr(settings_class, "__init__", checked)  # noqa: B010
-    return settings_class
+    if not is_class:
+        return cast(Owner, checked)
+    setattr(owner, "__init__", checked)  # noqa: B010
+    return owner
 
 
 def refuse_removed(owner: str, names: Iterable[str]) -> None:

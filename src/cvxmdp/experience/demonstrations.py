@@ -10,7 +10,7 @@ The estimate is the mean over episodes of sum_k discount^k psi(o_k) (x) e_{a_k}.
 whichever is smaller, V a bound on the mean square of the episodes' norms; ``cvxmdp.experience.concentration``
 has the details. tau is what truncation hid: episodes that were cut after K steps miss a mass of at most
 discount^K / (1 - discount), and tau bounds its expectation (empirical Bernstein, at delta/2); it is
-discount^horizon / (1 - discount) where ``horizon`` says that recordings were cut there and no sooner.
+discount^limit / (1 - discount) where ``episode_limit`` says that recordings were cut there and no sooner.
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ from typing import Any
 import numpy as np
 
 from cvxmdp.base.errors import ExperienceError
+from cvxmdp.base.removed import refusing_removed
 from cvxmdp.experience.concentration import Radius, VectorBound, bernstein_radius
 from cvxmdp.experience.episodes import Episodes, Sample, joined, summarise
 from cvxmdp.experience.recordings import Recording, read_recordings
@@ -47,7 +48,7 @@ class Demonstrations:
         size: bounds on the norms of one episode's occupancy.
         squares: squares of the l2 norms of the episodes' occupancies, (n,).
         nonnegative: whether its entries are never negative.
-        horizon: recordings were cut here and no sooner; None where nobody said so.
+        episode_limit: recordings were cut here and no sooner; None where nobody said so.
     """
 
     occupancy: np.ndarray
@@ -58,7 +59,7 @@ class Demonstrations:
     size: Radius | None
     squares: np.ndarray = field(repr=False)
     nonnegative: bool = True
-    horizon: int | None = None
+    episode_limit: int | None = None
 
     def radius(self, norm: str = "l2", confidence: float = 0.95) -> float:
         """How far the truth can be from the estimate in that norm, with that confidence.
@@ -94,8 +95,8 @@ class Demonstrations:
     def truncation(self, delta: float) -> float:
         """tau: a bound on the expected mass that was cut off, wrong with probability at most delta."""
         mass = 1.0 / (1.0 - self.discount)
-        if self.horizon is not None:
-            return self.discount**self.horizon * mass
+        if self.episode_limit is not None:
+            return self.discount**self.episode_limit * mass
         bound = float(self.tails.mean()) + bernstein_radius(self.tails, mass, delta)
         return min(bound, mass)
 
@@ -112,6 +113,7 @@ class Demonstrations:
         )
 
 
+@refusing_removed
 def demonstrations(
     source: Any,
     model: TabularMDP | None = None,
@@ -120,7 +122,7 @@ def demonstrations(
     n_states: int | None = None,
     n_actions: int | None = None,
     features: Features | None = None,
-    horizon: int | None = None,
+    episode_limit: int | None = None,
     columns: Mapping[str, str] | None = None,
 ) -> Demonstrations:
     """The occupancy of an expert, from recordings or from his policy.
@@ -140,8 +142,8 @@ def demonstrations(
         model: brings discount, numbers of states and actions.
         discount, n_states, n_actions: otherwise.
         features: of observations that are not states; the occupancy is then per feature and action.
-        horizon: say that recordings were cut at so many steps and never sooner; otherwise the radius allows
-            for cuts anywhere.
+        episode_limit: say that recordings were cut at so many steps and never sooner; otherwise the radius
+            allows for cuts anywhere.
         columns: other names for the columns, as {"state": "s"}.
     """
     if model is not None:
@@ -152,9 +154,9 @@ def demonstrations(
     if discount is None:
         raise ExperienceError("demonstrations are discounted: give a model, or discount=")
     gamma = read_discount(discount)
-    if horizon is not None and (not isinstance(horizon, int) or horizon < 1):
+    if episode_limit is not None and (not isinstance(episode_limit, int) or episode_limit < 1):
         raise ExperienceError(
-            f"horizon must be a whole number of steps, at least 1; got {horizon!r}"
+            f"episode_limit must be a whole number of steps, at least 1; got {episode_limit!r}"
         )
     recordings = list(read_recordings(source, columns))
     if not recordings:
@@ -164,8 +166,8 @@ def demonstrations(
         for recording in recordings:
             _require_states(recording)
         n_states = _count(n_states, recordings, lambda r: r.inputs, "states")
-    if horizon is not None:
-        _check_horizon(recordings, horizon)
+    if episode_limit is not None:
+        _check_limit(recordings, episode_limit)
     sample = _summary(recordings, gamma, n_actions, n_states, features)
     mass = 1.0 / (1.0 - gamma)
     norms = None if features is None else features.norms
@@ -184,7 +186,7 @@ def demonstrations(
         size,
         squares,
         norms is None or norms.nonnegative,
-        horizon,
+        episode_limit,
     )
 
 
@@ -230,12 +232,12 @@ def _count(
     return int(given)
 
 
-def _check_horizon(recordings: list[Recording], horizon: int) -> None:
+def _check_limit(recordings: list[Recording], episode_limit: int) -> None:
     for recording in recordings:
-        if not recording.terminated and len(recording.actions) < horizon:
+        if not recording.terminated and len(recording.actions) < episode_limit:
             raise ExperienceError(
-                f"{recording.place} was cut after {len(recording.actions)} steps, although horizon="
-                f"{horizon} says that none was cut sooner"
+                f"{recording.place} was cut after {len(recording.actions)} steps, although episode_limit="
+                f"{episode_limit} says that none was cut sooner"
             )
 
 

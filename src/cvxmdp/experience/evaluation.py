@@ -14,6 +14,7 @@ from cvxmdp.atoms.custom import Custom
 from cvxmdp.atoms.signals import signal_names
 from cvxmdp.atoms.utility import require_curvature
 from cvxmdp.base.errors import ExperienceError, ProblemError
+from cvxmdp.base.removed import refusing_removed
 from cvxmdp.experience.concentration import Radius, VectorBound, bernstein_radius
 from cvxmdp.experience.environments.environment import Actor, Environment, default_horizon
 from cvxmdp.experience.environments.gymnasium_env import GymnasiumEnv
@@ -42,6 +43,7 @@ class _Question:
         return [self.objective, *self.slacks.values()]
 
 
+@refusing_removed
 def evaluate(
     policy: Any,
     source: Any,
@@ -58,7 +60,7 @@ def evaluate(
     horizon: int | None = None,
     bounds: Mapping[str, tuple[float, float]] | None = None,
     return_bounds: Mapping[str, tuple[float, float]] | None = None,
-    time_limit: int | None = None,
+    episode_limit: int | None = None,
     deterministic: bool = False,
 ) -> PolicyEvaluation:
     """Play episodes and bound every utility and constraint from them.
@@ -84,7 +86,7 @@ def evaluate(
             them nothing can be proven of a signal. A model knows its own.
         return_bounds: the same for the discounted sum over a whole episode, where that is narrower: a reward of
             one that is received once, at the end, has a return between 0 and 1. Promises, both of them.
-        time_limit: say that the environment cuts episodes at so many steps and never sooner, as Gymnasium's
+        episode_limit: say that the environment cuts episodes at so many steps and never sooner, as Gymnasium's
             ``max_episode_steps`` does; otherwise the bounds allow for cuts anywhere.
         deterministic: passed to ``predict``: evaluate the policy of the likeliest actions.
     """
@@ -99,7 +101,7 @@ def evaluate(
     question = _question(problem, maximize, minimize, subject_to)
     sides = 2 * sum(1 for utility in question.utilities for _ in leaves(utility))
     if isinstance(source, TabularMDP):
-        if discount is not None or features is not None or bounds or return_bounds or time_limit:
+        if discount is not None or features is not None or bounds or return_bounds or episode_limit:
             raise ExperienceError("a model brings its own discount, states and bounds")
         delta = (1.0 - confidence) / max(sides, 1)
         horizon = default_horizon(source.discount) if horizon is None else horizon
@@ -115,8 +117,8 @@ def evaluate(
             horizon = env.default_horizon() if horizon is None else horizon
             sample = _play(env, policy, int(episodes), horizon, seed, question, deterministic)
             setting = _env_setting(env, sample, question, delta, seed, bounds, return_bounds)
-            if time_limit is not None:
-                setting = _with_limit(setting, min(int(time_limit), horizon))
+            if episode_limit is not None:
+                setting = _with_limit(setting, min(int(episode_limit), horizon))
             name = env.name
         finally:
             if mine:
@@ -132,7 +134,7 @@ def evaluate(
         setting.tail.l1,
         question.written,
         name,
-        _promises(question, setting, bounds, return_bounds, time_limit),
+        _promises(question, setting, bounds, return_bounds, episode_limit),
         sample.mean(),
     )
 
@@ -142,7 +144,7 @@ def _promises(
     setting: Setting,
     bounds: Mapping[str, tuple[float, float]] | None,
     return_bounds: Mapping[str, tuple[float, float]] | None,
-    time_limit: int | None,
+    episode_limit: int | None,
 ) -> tuple[str, ...]:
     """What the user said and nobody can check from episodes."""
     used = {name for utility in question.utilities for name in signal_names(utility)}
@@ -152,8 +154,8 @@ def _promises(
         for name, (low, high) in (given or {}).items()
         if name in used
     ]
-    if time_limit is not None:
-        said.append(f"the environment cuts no episode before {time_limit} steps")
+    if episode_limit is not None:
+        said.append(f"the environment cuts no episode before {episode_limit} steps")
     for utility in question.utilities:
         for atom in leaves(utility):
             if isinstance(atom, Custom) and atom.declared_constants.lipschitz is not None:
@@ -339,8 +341,8 @@ def _with_limit(setting: Setting, limit: int) -> Setting:
     sooner = ~sample.terminated & (sample.lengths < limit)
     if sooner.any():
         raise ExperienceError(
-            f"an episode was cut after {int(sample.lengths[sooner][0])} steps, although time_limit= says that "
-            f"none is before {limit}"
+            f"an episode was cut after {int(sample.lengths[sooner][0])} steps, although episode_limit= says "
+            f"that none is before {limit}"
         )
     hidden = discount**limit / (1.0 - discount)
     unit = Radius(1.0, 1.0) if setting.vectors is None else setting.vectors.size
