@@ -11,7 +11,6 @@ from hypothesis import given, settings
 
 import cvxmdp as cm
 from cvxmdp.atoms.cvxpy_form import OccupancyVariable
-from cvxmdp.atoms.shapes import Space
 from cvxmdp.base.errors import CurvatureError, ModelError, PolicyError, UtilityError
 from cvxmdp.base.precision import double_precision
 from strategies import (
@@ -206,7 +205,7 @@ def test_affine(kind, mdp):
 @every_utility
 def test_constants_are_bounds(kind, mdp):
     utility, function = utility_of(kind, mdp), bound(kind, mdp)
-    constants = function.constants(Space.of(mdp))
+    constants = function.constants(mdp)
     for x, y in pairs_of_occupancies(mdp, 40):
         values = function.value(x), function.value(y)
         slopes = function.gradient(x), function.gradient(y)
@@ -241,7 +240,7 @@ STRONG = {"l2-squared to occupancy", "quadratic concave matrix", "quadratic conv
 @every_utility
 def test_which_constants_are_known(kind, mdp):
     """Theory needs all three; kinks and unbounded gradients must not claim a smoothness."""
-    constants = bound(kind, mdp).constants(Space.of(mdp))
+    constants = bound(kind, mdp).constants(mdp)
     known = None not in (constants.lipschitz, constants.smoothness, constants.bound)
     assert known == (kind in WITH_EVERY_CONSTANT)
     if kind in STRONG:
@@ -381,7 +380,7 @@ def test_entropy_bound_holds_where_episodes_end(states):
     mass = min(1.0, states / np.e)
     function = cm.entropy().lower(cm.garnet(states, 1, 1, seed=0, discount=0.0))
     worst = function.value(np.full((states, 1), mass / states))
-    limit = function.constants(Space(states, 1, 0.0)).bound
+    limit = function.constants(cm.garnet(states, 1, 1, seed=0, discount=0.0)).bound
     assert worst <= limit * (1 + 1e-12)
     assert worst == pytest.approx(limit)
 

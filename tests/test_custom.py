@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import cvxmdp as cm
-from cvxmdp.atoms import Constants, Space
+from cvxmdp.atoms import Constants
 from cvxmdp.base.errors import UtilityError
 from strategies import EVERY_UTILITY, generator, interior_point, random_model
 
@@ -56,8 +56,8 @@ def test_a_declared_function_can_still_be_called():
 
 def test_constants_are_those_declared(mdp):
     plain, told = cm.convex(square), cm.convex(lipschitz=1.0, smoothness=2.0, bound=3.0)(square)
-    assert plain.lower(mdp).constants(Space.of(mdp)) == Constants(None, None, None)
-    assert told.lower(mdp).constants(Space.of(mdp)) == Constants(1.0, 2.0, 3.0)
+    assert plain.lower(mdp).constants(mdp) == Constants(None, None, None)
+    assert told.lower(mdp).constants(mdp) == Constants(1.0, 2.0, 3.0)
 
 
 def test_gradient_in_closed_form(mdp):

@@ -353,7 +353,7 @@ def test_wrong_use_is_refused_before_anything_is_played(mdp) -> None:
             attempt()
     with pytest.raises(SolverError, match="needs a seed"):
         cm.solve(problem, solver())
-    with pytest.raises(UtilityError, match="need a model"):
+    with pytest.raises(UtilityError, match="needs a model"):
         cm.Problem(source, minimize=cm.distance(cm.uniform_policy(mdp), norm="l2"))
     box = cm.GymnasiumEnv(Point(), 0.9, features=cm.RandomFourier(1, 4, seed=0))
     with pytest.raises(PolicyError, match="a table needs states"):

@@ -367,7 +367,7 @@ def test_mistakes(mdp, policy) -> None:
         )
     with pytest.raises(ExperienceError, match=r"expected a pair \(smallest, largest\)"):
         cm.evaluate(policy, ModelEnv(mdp), 10, problem=problem, seed=0, bounds={"reward": 1})
-    with pytest.raises(UtilityError, match="'flow' of the model, and an environment has none"):
+    with pytest.raises(UtilityError, match="needs a model, and an environment has none"):
         cm.evaluate(
             policy,
             ModelEnv(mdp),

@@ -36,7 +36,6 @@ FRONT = "__init__"
 OFFENDERS: set[str] = {
     "base/checkpoints.py cvxmdp.solvers.saved_runs",
     "base/storage.py safetensors",
-    "problems/problem.py cvxmdp.experience.environments.environment",
 }
 
 

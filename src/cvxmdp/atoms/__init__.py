@@ -10,7 +10,7 @@ from cvxmdp.atoms.minimum import minimum
 from cvxmdp.atoms.probing import UtilityCheck, check_utility
 from cvxmdp.atoms.quadratic import quadratic
 from cvxmdp.atoms.sets import ball, box, polytope
-from cvxmdp.atoms.shapes import Constants, Shape, Space
+from cvxmdp.atoms.shapes import Constants, Shape
 from cvxmdp.atoms.utility import Constraint, Utility
 from cvxmdp.atoms.walks import walk
 
@@ -19,7 +19,6 @@ __all__ = [
     "Constraint",
     "Curvature",
     "Shape",
-    "Space",
     "Utility",
     "UtilityCheck",
     "ball",

@@ -15,7 +15,7 @@ from cvxmdp.atoms.shapes import Constants, CustomShape, Shape
 from cvxmdp.atoms.utility import Utility
 from cvxmdp.base.errors import UtilityError
 from cvxmdp.base.precision import double_precision
-from cvxmdp.models.table import TabularMDP
+from cvxmdp.models.space import Space
 
 Function = Callable[[Any], Any]
 
@@ -102,9 +102,9 @@ class Custom(Utility):
         """The function itself."""
         return self.function(occupancy)
 
-    def lower(self, mdp: TabularMDP) -> Shape:
+    def lower(self, space: Space) -> Shape:
         """Check that the function returns a scalar for this model's shape."""
-        shape = (mdp.n_states, mdp.n_actions)
+        shape = space.shape
         try:
             with double_precision():
                 form = jax.ShapeDtypeStruct(shape, float)  # type: ignore[no-untyped-call]

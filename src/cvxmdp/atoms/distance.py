@@ -15,7 +15,7 @@ from cvxmdp.atoms.shapes import NormShape, RelativeEntropyShape, Shape
 from cvxmdp.atoms.shapes.norm_sets import Singleton
 from cvxmdp.atoms.utility import Utility
 from cvxmdp.base.errors import UtilityError, did_you_mean
-from cvxmdp.models.table import TabularMDP
+from cvxmdp.models.space import Space, model_of
 from cvxmdp.policies.occupancies import occupancy_of, uniform_policy
 
 NORMS = ("l1", "l2", "l2-squared", "kl")
@@ -65,21 +65,21 @@ class Distance(Utility):
         """Convex."""
         return Curvature.CONVEX
 
-    def lower(self, mdp: TabularMDP) -> Shape:
+    def lower(self, space: Space) -> Shape:
         """A policy becomes its occupancy; kl needs a target that is positive where policies go."""
-        whole = Entries(None, (mdp.n_states, mdp.n_actions))
+        whole = Entries(None, space.shape)
         if isinstance(self.target, ConvexSet):
-            return NormShape(whole, self.target.lower(mdp), self.norm)
-        target = as_occupancy(self.target, mdp, "the target of a distance")
+            return NormShape(whole, self.target.lower(space), self.norm)
+        target = as_occupancy(self.target, space, "the target of a distance")
         if self.norm == "kl":
-            return _divergence(target, self.smoothing, mdp)
+            return _divergence(target, self.smoothing, space)
         return NormShape(whole, Singleton(target.ravel()), self.norm)
 
-    def target_occupancy(self, mdp: TabularMDP) -> np.ndarray | None:
+    def target_occupancy(self, space: Space) -> np.ndarray | None:
         """The target, unless that is a set."""
         if isinstance(self.target, ConvexSet):
             return None
-        return as_occupancy(self.target, mdp, "the target")
+        return as_occupancy(self.target, space, "the target")
 
     def __repr__(self) -> str:
         if isinstance(self.target, np.ndarray):
@@ -92,17 +92,18 @@ class Distance(Utility):
         return f'distance({target}, norm="{self.norm}"{smoothing})'
 
 
-def _divergence(target: np.ndarray, smoothing: float, mdp: TabularMDP) -> Shape:
+def _divergence(target: np.ndarray, smoothing: float, space: Space) -> Shape:
     if smoothing:
+        mdp = model_of(space, "smoothing")
         target = (1 - smoothing) * target + smoothing * occupancy_of(mdp, uniform_policy(mdp))
-    empty = mdp.reachable_pairs & (target <= 0)
+    empty = space.reachable_pairs & (target <= 0)
     if empty.any():
         state, action = np.argwhere(empty)[0]
         raise UtilityError(
-            f"the target of the kl distance is zero at state {mdp.state_label(state)}, action "
-            f"{mdp.action_label(action)} and at {int(empty.sum()) - 1} more pairs that a policy can "
+            f"the target of the kl distance is zero at state {space.state_label(state)}, action "
+            f"{space.action_label(action)} and at {int(empty.sum()) - 1} more pairs that a policy can "
             'take, so the distance of almost every policy is infinite. Use distance(..., norm="kl", '
             "smoothing=0.01), which mixes a share of the uniform policy into the target."
         )
-    scale = 1.0 - mdp.discount
+    scale = 1.0 - space.discount
     return RelativeEntropyShape(Entries(scale, target.shape), None, scale * target.ravel())

@@ -9,7 +9,7 @@ from cvxmdp.atoms.maps import Entries, StateSums
 from cvxmdp.atoms.shapes import EntropyShape, Shape
 from cvxmdp.atoms.utility import Utility
 from cvxmdp.base.errors import UtilityError
-from cvxmdp.models.table import TabularMDP
+from cvxmdp.models.space import Space
 
 
 def entropy(of: str = "state") -> Utility:
@@ -37,10 +37,10 @@ class Entropy(Utility):
         """Concave."""
         return Curvature.CONCAVE
 
-    def lower(self, mdp: TabularMDP) -> Shape:
+    def lower(self, space: Space) -> Shape:
         """The scale 1 - discount comes from the model."""
         kind = StateSums if self.of == "state" else Entries
-        return EntropyShape(kind(1.0 - mdp.discount, (mdp.n_states, mdp.n_actions)))
+        return EntropyShape(kind(1.0 - space.discount, space.shape))
 
     def __repr__(self) -> str:
         return "entropy()" if self.of == "state" else f'entropy(of="{self.of}")'

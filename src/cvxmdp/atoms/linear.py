@@ -11,7 +11,7 @@ from cvxmdp.atoms.curvature import Curvature
 from cvxmdp.atoms.shapes import LinearShape, Shape
 from cvxmdp.atoms.utility import Utility
 from cvxmdp.base.errors import UtilityError
-from cvxmdp.models.table import TabularMDP
+from cvxmdp.models.space import Space
 
 
 def linear(reward: Any, *, per: str = "total") -> Utility:
@@ -53,10 +53,10 @@ class Linear(Utility):
         """Affine."""
         return Curvature.AFFINE
 
-    def lower(self, mdp: TabularMDP) -> Shape:
+    def lower(self, space: Space) -> Shape:
         """Look the signal up; (1 - discount) goes into the reward."""
-        scale = 1.0 - mdp.discount if self.per == "step" else 1.0
-        return LinearShape(scale * per_pair(self.reward, mdp))
+        scale = 1.0 - space.discount if self.per == "step" else 1.0
+        return LinearShape(scale * per_pair(self.reward, space))
 
     def signals(self) -> tuple[str, ...]:
         """The signal, if it has a name."""
@@ -72,15 +72,15 @@ def _shape(array: Any) -> str:
     return " x ".join(str(size) for size in array.shape)
 
 
-def per_pair(reward: str | np.ndarray, mdp: TabularMDP) -> np.ndarray:
+def per_pair(reward: str | np.ndarray, space: Space) -> np.ndarray:
     """A reward as an (S, A) array, zero where the action is not available."""
     if isinstance(reward, str):
-        return mdp.signal(reward)
-    expected = (mdp.n_states, mdp.n_actions)
-    if reward.shape == (mdp.n_states,):
-        reward = np.repeat(reward[:, None], mdp.n_actions, axis=1)
+        return space.signal(reward)
+    expected = space.shape
+    if reward.shape == expected[:1]:
+        reward = np.repeat(reward[:, None], expected[1], axis=1)
     elif reward.shape != expected:
         raise UtilityError(
             f"a reward has shape {reward.shape}; the model needs {expected[:1]} or {expected}"
         )
-    return np.where(mdp.actions, reward, 0.0)
+    return np.where(space.actions, reward, 0.0)

@@ -11,7 +11,7 @@ from cvxmdp.atoms.linear import linear
 from cvxmdp.atoms.shapes import LogShape, Shape
 from cvxmdp.atoms.utility import Constraint, Utility, require_curvature
 from cvxmdp.base.errors import UtilityError
-from cvxmdp.models.table import TabularMDP
+from cvxmdp.models.space import Space
 
 
 def log_barrier(constraint: Constraint) -> Utility:
@@ -57,9 +57,9 @@ class Log(Utility):
         """Concave: the logarithm is concave and increasing."""
         return Curvature.CONCAVE
 
-    def lower(self, mdp: TabularMDP) -> Shape:
+    def lower(self, space: Space) -> Shape:
         """Lower what is inside."""
-        return LogShape((self.inner.lower(mdp),))
+        return LogShape((self.inner.lower(space),))
 
     def children(self) -> tuple[Utility, ...]:
         """What is inside."""

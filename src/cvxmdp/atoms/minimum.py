@@ -9,7 +9,7 @@ from cvxmdp.atoms.curvature import Curvature
 from cvxmdp.atoms.shapes import MinimumShape, Shape
 from cvxmdp.atoms.utility import Utility, require_curvature
 from cvxmdp.base.errors import UtilityError
-from cvxmdp.models.table import TabularMDP
+from cvxmdp.models.space import Space
 
 
 def minimum(*utilities: Utility) -> Utility:
@@ -32,9 +32,9 @@ class Minimum(Utility):
         """Concave."""
         return Curvature.CONCAVE
 
-    def lower(self, mdp: TabularMDP) -> Shape:
+    def lower(self, space: Space) -> Shape:
         """Lower each."""
-        return MinimumShape(tuple(utility.lower(mdp) for utility in self.utilities))
+        return MinimumShape(tuple(utility.lower(space) for utility in self.utilities))
 
     def children(self) -> tuple[Utility, ...]:
         """The utilities."""

@@ -14,7 +14,7 @@ from cvxmdp.atoms.shapes.norm_sets import Singleton
 from cvxmdp.atoms.utility import Utility
 from cvxmdp.base.arrays import real_array
 from cvxmdp.base.errors import CurvatureError, UtilityError
-from cvxmdp.models.table import TabularMDP
+from cvxmdp.models.space import Space
 
 LARGEST_MATRIX = 4_000
 
@@ -90,13 +90,13 @@ class Quadratic(Utility):
         """By the sign."""
         return Curvature.CONVEX if self.sign > 0 else Curvature.CONCAVE
 
-    def lower(self, mdp: TabularMDP) -> Shape:
+    def lower(self, space: Space) -> Shape:
         """The squared length of F x, with its sign."""
-        squared = NormShape(self._map(mdp), Singleton(0.0), "l2-squared")
+        squared = NormShape(self._map(space), Singleton(0.0), "l2-squared")
         return squared if self.sign > 0 else SumShape((squared,), (self.sign,), 0.0)
 
-    def _map(self, mdp: TabularMDP) -> Map:
-        shape = (mdp.n_states, mdp.n_actions)
+    def _map(self, space: Space) -> Map:
+        shape = space.shape
         if self.kind == "weights":
             root = self.root[:, None] if self.root.ndim == 1 else self.root
             if root.shape[0] != shape[0] or root.shape[1] not in (1, shape[1]):

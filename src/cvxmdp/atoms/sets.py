@@ -16,6 +16,7 @@ from scipy.optimize import linprog
 from cvxmdp.atoms.shapes.norm_sets import Ball, Box, NormSet, Polytope
 from cvxmdp.base.arrays import real_array
 from cvxmdp.base.errors import UtilityError
+from cvxmdp.models.space import Space, model_of
 from cvxmdp.models.table import TabularMDP
 from cvxmdp.policies.occupancies import occupancy_of
 from cvxmdp.policies.policy import Policy
@@ -91,12 +92,12 @@ class ConvexSet:
     kind: str
     arguments: tuple[Any, ...]
 
-    def lower(self, mdp: TabularMDP) -> NormSet:
+    def lower(self, space: Space) -> NormSet:
         """The set for this model, of occupancies flattened row by row."""
-        shape = (mdp.n_states, mdp.n_actions)
+        shape = space.shape
         if self.kind == "ball":
             center, radius = self.arguments
-            return Ball(as_occupancy(center, mdp, "the center of the ball").ravel(), radius)
+            return Ball(as_occupancy(center, space, "the center of the ball").ravel(), radius)
         if self.kind == "box":
             try:
                 low, high = (np.broadcast_to(side, shape).ravel() for side in self.arguments)
@@ -143,17 +144,23 @@ def point_like(given: Any, what: str) -> Any:
     return array
 
 
-def as_occupancy(point: Any, mdp: TabularMDP, what: str) -> np.ndarray:
+def as_occupancy(point: Any, space: Space, what: str) -> np.ndarray:
     """The occupancy of a policy, or the array itself once it is seen to fit the model."""
     if not isinstance(point, np.ndarray):
-        return occupancy_of(mdp, point)
-    shape = (mdp.n_states, mdp.n_actions)
-    if point.shape != shape:
-        raise UtilityError(f"{what} has shape {point.shape}; the model needs {shape}")
-    rows_sum_to_one = (point >= 0).all() and np.allclose(point.sum(axis=1), 1.0)
-    if rows_sum_to_one and np.abs(mdp.flow.residual(point)).max() > 1e-6:
+        return occupancy_of(model_of(space, "a policy as a target"), point)
+    if point.shape != space.shape:
+        raise UtilityError(f"{what} has shape {point.shape}; the model needs {space.shape}")
+    if _looks_like_a_policy(point, space):
         raise UtilityError(
             f"{what} looks like a policy (its rows sum to one), where an array means an occupancy. "
             "Wrap it: TabularPolicy(array)."
         )
     return point
+
+
+def _looks_like_a_policy(point: np.ndarray, space: Space) -> bool:
+    if (point < 0).any() or not np.allclose(point.sum(axis=1), 1.0):
+        return False
+    if not isinstance(space, TabularMDP):
+        return True
+    return bool(np.abs(space.flow.residual(point)).max() > 1e-6)

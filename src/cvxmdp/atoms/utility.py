@@ -3,7 +3,7 @@
     linear("reward") + 0.1 * entropy()          sums, multiples by numbers, negation, differences
     linear("cost", per="step") <= 0.05          a comparison with a number is a constraint
 
-A utility knows nothing of a model until ``lower(mdp)`` makes a shape of it (``shapes``). Constraints stand
+A utility knows nothing of a model until ``lower(space)`` makes a shape of it (``shapes``). Constraints stand
 here, too: utilities make them, and they hold utilities.
 """
 
@@ -20,7 +20,7 @@ import numpy as np
 from cvxmdp.atoms.curvature import Curvature, curvature_of_sum
 from cvxmdp.atoms.shapes import LinearShape, Shape, SumShape
 from cvxmdp.base.errors import CurvatureError, UtilityError
-from cvxmdp.models.table import TabularMDP
+from cvxmdp.models.space import Space
 
 
 class Utility:
@@ -34,7 +34,7 @@ class Utility:
         """Whether it is affine, concave, convex or neither by the rules."""
         raise NotImplementedError
 
-    def lower(self, mdp: TabularMDP) -> Shape:
+    def lower(self, space: Space) -> Shape:
         """The function of occupancies of this model; names become arrays, sizes are checked."""
         raise NotImplementedError
 
@@ -54,7 +54,7 @@ class Utility:
         """Names of signals that this utility itself, not a child, reads."""
         return ()
 
-    def target_occupancy(self, mdp: TabularMDP) -> np.ndarray | None:
+    def target_occupancy(self, space: Space) -> np.ndarray | None:
         """The occupancy that a distance is taken to, (S, A); None for all else."""
         return None
 
@@ -219,12 +219,12 @@ class WeightedSum(Utility):
         """The constant."""
         return self.constant
 
-    def lower(self, mdp: TabularMDP) -> Shape:
+    def lower(self, space: Space) -> Shape:
         """Lower every term."""
         if not self.parts:  # a constant still knows the shape of its argument
-            zero = LinearShape(np.zeros((mdp.n_states, mdp.n_actions)))
+            zero = LinearShape(np.zeros(space.shape))
             return SumShape((zero,), (0.0,), self.constant)
-        terms = tuple(term.lower(mdp) for _, term in self.parts)
+        terms = tuple(term.lower(space) for _, term in self.parts)
         return SumShape(terms, self.factors(), self.constant)
 
     def children(self) -> tuple[Utility, ...]:

@@ -42,9 +42,9 @@ def fingerprint(problem: Problem) -> str:
         [
             repr(environment),
             repr(features).partition(" at 0x")[0],
-            list(problem.mdp.signal_names),
+            list(problem.space.signal_names),
             [np.asarray(known[name]) for name in sorted(known)],
-            float(problem.mdp.discount),
+            float(problem.space.discount),
             problem.sense,
             problem.objective_function.plain(),
             slacks,

@@ -22,8 +22,8 @@ from cvxmdp.experience.environments.simulated import ModelSimulator, actor_of
 from cvxmdp.experience.episodes import Sample, joined, summarise
 from cvxmdp.experience.intervals import Setting, interval_of, leaves
 from cvxmdp.experience.policy_evaluation import PolicyEvaluation
-from cvxmdp.models.space import FeatureSpace
 from cvxmdp.models.table import TabularMDP
+from cvxmdp.policies.feature_space import FeatureSpace
 from cvxmdp.policies.features import Features
 
 TOGETHER = 4_000_000  # steps of a model simulated at a time
@@ -168,7 +168,7 @@ def _question(problem: Any, maximize: Any, minimize: Any, subject_to: Any) -> _Q
         if maximize is not None or minimize is not None or subject_to is not None:
             raise ProblemError("give a problem, or maximize= and subject_to=, not both")
         constraints, sense, utility = problem.constraints, problem.sense, problem.utility
-        model = problem.mdp if isinstance(problem.mdp, TabularMDP) else None
+        model = problem.space if isinstance(problem.space, TabularMDP) else None
     else:
         if (maximize is None) == (minimize is None):
             raise ProblemError(

@@ -16,7 +16,7 @@ is not available is masked (``actions``, boolean (S, A)), which is something els
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
 from types import MappingProxyType
@@ -136,9 +136,28 @@ class TabularMDP:
         return int(self.actions.shape[1])
 
     @property
+    def shape(self) -> tuple[int, int]:
+        """(S, A)."""
+        return self.n_states, self.n_actions
+
+    @property
+    def measured(self) -> tuple[int, int]:
+        """(S, A): signals are functions of the pair, and need no rows of their own."""
+        return self.shape
+
+    def space(self, signals: Iterable[str] = ()) -> TabularMDP:
+        """What utilities are functions of: the model itself, which knows its signals."""
+        return self
+
+    @property
     def max_mass(self) -> float:
         """1 / (1 - discount): the mass of an occupancy when no episode ends."""
         return 1.0 / (1.0 - self.discount)
+
+    @property
+    def signal_names(self) -> tuple[str, ...]:
+        """Names of the signals."""
+        return tuple(self.signals)
 
     def signal(self, name: str) -> np.ndarray:
         """The signal of that name, shape (S, A): its expected value when a is taken in s."""

@@ -1,7 +1,7 @@
 r"""Families of policies pi_theta: what a policy-gradient method moves in.
 
 The paper's eq. (policy_parameterization): pi_theta(a | s) = softmax over the available actions of
-psi(theta; s, a). A family is a small immutable object without parameters; ``bind(mdp)`` gives what
+psi(theta; s, a). A family is a small immutable object without parameters; ``bind(space)`` gives what
 compiled code uses:
 
 - ``init(key)``: first parameters theta, a pytree; the policy they give is uniform or nearly so;
@@ -24,8 +24,8 @@ import numpy as np
 from cvxmdp.base.compiling import program
 from cvxmdp.base.errors import PolicyError
 from cvxmdp.base.pytrees import Pytree
-from cvxmdp.models.space import FeatureSpace
-from cvxmdp.models.table import TabularMDP
+from cvxmdp.models.space import Space
+from cvxmdp.policies.feature_space import FeatureSpace
 from cvxmdp.policies.parametric import ParametricPolicy
 from cvxmdp.policies.tables import SoftmaxTable, TabularPolicy
 
@@ -44,7 +44,7 @@ LOGIT_RANGE = 36.0
 class PolicyFamily(Protocol):
     """What solvers ask of ``policy=``."""
 
-    def bind(self, mdp: TabularMDP) -> BoundFamily:
+    def bind(self, space: Space) -> BoundFamily:
         """The family on this model's states and actions."""
         ...
 
@@ -125,14 +125,15 @@ def first_params(family: BoundFamily, seed: Array) -> Params:
 class Table:
     """A softmax with one logit per state and action: the paper's eq. (soft_max_policy)."""
 
-    def bind(self, mdp: TabularMDP) -> BoundFamily:
+    def bind(self, space: Space) -> BoundFamily:
         """On this model."""
-        if isinstance(mdp, FeatureSpace) and not mdp.environment.has_states:
+        environment = space.environment if isinstance(space, FeatureSpace) else None
+        if environment is not None and not environment.has_states:
             raise PolicyError(
-                f"a table needs states, and {mdp.environment.features!r} has none. Use a network on the "
+                f"a table needs states, and {environment.features!r} has none. Use a network on the "
                 "observations, such as MLP(32)."
             )
-        return BoundTable(mdp.actions)
+        return BoundTable(space.actions)
 
 
 @dataclass(frozen=True, eq=False)
@@ -181,15 +182,15 @@ class LinearSoftmax:
 
     features: Any
 
-    def bind(self, mdp: TabularMDP) -> BoundFamily:
+    def bind(self, space: Space) -> BoundFamily:
         """Check the shape."""
         phi = np.asarray(self.features, dtype=np.float64)
-        if phi.ndim != 3 or phi.shape[:2] != mdp.actions.shape or not np.isfinite(phi).all():
+        if phi.ndim != 3 or phi.shape[:2] != space.actions.shape or not np.isfinite(phi).all():
             raise PolicyError(
                 f"the features of LinearSoftmax are finite numbers of shape (S, A, k) with (S, A) = "
-                f"{mdp.actions.shape}; got shape {phi.shape}"
+                f"{space.actions.shape}; got shape {phi.shape}"
             )
-        return BoundLinear(mdp.actions, phi)
+        return BoundLinear(space.actions, phi)
 
 
 @dataclass(frozen=True, eq=False)
@@ -216,9 +217,9 @@ class Direct:
     lemma on the inverse map). It has no score function, so only ``direction="vanilla"`` goes with it.
     """
 
-    def bind(self, mdp: TabularMDP) -> BoundFamily:
+    def bind(self, space: Space) -> BoundFamily:
         """On this model."""
-        return BoundDirect(mdp.actions)
+        return BoundDirect(space.actions)
 
 
 @dataclass(frozen=True, eq=False)

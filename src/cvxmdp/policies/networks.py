@@ -21,9 +21,9 @@ from cvxmdp.base.arrays import Array, namespace
 from cvxmdp.base.compiling import program
 from cvxmdp.base.errors import PolicyError, require
 from cvxmdp.base.pytrees import Pytree
-from cvxmdp.models.space import FeatureSpace
-from cvxmdp.models.table import TabularMDP
+from cvxmdp.models.space import Space
 from cvxmdp.policies.families import BoundFamily, Params
+from cvxmdp.policies.feature_space import FeatureSpace
 from cvxmdp.policies.features import describe_features, read_features
 from cvxmdp.policies.observers import Arrays, ObservedPolicy
 from cvxmdp.policies.parametric import describe, rebuild
@@ -58,7 +58,7 @@ class Observed(Pytree):
         return (observations - self.middle) / self.scale
 
 
-def observed(space: Any, features: Any) -> Observed | None:
+def observed(space: Space, features: Any) -> Observed | None:
     """How a network sees the observations of a space; None where it sees states by their number.
 
     Args:
@@ -82,17 +82,17 @@ def _shown(inputs: Any) -> str:
     return repr(inputs) if callable(inputs) else f"<{inputs.shape[1]} numbers per state>"
 
 
-def _read_inputs(inputs: Any, mdp: Any) -> Any:
+def _read_inputs(inputs: Any, space: Space) -> Any:
     """Numbers per state (S, d), what is seen of observations, or None: one-hot states."""
-    if callable(inputs) and not isinstance(mdp, FeatureSpace):
+    if callable(inputs) and not isinstance(space, FeatureSpace):
         raise PolicyError(
             f"{inputs!r} are features of observations, and the model has states: give an array (S, d)"
         )
     if callable(inputs) or inputs is None:
-        return observed(mdp, inputs)
-    if inputs.ndim != 2 or inputs.shape[0] != mdp.n_states or not np.isfinite(inputs).all():
+        return observed(space, inputs)
+    if inputs.ndim != 2 or inputs.shape[0] != space.shape[0] or not np.isfinite(inputs).all():
         raise PolicyError(
-            f"the inputs of a network are finite numbers of shape (S, d) with S = {mdp.n_states}; got "
+            f"the inputs of a network are finite numbers of shape (S, d) with S = {space.shape[0]}; got "
             f"shape {inputs.shape}"
         )
     return inputs
@@ -146,9 +146,9 @@ class MLP:
         self.widths = tuple(widths)
         self.inputs = _given_inputs(inputs)
 
-    def bind(self, mdp: TabularMDP) -> BoundFamily:
+    def bind(self, space: Space) -> BoundFamily:
         """Check the inputs."""
-        return BoundMLP(mdp.actions, _read_inputs(self.inputs, mdp), self.widths)
+        return BoundMLP(space.actions, _read_inputs(self.inputs, space), self.widths)
 
     def __repr__(self) -> str:
         seen = "" if self.inputs is None else f", inputs={_shown(self.inputs)}"
@@ -225,11 +225,11 @@ class EquinoxModule:
         self.params, self.rest = _Fixed(params), _Fixed(rest)
         self.inputs = _given_inputs(inputs)
 
-    def bind(self, mdp: TabularMDP) -> BoundFamily:
+    def bind(self, space: Space) -> BoundFamily:
         """Check that it gives one logit per action."""
         equinox = require("equinox", "nn")
-        inputs = _read_inputs(self.inputs, mdp)
-        inputs = np.eye(mdp.n_states) if inputs is None else inputs
+        inputs = _read_inputs(self.inputs, space)
+        inputs = np.eye(space.shape[0]) if inputs is None else inputs
         one = jnp.zeros(inputs.shape) if isinstance(inputs, Observed) else jnp.asarray(inputs[0])
         try:
             shape = jax.eval_shape(equinox.combine(self.params.value, self.rest.value), one).shape
@@ -237,11 +237,11 @@ class EquinoxModule:
             raise PolicyError(
                 f"the module cannot be called with an input of shape {one.shape}: {error}"
             ) from error
-        if shape != (mdp.n_actions,):
+        if shape != (space.shape[1],):
             raise PolicyError(
-                f"the module returns shape {shape}; the model has {mdp.n_actions} actions"
+                f"the module returns shape {shape}; the model has {space.shape[1]} actions"
             )
-        return BoundEquinox(mdp.actions, inputs, self.params, self.rest)
+        return BoundEquinox(space.actions, inputs, self.params, self.rest)
 
 
 class _Fixed:

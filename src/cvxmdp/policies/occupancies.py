@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from cvxmdp.base.errors import PolicyError
+from cvxmdp.models.space import Space
 from cvxmdp.models.table import TabularMDP
 from cvxmdp.models.validation import numbers
 from cvxmdp.policies.policy import Policy
@@ -75,15 +76,15 @@ def policy_of(mdp: TabularMDP, occupancy: Any) -> TabularPolicy:
     return TabularPolicy(mdp.flow.policy(x))
 
 
-def _read_occupancy(mdp: TabularMDP, occupancy: Any) -> np.ndarray:
-    expected = (mdp.n_states, mdp.n_actions)
+def _read_occupancy(space: Space, occupancy: Any) -> np.ndarray:
+    expected = space.shape
     x = numbers(occupancy, "an occupancy", PolicyError)
     if x.shape != expected:
         raise PolicyError(f"an occupancy is an array of shape {expected}; got shape {x.shape}")
     return x
 
 
-def state_distribution(mdp: TabularMDP, occupancy: Any) -> np.ndarray:
+def state_distribution(mdp: Space, occupancy: Any) -> np.ndarray:
     """d(s) = (1 - gamma) * sum_a x(s,a), shape (S,). Sums to less than one when episodes end."""
     return (1.0 - mdp.discount) * _read_occupancy(mdp, occupancy).sum(axis=1)
 

@@ -13,10 +13,11 @@ from cvxmdp.atoms import Constraint, Curvature, Shape, Utility
 from cvxmdp.atoms.signals import signal_names
 from cvxmdp.atoms.utility import require_curvature
 from cvxmdp.base.errors import ProblemError, did_you_mean
-from cvxmdp.experience.environments.environment import Environment
-from cvxmdp.models.space import FeatureSpace
+from cvxmdp.models.space import HasSpace, Space
 from cvxmdp.models.table import TabularMDP
+from cvxmdp.policies.feature_space import FeatureSpace
 from cvxmdp.policies.occupancies import as_policy, occupancy_of
+from cvxmdp.policies.readers import Observable
 
 
 @dataclass(frozen=True)
@@ -53,19 +54,20 @@ class Problem:
             mapping means no constraints.
     """
 
-    mdp: Any  # a TabularMDP, or the FeatureSpace of an environment
+    source: HasSpace  # the model or the environment
+    space: Space  # what utilities are functions of
     sense: str
     utility: Utility
     constraints: Mapping[str, Constraint]
 
     def __init__(
         self,
-        mdp: TabularMDP | Environment | FeatureSpace,
+        mdp: HasSpace,
         maximize: Utility | None = None,
         minimize: Utility | None = None,
         subject_to: Mapping[str, Constraint] | None = None,
     ) -> None:
-        if not isinstance(mdp, TabularMDP | Environment | FeatureSpace):
+        if not callable(getattr(mdp, "space", None)):
             raise ProblemError(
                 f"a problem needs a model such as TabularMDP(...), or an environment such as "
                 f"GymnasiumEnv(...); got {mdp!r}"
@@ -75,7 +77,8 @@ class Problem:
             raise ProblemError(f"give exactly one of maximize= and minimize=; got {count}")
         utility, sense = (maximize, "maximize") if minimize is None else (minimize, "minimize")
         constraints = _read_constraints(subject_to)
-        self._set("mdp", _read_space(mdp, utility, constraints))
+        self._set("source", mdp)
+        self._set("space", mdp.space(_signals_of(utility, constraints)))
         self._set("sense", sense)
         self._set("utility", utility)
         self._set("constraints", MappingProxyType(constraints))
@@ -101,7 +104,7 @@ class Problem:
     def __reduce__(self) -> tuple[Any, ...]:
         # For copies and other processes; the default cannot copy the read-only view of constraints.
         given = (self.utility, None) if self.sense == "maximize" else (None, self.utility)
-        return Problem, (self.mdp, *given, dict(self.constraints))
+        return Problem, (self.source, *given, dict(self.constraints))
 
     def _bind_objective(self, utility: Any) -> Shape:
         if self.sense == "maximize":
@@ -110,9 +113,9 @@ class Problem:
 
     def bind(self, utility: Utility) -> Shape:
         """A utility as a function of this problem's occupancies."""
-        function = utility.lower(self.mdp)
-        # Where signals are measured, too, their rows lie below those that functions read.
-        return function.on_first_rows(self.shape) if self._measures_signals else function
+        function = utility.lower(self.space)
+        # Where signals have rows of their own, these lie below those that functions read.
+        return function if self.shape == self.space.shape else function.on_first_rows(self.shape)
 
     def _bind_slacks(self) -> Mapping[str, Shape]:
         bound = {}
@@ -124,21 +127,21 @@ class Problem:
         return MappingProxyType(bound)
 
     @property
-    def _measures_signals(self) -> bool:
-        return isinstance(self.mdp, FeatureSpace) and bool(self.mdp.signal_names)
+    def mdp(self) -> TabularMDP:
+        """The model; an error where there is only an environment."""
+        self.require_model("this")
+        assert isinstance(self.space, TabularMDP)
+        return self.space
 
     @property
-    def environment(self) -> Environment | None:
+    def environment(self) -> Observable | None:
         """Where experience comes from, where there is no model."""
-        return self.mdp.environment if isinstance(self.mdp, FeatureSpace) else None
+        return self.space.environment if isinstance(self.space, FeatureSpace) else None
 
     @property
     def shape(self) -> tuple[int, int]:
         """Of what utilities are functions of: (S, A), or what is measured of an environment."""
-        shape: tuple[int, int] = (
-            self.mdp.shape if isinstance(self.mdp, FeatureSpace) else self.mdp.actions.shape
-        )
-        return shape
+        return self.space.measured
 
     def require_model(self, what: str) -> None:
         """An error where there is only an environment."""
@@ -167,7 +170,7 @@ class Problem:
 
     def _with_constraints(self, changed: Mapping[str, Constraint]) -> Problem:
         return Problem(
-            self.mdp, **{self.sense: self.utility}, subject_to={**self.constraints, **changed}
+            self.source, **{self.sense: self.utility}, subject_to={**self.constraints, **changed}
         )
 
     def evaluate(self, policy: Any) -> Evaluation:
@@ -220,18 +223,15 @@ class Problem:
         for index, (name, constraint) in enumerate(self.constraints.items()):
             lead = "subject to" if index == 0 else " " * 10
             lines.append(f"{lead} {name + ':':<{width + 1}} {constraint!r}")
-        lines.append(f"over       {self.environment or self.mdp!r}")
+        lines.append(f"over       {self.source!r}")
         return "\n".join(lines)
 
 
-def _read_space(given: Any, utility: Any, constraints: Mapping[str, Constraint]) -> Any:
-    """The model; of an environment, what is measured for these utilities."""
-    environment = given.environment if isinstance(given, FeatureSpace) else given
-    if isinstance(given, TabularMDP) or environment is None:
-        return given
+def _signals_of(utility: Any, constraints: Mapping[str, Constraint]) -> list[str]:
+    """The signals that these utilities name, and the reward."""
     utilities = [utility, *(constraint.slack for constraint in constraints.values())]
     named = [signal_names(one) for one in utilities if isinstance(one, Utility)]
-    return environment.space(["reward", *sorted(set().union(*named) - {"reward"})])
+    return ["reward", *sorted(set().union(*named) - {"reward"})]
 
 
 def _read_constraints(given: Any) -> dict[str, Constraint]:

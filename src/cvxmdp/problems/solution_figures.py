@@ -43,12 +43,12 @@ def plot_solution(solution: Solution, path: str | Path | None = None) -> Any:
     height = max(5.0, 2.0 + 2 * ROOM * len(constraints))
     figure = Figure(figsize=(5.5 * columns, height), layout="constrained")
     axes = figure.subplots(1, columns, squeeze=False)[0]
-    mdp = solution.problem.mdp
-    share = state_distribution(mdp, solution.occupancy[: mdp.n_states])
-    if mdp.layout is not None:
-        draw_grid(axes[0], figure, mdp.layout, share)
-        draw_arrows(axes[0], mdp.layout, share, solution.policy.probabilities(), mdp.action_names)
-        draw_legend(axes[0], mdp.layout)
+    space = solution.problem.space
+    layout, share = space.layout, state_distribution(space, solution.occupancy[: space.shape[0]])
+    if layout is not None:
+        draw_grid(axes[0], figure, layout, share)
+        draw_arrows(axes[0], layout, share, solution.policy.probabilities(), space.action_names)
+        draw_legend(axes[0], layout)
     else:
         axes[0].plot(np.sort(share)[::-1], marker="." if share.size <= MARKED else None)
         axes[0].set(xlabel="states, most visited first", ylabel="share of (discounted) time")

@@ -56,19 +56,20 @@ def _units(solution: Solution, constraint: Any) -> str:
     if len(linear) != len(terms) or len({term.per for _, term in linear}) != 1:
         return ""
     problem = solution.problem
-    mdp, unit = problem.mdp, problem.mdp.max_mass if linear[0][1].per == "step" else 1.0
+    unit = problem.space.max_mass if linear[0][1].per == "step" else 1.0
     affine = problem.bind(constraint.utility).affine()
     assert affine is not None
     reward = unit * affine.reward
     total = float(np.vdot(reward, solution.occupancy))
     budget = constraint.budget * unit
-    per_step = 1.0 - mdp.discount
+    per_step = 1.0 - problem.space.discount
     parts = [
         f"discounted sum {number(total)} (budget {number(budget)})",
         f"per step {number(per_step * total)} (budget {number(per_step * budget)})",
     ]
-    known = problem.environment is None and (mdp.ending > 0).any()
-    visits = episode_visits(mdp, solution.policy) if known else None
+    mdp = None if problem.environment is not None else problem.mdp
+    ends = mdp is not None and (mdp.ending > 0).any()
+    visits = episode_visits(problem.mdp, solution.policy) if ends else None
     if visits is not None:
         parts.append(f"undiscounted per episode {number(float(np.vdot(reward, visits)))}")
     return "; ".join(parts)
@@ -91,8 +92,8 @@ def solution_text(solution: Solution) -> str:
     problem = solution.problem
     lines = [f"{solution.status.name.capitalize().replace('_', ' ')}: {solution.message}", ""]
     lines.append(f"{problem.sense} {problem.utility!r} = {number(solution.objective)}")
-    if problem.mdp.note:
-        lines.append(f"Of the {problem.mdp.note}.")
+    if problem.space.note:
+        lines.append(f"Of the {problem.space.note}.")
     rows = constraint_rows(solution)
     if rows:
         table = text_table(HEADER, [row.cells for row in rows])
@@ -113,8 +114,8 @@ def solution_html(solution: Solution) -> str:
         f"<p>{problem.sense} <code>{escape(repr(problem.utility))}</code> = "
         f"<b>{number(solution.objective)}</b></p>",
     ]
-    if problem.mdp.note:
-        parts.append(f"<p>Of the {escape(problem.mdp.note)}.</p>")
+    if problem.space.note:
+        parts.append(f"<p>Of the {escape(problem.space.note)}.</p>")
     rows = constraint_rows(solution)
     if rows:
         head = "".join(f"<th>{escape(title)}</th>" for title in HEADER)

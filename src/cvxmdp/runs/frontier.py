@@ -235,7 +235,7 @@ class _Tracer:
         """The problem without the constraint, solved and certified."""
         others = {name: c for name, c in self.problem.constraints.items() if name != self.name}
         sense = {self.problem.sense: self.problem.utility}
-        problem = Problem(self.problem.mdp, **sense, subject_to=others)
+        problem = Problem(self.problem.source, **sense, subject_to=others)
         solution = solve(problem)
         return solution, certify(problem, solution)
 
@@ -249,7 +249,7 @@ class _Tracer:
         others = {name: c for name, c in self.problem.constraints.items() if name != self.name}
         utility = self.problem.constraints[self.name].utility
         sense = {"minimize" if self.direction > 0 else "maximize": utility}
-        tightest = Problem(self.problem.mdp, **sense, subject_to=others)
+        tightest = Problem(self.problem.source, **sense, subject_to=others)
         best = certify(tightest, solve(tightest))
         if best.infeasible:
             raise ProblemError(
@@ -260,7 +260,7 @@ class _Tracer:
             (best.lower, best.upper) if self.direction > 0 else (best.upper, best.lower)
         )
         self.infeasible_until = proven
-        used = float(utility.lower(self.problem.mdp).value(self.free[0].occupancy))
+        used = float(utility.lower(self.problem.space).value(self.free[0].occupancy))
         # A little room at the tight end keeps a Slater point; none is lost at the loose end.
         width = max(self.direction * (used - reached), 1e-9 * max(1.0, abs(reached)))
         return reached + self.direction * 1e-3 * width, used + self.direction * 1e-9 * width

@@ -169,7 +169,7 @@ def record_of(
     arrays = dict(_targets(problem))
     if solution.has_policy:
         # Of an environment, what is measured of signals stands below the features.
-        arrays["occupancy"] = np.asarray(solution.occupancy)[: problem.mdp.n_states]
+        arrays["occupancy"] = np.asarray(solution.occupancy)[: problem.space.shape[0]]
         table = table_of(solution.policy)
         if table is not None:
             arrays["probabilities"] = np.asarray(table)
@@ -184,10 +184,10 @@ def record_of(
         sense=problem.sense,
         utility=repr(problem.utility),
         constraints=_constraints(solution),
-        model=repr(problem.environment or problem.mdp),
-        discount=float(problem.mdp.discount),
-        action_names=problem.mdp.action_names,
-        layout=problem.mdp.layout,
+        model=repr(problem.source),
+        discount=float(problem.space.discount),
+        action_names=problem.space.action_names,
+        layout=problem.space.layout,
         status=solution.status.name.lower(),
         message=solution.message,
         objective=float(solution.objective),
@@ -290,7 +290,7 @@ def _targets(problem: Problem) -> Iterator[tuple[str, np.ndarray]]:
     written = {"objective": problem.utility}
     written |= {name: constraint.utility for name, constraint in problem.constraints.items()}
     for name, utility in written.items():
-        targets = (step.node.target_occupancy(problem.mdp) for step in walk(utility))
+        targets = (step.node.target_occupancy(problem.space) for step in walk(utility))
         first = next((target for target in targets if target is not None), None)
         if first is not None:
             yield TARGET + name, first

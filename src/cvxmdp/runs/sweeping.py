@@ -19,6 +19,7 @@ from cvxmdp.base.compiling import let_go
 from cvxmdp.base.errors import ProblemError, SolverError
 from cvxmdp.base.progress import Progress
 from cvxmdp.certificates.checking import fingerprint
+from cvxmdp.experience.environments.environment import environment_of
 from cvxmdp.problems.problem import Problem
 from cvxmdp.runs.axes import Case, read_cases
 from cvxmdp.runs.jobs import LearningJob, WholeJob
@@ -174,12 +175,13 @@ def _lanes_for(problem: Problem, runs: int) -> int:
     if jax.default_backend() != "cpu":
         return WIDEST
     share = -(-runs // (os.cpu_count() or 1))
-    return max(1, min(MOST_ON_A_CPU, LARGEST_TABLE // problem.mdp.actions.size, share))
+    return max(1, min(MOST_ON_A_CPU, LARGEST_TABLE // problem.space.actions.size, share))
 
 
 def _is_played(problem: Problem) -> bool:
     """Whether there is one simulator, outside of compiled code, that all runs must take turns with."""
-    return problem.environment is not None and not problem.environment.compiled
+    environment = environment_of(problem)
+    return environment is not None and not environment.compiled
 
 
 def _is_chunked(solver: Any) -> bool:

@@ -27,7 +27,7 @@ from cvxmdp.algorithms.estimators import discounts
 from cvxmdp.algorithms.recursion import Learning, LearningTrace, trace_of, update
 from cvxmdp.algorithms.views import view
 from cvxmdp.base.compiling import program
-from cvxmdp.experience.environments.environment import Environment, seeds
+from cvxmdp.experience.environments.environment import Environment, environment_of, seeds
 from cvxmdp.experience.episodes import Episodes
 from cvxmdp.experience.steps import Experience, Played
 from cvxmdp.policies.networks import BoundNetwork
@@ -127,8 +127,9 @@ class EnvironmentRun(Run):
     @property
     def environment(self) -> Environment:
         """What is played."""
-        assert self.problem.environment is not None
-        return self.problem.environment
+        environment = environment_of(self.problem)
+        assert environment is not None
+        return environment
 
     def play_mixture(self, mixture: Any) -> Experience:
         """Episodes of a policy that draws one of several for each."""
@@ -148,7 +149,7 @@ class EnvironmentRun(Run):
             act_of: from the number of the round to what acts in it.
             *first: the seed of each round; further ones go on from where the environment is.
         """
-        environment, names = self.environment, self.problem.mdp.signal_names
+        environment, names = self.environment, self.problem.space.signal_names
         rounds = range(-(-count // environment.n_lanes))
         parts = [
             environment.episodes(
@@ -177,7 +178,7 @@ class EnvironmentRun(Run):
         inputs = padded([part.inputs for part in parts])
         flat = inputs.reshape(-1, *inputs.shape[2:])
         lengths = np.concatenate([part.lengths for part in parts])[:count]
-        names = self.problem.mdp.signal_names
+        names = self.problem.space.signal_names
         signals = [padded([part.signals[name] for part in parts]) for name in names]
         features = environment.states(flat) if environment.has_states else None
         if features is None and environment.features is not None:
@@ -209,7 +210,7 @@ class EnvironmentRun(Run):
         """Where the numbers come from."""
         if self.ended_early:
             return " Objective and slack are those of the last episodes it learned from."
-        share = self.tail * (1.0 - self.problem.mdp.discount)
+        share = self.tail * (1.0 - self.problem.space.discount)
         cut = (
             f" ({self.cut:.0%} of them cut, which hides at most {share:.1%} of the discounted mass)"
             if self.cut

@@ -12,6 +12,7 @@ from cvxmdp.algorithms.recursion import Learning, Watched
 from cvxmdp.atoms import Shape, walk
 from cvxmdp.base.errors import SolverError
 from cvxmdp.base.precision import on_device
+from cvxmdp.experience.environments.environment import environment_of
 from cvxmdp.experience.trajectories import sampling_model
 from cvxmdp.policies.families import BoundDirect, BoundFamily
 from cvxmdp.problems.problem import Problem
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
 
 def read_learning(solver: VRPDPG, problem: Problem, pessimism: np.ndarray) -> Learning:
     """Everything an iteration needs."""
-    family = solver.policy.bind(problem.mdp)
+    family = solver.policy.bind(problem.space)
     if isinstance(family, BoundDirect):
         raise SolverError(
             "VR-PDPG needs scores: use Table(), LinearSoftmax, MLP or an Equinox module"
@@ -55,16 +56,17 @@ def read_learning(solver: VRPDPG, problem: Problem, pessimism: np.ndarray) -> Le
 
 def _source(problem: Problem, family: BoundFamily) -> Any:
     """Where trajectories come from."""
-    if problem.environment is None:
+    environment = environment_of(problem)
+    if environment is None:
         return sampling_model(problem.mdp)
-    return problem.environment.source(problem.mdp.signal_names, family.observes)
+    return environment.source(problem.space.signal_names, family.observes)
 
 
 def _watched(problem: Problem) -> Watched:
     targets = tuple(targets_of(problem).values())
     if problem.environment is None:
         return Watched(problem.mdp.signals.get("reward"), targets)
-    return Watched(problem.mdp.signal("reward"), targets, mean=True)
+    return Watched(problem.space.signal("reward"), targets, mean=True)
 
 
 def single_precision(tree: Any) -> Any:

@@ -243,7 +243,7 @@ class Run:
                 name: np.array([found.slack[name] for found in every])
                 for name in self.problem.constraints
             },
-            **snapshots_of(iterations, visits[:, : self.problem.mdp.n_states]),
+            **snapshots_of(iterations, visits[:, : self.problem.space.shape[0]]),
         }
 
     def so_far(self, seconds: float) -> Solution | None:

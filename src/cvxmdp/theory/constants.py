@@ -21,10 +21,11 @@ from dataclasses import dataclass, replace
 from numbers import Integral
 from typing import Any
 
-from cvxmdp.atoms.shapes import Constants, Space
+from cvxmdp.atoms.shapes import Constants
 from cvxmdp.atoms.utility import Utility
 from cvxmdp.certificates.slater import Slater
 from cvxmdp.certificates.slater import slater as find_slater
+from cvxmdp.models.space import Space
 from cvxmdp.problems.problem import Problem
 from cvxmdp.theory.parameterisation import (
     DirectConstants,
@@ -173,10 +174,10 @@ def problem_constants(
         parameterisation: from ``softmax_table_constants``, ``direct_constants``, or your own.
         slater: from ``cvxmdp.slater(problem)``; computed when not given.
     """
-    space = Space.of(problem.mdp)
-    objective = _known(problem, "the objective", problem.utility, space)
+    space = problem.mdp
+    objective = _known("the objective", problem.utility, space)
     slacks = [
-        _known(problem, f"constraint {name!r}", constraint.slack, space)
+        _known(f"constraint {name!r}", constraint.slack, space)
         for name, constraint in problem.constraints.items()
     ]
     parts = [objective, *slacks]
@@ -202,10 +203,10 @@ def problem_constants(
     )
 
 
-def _known(problem: Problem, role: str, utility: Utility, space: Space) -> Constants:
+def _known(role: str, utility: Utility, space: Space) -> Constants:
     """The constants of a utility, all of them known, or an error that names the atom without."""
     for _, atom in utility.terms():
-        function = atom.lower(problem.mdp)
+        function = atom.lower(space)
         constants = function.constants(space)
         missing = {
             "Lipschitz constant": constants.lipschitz,
@@ -218,4 +219,4 @@ def _known(problem: Problem, role: str, utility: Utility, space: Space) -> Const
                 f"the theorems do not cover {role}: {atom!r} has no {' and no '.join(names)}; "
                 f"{function.roughness}. Solvers work without the theory's steps."
             )
-    return utility.lower(problem.mdp).constants(space)
+    return utility.lower(space).constants(space)

@@ -7,7 +7,7 @@ from cvxmdp.atoms.shapes.log_shape import LogShape
 from cvxmdp.atoms.shapes.minimum_shape import MinimumShape
 from cvxmdp.atoms.shapes.norm_shape import NormShape
 from cvxmdp.atoms.shapes.relative_entropy_shape import RelativeEntropyShape
-from cvxmdp.atoms.shapes.shape import Affine, Constants, Parameters, Shape, Space, Tangent
+from cvxmdp.atoms.shapes.shape import Affine, Constants, Parameters, Shape, Tangent
 from cvxmdp.atoms.shapes.sum_shape import SumShape
 
 __all__ = [
@@ -22,7 +22,6 @@ __all__ = [
     "Parameters",
     "RelativeEntropyShape",
     "Shape",
-    "Space",
     "SumShape",
     "Tangent",
 ]

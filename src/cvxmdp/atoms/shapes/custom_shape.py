@@ -13,9 +13,10 @@ import jax
 import numpy as np
 
 from cvxmdp.atoms.maps import FirstRows, Map
-from cvxmdp.atoms.shapes.shape import Constants, Parameters, Plain, Shape, Space, Tangent
+from cvxmdp.atoms.shapes.shape import Constants, Parameters, Plain, Shape, Tangent
 from cvxmdp.base.arrays import Array
 from cvxmdp.base.precision import double_precision, on_device
+from cvxmdp.models.space import Space
 
 Function = Callable[[Any], Any]
 

@@ -17,10 +17,10 @@ from cvxmdp.atoms.shapes.shape import (
     Parameters,
     Plain,
     Shape,
-    Space,
     Tangent,
 )
 from cvxmdp.base.arrays import Array, namespace
+from cvxmdp.models.space import Space
 
 FLOOR = 0.01  # of the uniform share, below which the extension for sampling is linear
 LARGEST_LOG = 1.0  # of q in a tangent that duals suggest: no distribution needs more

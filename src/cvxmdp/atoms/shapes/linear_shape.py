@@ -15,10 +15,10 @@ from cvxmdp.atoms.shapes.shape import (
     Parameters,
     Plain,
     Shape,
-    Space,
     Tangent,
 )
 from cvxmdp.base.arrays import Array, namespace
+from cvxmdp.models.space import Space
 
 
 @dataclass(frozen=True, eq=False)

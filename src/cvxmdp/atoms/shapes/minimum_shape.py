@@ -16,13 +16,13 @@ from cvxmdp.atoms.shapes.shape import (
     Parameters,
     Plain,
     Shape,
-    Space,
     Tangent,
     weighted_mean,
 )
 from cvxmdp.atoms.shapes.softened import SoftMinimum
 from cvxmdp.atoms.shapes.sum_shape import SumShape
 from cvxmdp.base.arrays import Array, namespace
+from cvxmdp.models.space import Space
 
 NEGLIGIBLE = 1e-9  # sum of duals below which they say nothing about the weights
 

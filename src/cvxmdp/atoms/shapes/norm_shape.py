@@ -18,11 +18,11 @@ from cvxmdp.atoms.shapes.shape import (
     Parameters,
     Plain,
     Shape,
-    Space,
     Tangent,
 )
 from cvxmdp.atoms.shapes.softened import SoftNorm
 from cvxmdp.base.arrays import Array, detached, namespace
+from cvxmdp.models.space import Space
 
 
 @dataclass(frozen=True, eq=False)

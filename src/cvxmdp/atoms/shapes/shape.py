@@ -28,6 +28,7 @@ import numpy as np
 
 from cvxmdp.base.arrays import Array
 from cvxmdp.base.pytrees import Pytree
+from cvxmdp.models.space import Space
 
 if TYPE_CHECKING:
     from cvxmdp.atoms.maps import Map
@@ -67,24 +68,6 @@ class Constants:
     smoothness: float | None
     bound: float | None
     strength: float = 0.0
-
-
-class Space(NamedTuple):
-    """What constants depend on besides the function itself."""
-
-    n_states: int
-    n_actions: int
-    discount: float
-
-    @property
-    def max_mass(self) -> float:
-        """An occupancy's largest mass, which also bounds its Euclidean norm."""
-        return 1.0 / (1.0 - self.discount)
-
-    @classmethod
-    def of(cls, mdp: Any) -> Space:
-        """The space of a model's occupancies."""
-        return cls(mdp.n_states, mdp.n_actions, mdp.discount)
 
 
 class Argument(Protocol):

@@ -17,10 +17,10 @@ from cvxmdp.atoms.shapes.shape import (
     Form,
     Parameters,
     Plain,
-    Space,
     Tangent,
 )
 from cvxmdp.base.arrays import Array
+from cvxmdp.models.space import Space
 
 
 @dataclass(frozen=True, eq=False)

@@ -18,9 +18,10 @@ import numpy as np
 from cvxmdp.base.errors import ExperienceError
 from cvxmdp.experience.episodes import Episodes
 from cvxmdp.experience.steps import Played
-from cvxmdp.models.space import FeatureSpace
+from cvxmdp.policies.feature_space import FeatureSpace
 from cvxmdp.policies.features import Features, OneHot
 from cvxmdp.policies.readers import ObservationReader
+from cvxmdp.problems.problem import Problem
 
 MOST_STATES = 10_000_000
 # (observations as the environment gives them, what was read of them, where episodes begin) -> actions
@@ -226,6 +227,11 @@ class Environment:
     def default_horizon(self) -> int:
         """Where discount^horizon falls below 1e-3."""
         return default_horizon(self.discount)
+
+
+def environment_of(problem: Problem) -> Environment | None:
+    """The environment that a problem is about, where there is no model."""
+    return problem.environment if isinstance(problem.environment, Environment) else None
 
 
 def default_horizon(discount: float, share: float = 1e-3) -> int:
