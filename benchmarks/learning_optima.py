@@ -195,4 +195,4 @@ def spread(values: np.ndarray) -> str:
     from cvxmdp.runs.sweep_results import interval
 
     found = interval(values)
-    return f"{found.mean:.4f} ± {found.high - found.mean:.4f}"
+    return f"{found.value:.4f} ± {found.upper - found.value:.4f}"

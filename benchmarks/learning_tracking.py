@@ -95,7 +95,7 @@ def learn(
 def plus_minus(values: np.ndarray, digits: int = 1) -> str:
     """Mean and half the width of its interval."""
     found = interval(values)
-    return f"{found.mean:.{digits}f} ± {found.high - found.mean:.{digits}f}"
+    return f"{found.value:.{digits}f} ± {found.upper - found.value:.{digits}f}"
 
 
 def reached(seeds: int, iterations: int = 10_000, figure: Path | None = None) -> None:

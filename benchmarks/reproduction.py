@@ -143,8 +143,8 @@ def _range(values: np.ndarray, digits: int) -> str:
 def _early(study: Study, curves: Curves) -> str:
     returns, errors = map(interval, curves.after(AVERAGED, 25))
     return (
-        f"- {study.instance}, {study.norm}: return {returns.mean:.1f} ± {returns.high - returns.mean:.1f}, "
-        f"tracking error {errors.mean:.3f} ± {errors.high - errors.mean:.3f}"
+        f"- {study.instance}, {study.norm}: return {returns.value:.1f} ± {returns.upper - returns.value:.1f}, "
+        f"tracking error {errors.value:.3f} ± {errors.upper - errors.value:.3f}"
     )
 
 
@@ -182,7 +182,7 @@ def _summary(histories: Sequence[Mapping[str, Any]]) -> str:
 
 def _plus_minus(values: np.ndarray, digits: int) -> str:
     found = interval(values)
-    return f"{found.mean:.{digits}f} ± {found.high - found.mean:.{digits}f}"
+    return f"{found.value:.{digits}f} ± {found.upper - found.value:.{digits}f}"
 
 
 def main() -> None:

@@ -24,7 +24,7 @@ from cvxmdp.experience.environments.environment import Environment
 from cvxmdp.policies.families import PolicyFamily
 from cvxmdp.policies.mixtures import MixturePolicy
 from cvxmdp.policies.parametric import ParametricPolicy
-from cvxmdp.runs.specs.array_specs import Folder
+from cvxmdp.runs.specs.array_specs import ArrayFolder
 from cvxmdp.runs.specs.expressions import ATOMS as WRITTEN
 from cvxmdp.runs.specs.expressions import Reader
 from cvxmdp.solvers.registry import SOLVERS as KNOWN_SOLVERS
@@ -326,7 +326,7 @@ def test_an_atom_is_solved_proven_and_checked(kind, tmp_path):
     ],
 )
 def test_what_an_atom_prints_is_what_a_problem_file_takes(text, tmp_path):
-    reader = Reader(Folder(tmp_path))
+    reader = Reader(ArrayFolder(tmp_path))
     utility = reader.utility(text)
     assert repr(reader.utility(repr(utility))) == repr(utility)
     mdp, policy = model(), random_policy(model(), generator(2))

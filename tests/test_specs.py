@@ -14,7 +14,7 @@ import scipy.sparse as sp
 import cvxmdp as cm
 from cvxmdp.base.errors import FileFormatError
 from cvxmdp.certificates.checking import fingerprint
-from cvxmdp.runs.specs.array_specs import Folder, read_npz
+from cvxmdp.runs.specs.array_specs import ArrayFolder, read_npz
 from cvxmdp.runs.specs.places import line_of
 from cvxmdp.runs.specs.problem_specs import SOLVERS, SpecError, read_problem, read_sweep
 
@@ -415,7 +415,7 @@ def test_pickles_and_bombs_are_refused(tmp_path):
 
 def test_arrays_are_named_where_there_are_several(tmp_path):
     np.savez(tmp_path / "two.npz", first=np.ones(3), second=np.zeros(3))
-    folder = Folder(tmp_path)
+    folder = ArrayFolder(tmp_path)
     assert folder.array("two.npz#first").tolist() == [1, 1, 1]
     with pytest.raises(FileFormatError, match=r"two\.npz#NAME with one of first, second"):
         folder.array("two.npz")

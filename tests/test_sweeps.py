@@ -114,20 +114,23 @@ def test_summary_is_the_mean_over_seeds_with_its_interval(swept):
     runs_of_it = swept.select(primal_step=0.1, **{"budget/hazard": 0.3})
     values = np.array([run.solution.objective for run in runs_of_it])
     assert row["runs"] == 3
-    assert row["objective"].mean == pytest.approx(values.mean())
+    assert row["objective"].value == pytest.approx(values.mean())
     half = 4.302652729 * values.std(ddof=1) / np.sqrt(3)  # Student's t with 2 degrees of freedom
-    assert row["objective"].high - row["objective"].mean == pytest.approx(half, rel=1e-6)
+    assert row["objective"].upper - row["objective"].value == pytest.approx(half, rel=1e-6)
+    assert row["objective"].method == "Student's t over 3 seeds"
+    with pytest.raises(cm.SettingsError, match=r"mean was an option of cvxmdp 0\.1.*write value"):
+        _ = row["objective"].mean
 
 
 def test_best_respects_the_tolerance(swept):
     with pytest.raises(SolverError, match="no settings have a mean violation within tolerance=0"):
         swept.best()
     generous = swept.best(tolerance=100.0)
-    means = [row["objective"].mean for row in swept.summary()]
-    assert generous["objective"].mean == max(means)
+    means = [row["objective"].value for row in swept.summary()]
+    assert generous["objective"].value == max(means)
     least = swept.best(by="violation/hazard", tolerance=100.0)
-    assert least["violation/hazard"].mean == min(
-        r["violation/hazard"].mean for r in swept.summary()
+    assert least["violation/hazard"].value == min(
+        r["violation/hazard"].value for r in swept.summary()
     )
     with pytest.raises(SolverError, match=r"no column 'objectve'.*objective"):
         swept.best(by="objectve")

@@ -10,10 +10,10 @@ import numpy as np
 from jax.flatten_util import ravel_pytree
 
 from cvxmdp.algorithms.recursion import (
-    Evidence,
     Learning,
     LearningState,
     LearningTrace,
+    Witnessed,
     initial_state,
     iteration,
     trace_of,
@@ -61,22 +61,22 @@ def run_chunk(
         carry, summary, _ = loop
         t = carry.state.step
         kept = keep(carry.kept, kept_at, carry.state)
-        state, evidence = iteration(learning, carry.state, _numbers(learning, words, t))
-        seen = None if carry.seen is None else carry.seen + evidence.seen
-        return Carry(state, kept, seen), summarise(summary, t, evidence), evidence
+        state, witnessed = iteration(learning, carry.state, _numbers(learning, words, t))
+        seen = None if carry.seen is None else carry.seen + witnessed.seen
+        return Carry(state, kept, seen), summarise(summary, t, witnessed), witnessed
 
     def block(index: Any, loop: Any) -> Any:
         inner, rows = loop
         inner = jax.lax.fori_loop(0, jnp.minimum(every, count - index * every), step, inner)
-        carry, _, evidence = inner
+        carry, _, witnessed = inner
         # One row of numbers: storing them one by one would cost more than computing them.
-        row = ravel_pytree(trace_of(learning, carry.state, evidence))[0]
+        row = ravel_pytree(trace_of(learning, carry.state, witnessed))[0]
         return inner, jax.lax.dynamic_update_index_in_dim(rows, row, index, 0)
 
     carry = carry._replace(seen=jax.tree.map(jnp.zeros_like, carry.seen))
     nothing = empty_summary()
-    evidence, form = jax.eval_shape(lambda: _forms(learning, carry.state, words))
-    unseen = jax.tree.map(lambda leaf: jnp.zeros(leaf.shape, leaf.dtype), evidence)
+    witnessed, form = jax.eval_shape(lambda: _forms(learning, carry.state, words))
+    unseen = jax.tree.map(lambda leaf: jnp.zeros(leaf.shape, leaf.dtype), witnessed)
     columns = sum(leaf.size for leaf in form)
     rows = jnp.zeros((-(-length // every), columns))
     blocks = (count + every - 1) // every
@@ -90,10 +90,10 @@ def _numbers(learning: Learning, words: Any, t: Any) -> Any:
     return learning.model.numbers(words, t, learning.batch_size, learning.horizon)
 
 
-def _forms(learning: Learning, state: LearningState, words: Any) -> tuple[Evidence, LearningTrace]:
+def _forms(learning: Learning, state: LearningState, words: Any) -> tuple[Witnessed, LearningTrace]:
     """For their shapes: what an iteration saw, and its trace."""
-    after, evidence = iteration(learning, state, _numbers(learning, words, state.step))
-    return evidence, trace_of(learning, after, evidence)
+    after, witnessed = iteration(learning, state, _numbers(learning, words, state.step))
+    return witnessed, trace_of(learning, after, witnessed)
 
 
 def empty_summary() -> Summary:
@@ -101,13 +101,13 @@ def empty_summary() -> Summary:
     return Summary(jnp.zeros((), jnp.int32), jnp.zeros(()), jnp.asarray(NEVER, jnp.int32))
 
 
-def summarise(summary: Summary, t: Any, evidence: Evidence) -> Summary:
+def summarise(summary: Summary, t: Any, witnessed: Witnessed) -> Summary:
     """With one more iteration."""
-    largest = evidence.weights.max()
-    fine = jnp.isfinite(evidence.gradient_norm) & jnp.isfinite(evidence.slack).all()
+    largest = witnessed.weights.max()
+    fine = jnp.isfinite(witnessed.gradient_norm) & jnp.isfinite(witnessed.slack).all()
     fine &= jnp.isfinite(largest)
     return Summary(
-        summary.steps + evidence.trajectories.alive.sum().astype(jnp.int32),
+        summary.steps + witnessed.trajectories.alive.sum().astype(jnp.int32),
         jnp.maximum(summary.largest_weight, largest),
         jnp.where(fine, summary.broken_at, jnp.minimum(summary.broken_at, t)),
     )

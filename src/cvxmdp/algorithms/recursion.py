@@ -106,7 +106,7 @@ class LearningState(NamedTuple):
     step: Array  # t
 
 
-class Evidence(NamedTuple):
+class Witnessed(NamedTuple):
     """What an iteration saw: all that its trace is computed from, if it is recorded."""
 
     trajectories: Steps
@@ -154,7 +154,7 @@ def initial_state(learning: Learning, params: Params, multipliers: Array) -> Lea
 
 def iteration(
     learning: Learning, state: LearningState, numbers: Array
-) -> tuple[LearningState, Evidence]:
+) -> tuple[LearningState, Witnessed]:
     """Lines 2 to 7 for t = 0, lines 9 to 14 afterwards, with the random numbers of iteration t."""
     policy = view(learning.family, state.params, learning.horizon)
     trajectories = learning.model.trajectories(policy, numbers, learning.horizon)
@@ -163,7 +163,7 @@ def iteration(
 
 def update(
     learning: Learning, state: LearningState, trajectories: Steps, policy: View
-) -> tuple[LearningState, Evidence]:
+) -> tuple[LearningState, Witnessed]:
     """What an iteration does with the trajectories it has drawn under pi_{theta_t}."""
     previous = view(learning.family, state.previous, learning.horizon, state.previous_logs)
     masses = discounts(trajectories, learning.model.discount)
@@ -216,21 +216,21 @@ def update(
     )
     watch = learning.watched.mean
     seen = occupancy_estimate(trajectories, masses, learning.shape) if watch else None
-    evidence = Evidence(trajectories, seen, weights, slack, state.multipliers, size)
-    return following, evidence
+    witnessed = Witnessed(trajectories, seen, weights, slack, state.multipliers, size)
+    return following, witnessed
 
 
-def trace_of(learning: Learning, after: LearningState, evidence: Evidence) -> LearningTrace:
+def trace_of(learning: Learning, after: LearningState, witnessed: Witnessed) -> LearningTrace:
     """What goes into the history of the iteration that left this state."""
     policy = view(  # pi_{theta_t}
         learning.family, after.previous, learning.horizon, after.previous_logs
     )
     return LearningTrace(
-        **_episodes(learning, policy, evidence),
-        **_weights(evidence.weights),
-        recursive_slack=evidence.slack,
-        multipliers=evidence.multipliers,
-        gradient_norm=evidence.gradient_norm,
+        **_episodes(learning, policy, witnessed),
+        **_weights(witnessed.weights),
+        recursive_slack=witnessed.slack,
+        multipliers=witnessed.multipliers,
+        gradient_norm=witnessed.gradient_norm,
     )
 
 
@@ -268,9 +268,9 @@ def _flush(leaf: Array) -> Array:
     return jnp.where(jnp.abs(leaf) < TINY, 0.0, leaf)
 
 
-def _episodes(learning: Learning, policy: View, evidence: Evidence) -> dict[str, Array]:
+def _episodes(learning: Learning, policy: View, witnessed: Witnessed) -> dict[str, Array]:
     """What the episodes showed."""
-    trajectories, watched = evidence.trajectories, learning.watched
+    trajectories, watched = witnessed.trajectories, learning.watched
     alive = trajectories.alive
 
     def of_one(x: Array) -> Any:

@@ -35,6 +35,10 @@ REMOVED: Mapping[str, Mapping[str, Removed]] = {
             "remove it; momentum=1 is the baseline without memory",
         ),
     },
+    "Interval": {
+        name: Removed("0.1", "every interval has value, lower and upper", f"write {now}")
+        for name, now in (("mean", "value"), ("low", "lower"), ("high", "upper"))
+    },
     "evaluate": {
         "time_limit": Removed(
             "0.1", "it counts steps, and time limits are seconds", "write episode_limit"

@@ -12,7 +12,7 @@ from cvxmdp.base.storage import whole_file
 from cvxmdp.policies import Policy, TabularPolicy, load_policy
 from cvxmdp.policies.tables import table_of
 from cvxmdp.runs.run_folder import MANIFEST, read_run
-from cvxmdp.runs.specs.array_specs import Folder
+from cvxmdp.runs.specs.array_specs import ArrayFolder
 
 FORMATS = (".csv", ".json", ".npz", ".safetensors")
 
@@ -37,7 +37,7 @@ def read_policy(given: str) -> tuple[Policy, tuple[str, ...] | None]:
     if path.suffix == ".safetensors" and "#" not in given:
         return load_policy(path), None
     name = Path(given).name  # the part after # stays with it
-    return TabularPolicy(np.atleast_2d(Folder(path.parent).array(name))), None
+    return TabularPolicy(np.atleast_2d(ArrayFolder(path.parent).array(name))), None
 
 
 def _read_json(path: Path) -> tuple[Policy, tuple[str, ...] | None]:

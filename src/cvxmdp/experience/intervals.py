@@ -21,6 +21,7 @@ from cvxmdp.atoms.linear import Linear, per_pair
 from cvxmdp.atoms.logarithm import Log
 from cvxmdp.atoms.minimum import Minimum
 from cvxmdp.base.errors import ExperienceError
+from cvxmdp.base.interval import Interval
 from cvxmdp.experience.concentration import Radius, VectorBound, bernstein_radius
 from cvxmdp.experience.episodes import Sample
 from cvxmdp.experience.moduli import modulus_of
@@ -31,25 +32,6 @@ BERNSTEIN = "empirical Bernstein"
 VECTORS = "bounded differences through the modulus of continuity"
 BOOTSTRAP = "bootstrap"
 RESAMPLES = 1_000
-
-
-@dataclass(frozen=True)
-class Interval:
-    """A value with its confidence bounds.
-
-    Attributes:
-        value: the estimate.
-        lower, upper: the bounds; infinite where nothing is known.
-        method: how they were found.
-        proven: true for inequalities that hold for every n; false for a bootstrap, which only
-            approximates.
-    """
-
-    value: float
-    lower: float
-    upper: float
-    method: str
-    proven: bool
 
 
 @dataclass(frozen=True)

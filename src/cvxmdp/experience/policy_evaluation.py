@@ -10,9 +10,9 @@ from pathlib import Path
 import numpy as np
 
 from cvxmdp.base.errors import FileFormatError
+from cvxmdp.base.interval import Interval
 from cvxmdp.base.storage import whole_file
 from cvxmdp.base.text_tables import number, text_table
-from cvxmdp.experience.intervals import Interval
 
 FORMAT = "cvxmdp evaluation 1"
 

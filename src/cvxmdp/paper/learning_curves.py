@@ -8,9 +8,10 @@ from dataclasses import dataclass
 import numpy as np
 import scipy.stats
 
+from cvxmdp.base.interval import Interval
 from cvxmdp.paper.studies import Study
 from cvxmdp.runs.record import RunRecord
-from cvxmdp.runs.sweep_results import Interval, interval
+from cvxmdp.runs.sweep_results import interval
 
 WINDOW = 250  # episodes of the moving average
 

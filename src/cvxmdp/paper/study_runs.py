@@ -33,7 +33,7 @@ KEPT = ("objective", "slack", "multipliers", "episode_return", "tracking_error",
 
 
 @dataclass(frozen=True)
-class Task:
+class StudyRun:
     """One run of a study."""
 
     study: Study
@@ -73,7 +73,7 @@ def run_studies(
         workers: how many runs at a time, each on one core.
         progress: show a progress line; by default on a terminal.
     """
-    tasks = [Task(study, k, folder) for study in studies for k in range(len(study.settings))]
+    tasks = [StudyRun(study, k, folder) for study in studies for k in range(len(study.settings))]
     missing = _ordered([task for task in tasks if not task.is_there])
     line = Progress("runs", len(missing), progress)
     pool = ThreadPoolExecutor(workers)
@@ -91,21 +91,21 @@ def run_studies(
     shutil.rmtree(folder / CHECKPOINTS, ignore_errors=True)
 
 
-def _ordered(tasks: list[Task]) -> list[Task]:
+def _ordered(tasks: list[StudyRun]) -> list[StudyRun]:
     """One run of every program first, so that none is compiled twice; then the longest first."""
-    firsts: dict[object, Task] = {}
+    firsts: dict[object, StudyRun] = {}
     for task in tasks:
         firsts.setdefault(task.study.program, task)
     others = [task for task in tasks if firsts[task.study.program] is not task]
     return [*firsts.values(), *sorted(others, key=_cost, reverse=True)]
 
 
-def _cost(task: Task) -> int:
+def _cost(task: StudyRun) -> int:
     solver = task.study.solver
     return solver.iterations * solver.batch_size
 
 
-def _make(task: Task) -> None:
+def _make(task: StudyRun) -> None:
     """One run, from its checkpoint where there is one, into the store."""
     study, settings = task.study, task.study.settings[task.number]
     checkpoint = task.folder / CHECKPOINTS / study.name / f"{task.number:02d}"
@@ -130,7 +130,7 @@ def _sweep(study: Study, over: dict[str, list[Any]], seed: int, checkpoint: Path
     )
 
 
-def _smaller(record: RunRecord, task: Task) -> RunRecord:
+def _smaller(record: RunRecord, task: StudyRun) -> RunRecord:
     """With the curves that are looked at; there are hundreds of runs, and the report maps one per study."""
     series = {name: one for name, one in record.series.items() if name.partition("/")[0] in KEPT}
     dropped = SNAPSHOTS if task.number else ()
@@ -140,4 +140,4 @@ def _smaller(record: RunRecord, task: Task) -> RunRecord:
 
 def read_study(study: Study, folder: Path) -> list[RunRecord]:
     """The records of a study's runs."""
-    return [read_run(Task(study, k, folder).place) for k in range(len(study.settings))]
+    return [read_run(StudyRun(study, k, folder).place) for k in range(len(study.settings))]

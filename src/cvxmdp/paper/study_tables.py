@@ -7,10 +7,10 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
+from cvxmdp.base.interval import Interval
 from cvxmdp.paper.learning_curves import Curves, after
 from cvxmdp.paper.published import VARIANCE_REDUCED, published_curves
 from cvxmdp.paper.studies import AVERAGED, COMPARED, PAPER, STEPS, Study
-from cvxmdp.runs.sweep_results import Interval
 
 AT = (1_000, 2_000, 5_000, 10_000)
 WORDS = {"half-squared": "half squared", "l2": "norm"}
@@ -60,12 +60,12 @@ def _published_rows(instance: str, shown: Sequence[int]) -> list[list[str]]:
 
 def _cell(curves: Curves, at: int) -> str:
     returns, errors = after(curves, at)
-    return f"{_plus_minus(returns, 1)} / {errors.mean:.3f}"
+    return f"{_plus_minus(returns, 1)} / {errors.value:.3f}"
 
 
 def _plus_minus(value: Interval, digits: int) -> str:
-    half = value.high - value.mean
-    return f"{value.mean:.{digits}f}" + (f" ± {half:.{digits}f}" if math.isfinite(half) else "")
+    half = value.upper - value.value
+    return f"{value.value:.{digits}f}" + (f" ± {half:.{digits}f}" if math.isfinite(half) else "")
 
 
 def _thousands(count: float) -> str:
@@ -88,7 +88,10 @@ def steps_table(found: Found) -> Table:
                     if mine == (COMPARED, instance, step) and study.solver.momentum == momentum:
                         end = int(curves.at[-1])
                         whole, last = curves.after(end, end)[0], after(curves, end)
-                        cells += [f"{whole.mean():.1f}", f"{last[0].mean:.1f} / {last[1].mean:.3f}"]
+                        cells += [
+                            f"{whole.mean():.1f}",
+                            f"{last[0].value:.1f} / {last[1].value:.3f}",
+                        ]
             if cells:
                 rows.append([instance, f"{step:g}", *cells])
     return header, rows

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
@@ -12,6 +11,7 @@ import numpy as np
 import scipy.stats
 
 from cvxmdp.base.errors import SolverError, did_you_mean, require
+from cvxmdp.base.interval import Interval
 from cvxmdp.problems.problem import Problem
 from cvxmdp.problems.solution import Solution
 from cvxmdp.runs.axes import Case
@@ -37,27 +37,15 @@ class SweepRun:
         return f"SweepRun({dict(self.settings)}, seed {self.seed})"
 
 
-@dataclass(frozen=True)
-class Interval:
-    """A mean over seeds with a 95% confidence interval (Student's t)."""
-
-    mean: float
-    low: float
-    high: float
-    count: int
-
-    def __str__(self) -> str:
-        return f"{self.mean:.5g} ± {self.high - self.mean:.2g}"
-
-
 def interval(values: np.ndarray) -> Interval:
-    """The mean of independent numbers, and how well it is known; unknown for a single one."""
+    """The mean of independent numbers with its 95% interval (Student's t); unknown for a single one."""
     finite = np.asarray(values, dtype=float)
     mean = float(finite.mean()) if finite.size else math.nan
-    if finite.size < 2:
-        return Interval(mean, math.nan, math.nan, finite.size)
-    half = float(scipy.stats.t.ppf(0.975, finite.size - 1) * scipy.stats.sem(finite))
-    return Interval(mean, mean - half, mean + half, finite.size)
+    half = math.nan
+    if finite.size > 1:
+        half = float(scipy.stats.t.ppf(0.975, finite.size - 1) * scipy.stats.sem(finite))
+    method = f"Student's t over {finite.size} seeds"
+    return Interval(mean, mean - half, mean + half, method, proven=False)
 
 
 class Sweep:
@@ -154,14 +142,15 @@ class Sweep:
             row
             for row in summary
             if all(
-                value.mean <= tolerance
+                value.value <= tolerance
                 for name, value in row.items()
                 if name.startswith("violation/")
             )
         ]
         if not feasible:
             least = min(
-                max(v.mean for n, v in row.items() if n.startswith("violation/")) for row in summary
+                max(v.value for n, v in row.items() if n.startswith("violation/"))
+                for row in summary
             )
             raise SolverError(
                 f"no settings have a mean violation within tolerance={tolerance:g}; the smallest is "
@@ -170,7 +159,7 @@ class Sweep:
         smaller = by.startswith(("violation/", "tracking_error/", "seconds"))
         if by in ("objective", "episode_objective"):
             smaller = self.problem.sign < 0
-        return min(feasible, key=lambda row: row[by].mean if smaller else -row[by].mean)
+        return min(feasible, key=lambda row: row[by].value if smaller else -row[by].value)
 
     def curve(self, name: str, smooth: int = 1) -> dict[str, np.ndarray]:
         """A history averaged over the runs: ``at``, ``mean`` and the 95% interval ``low``, ``high``.

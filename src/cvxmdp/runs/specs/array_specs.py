@@ -29,7 +29,7 @@ SPARSE = ("data", "indices", "indptr", "shape", "format")  # what scipy.sparse.s
 TRANSITION_COLUMNS = ("state", "action", "next_state", "probability")
 
 
-class Folder:
+class ArrayFolder:
     """The folder of a problem file, and which of its files were read.
 
     Args:

@@ -22,7 +22,7 @@ from cvxmdp.base.errors import CvxmdpError, FileFormatError, did_you_mean
 from cvxmdp.policies import TabularPolicy, load_policy
 from cvxmdp.policies.families import Direct, LinearSoftmax, Table
 from cvxmdp.policies.networks import MLP
-from cvxmdp.runs.specs.array_specs import Folder
+from cvxmdp.runs.specs.array_specs import ArrayFolder
 from cvxmdp.solvers.pdpg import Normalised
 
 LONGEST = 20_000  # characters of one expression
@@ -58,7 +58,7 @@ class Reader:
         folder: where ``file("...")`` and ``policy("...")`` look.
     """
 
-    def __init__(self, folder: Folder) -> None:
+    def __init__(self, folder: ArrayFolder) -> None:
         self.folder = folder
 
     def utility(self, text: str) -> Utility:

@@ -14,7 +14,7 @@ from cvxmdp.base.errors import CvxmdpError, did_you_mean
 from cvxmdp.experience.environments.gymnasium_env import GymnasiumEnv
 from cvxmdp.models import GridLayout, TabularMDP, from_gymnasium_table, garnet, gridworld
 from cvxmdp.policies.features import RandomFourier, UniformBins
-from cvxmdp.runs.specs.array_specs import Folder
+from cvxmdp.runs.specs.array_specs import ArrayFolder
 from cvxmdp.runs.specs.places import SpecError, validated
 
 LARGEST_GRID = 4_000_000  # states that a few characters may ask for
@@ -47,7 +47,7 @@ class Gridworld(Strict):
     hazards: Cells = []
     walls: Cells = []
 
-    def build(self, folder: Folder) -> TabularMDP:
+    def build(self, folder: ArrayFolder) -> TabularMDP:
         """The model."""
         rows, columns = (self.size,) * 2 if isinstance(self.size, int) else self.size
         if rows * columns > LARGEST_GRID:
@@ -78,14 +78,14 @@ class Garnet(Strict):
     signals: list[str] = ["reward", "cost"]
     ending: float = 0.0
 
-    def build(self, folder: Folder) -> TabularMDP:
+    def build(self, folder: ArrayFolder) -> TabularMDP:
         """The model."""
         if self.n_states * self.n_actions * self.branching > 100 * LARGEST_GRID:
             raise SpecError("this Garnet would have more than 400 million transitions")
         return garnet(**self.model_dump(exclude={"kind"}))
 
 
-class Table(Strict):
+class WrittenTable(Strict):
     """``TabularMDP(...)`` from arrays: names of files, or the numbers themselves."""
 
     kind: Literal["table"]
@@ -98,7 +98,7 @@ class Table(Strict):
     action_names: list[str] | None = None
     layout: Layout | None = None
 
-    def build(self, folder: Folder) -> TabularMDP:
+    def build(self, folder: ArrayFolder) -> TabularMDP:
         """The model."""
         given = self.transition
         transition = folder.transition(given) if isinstance(given, str) else _regular(given)
@@ -139,7 +139,7 @@ class ModelFile(Strict):
     kind: Literal["file"]
     path: str
 
-    def build(self, folder: Folder) -> TabularMDP:
+    def build(self, folder: ArrayFolder) -> TabularMDP:
         """The model."""
         return TabularMDP.load(folder.path(self.path))
 
@@ -153,7 +153,7 @@ class GymnasiumTable(Strict):
     arguments: dict[str, bool | int | float | str] = Field(default_factory=dict)
     failure: str | None = None  # name of a signal: 1 for a step that ends the episode unrewarded
 
-    def build(self, folder: Folder) -> TabularMDP:
+    def build(self, folder: ArrayFolder) -> TabularMDP:
         """The model."""
         model: TabularMDP = _made(
             self.id,
@@ -198,7 +198,7 @@ class Simulator(Strict):
     absent: dict[str, float] = Field(default_factory=dict)
     failure: str | None = None  # name of a signal: 1 for a step that ends the episode unrewarded
 
-    def build(self, folder: Folder) -> GymnasiumEnv:
+    def build(self, folder: ArrayFolder) -> GymnasiumEnv:
         """The environment."""
         if self.bins is not None and self.fourier is not None:
             raise SpecError("give bins or fourier, not both: they are two kinds of features")
@@ -245,14 +245,14 @@ def _made(name: str, make: Callable[[], Any]) -> Any:
 MODELS: Mapping[str, type[Any]] = {
     "gridworld": Gridworld,
     "garnet": Garnet,
-    "table": Table,
+    "table": WrittenTable,
     "file": ModelFile,
     "gymnasium": GymnasiumTable,
     "environment": Simulator,
 }
 
 
-def build_model(table: Mapping[str, Any], folder: Folder) -> TabularMDP | GymnasiumEnv:
+def build_model(table: Mapping[str, Any], folder: ArrayFolder) -> TabularMDP | GymnasiumEnv:
     """The model, or the environment, that a ``[model]`` table describes."""
     kind = table.get("kind")
     if kind is None:
@@ -281,7 +281,7 @@ def _cell_key(key: str) -> Any:
     return parts[0] if len(parts) == 1 else parts
 
 
-def _numbers(folder: Folder, given: Any) -> Any:
+def _numbers(folder: ArrayFolder, given: Any) -> Any:
     if isinstance(given, int):
         return given
     return folder.array(given) if isinstance(given, str) else _regular(given)

@@ -38,7 +38,7 @@ from cvxmdp.base.removed import refuse_removed
 from cvxmdp.experience.environments.gymnasium_env import GymnasiumEnv
 from cvxmdp.models import TabularMDP
 from cvxmdp.problems.problem import Problem
-from cvxmdp.runs.specs.array_specs import Folder
+from cvxmdp.runs.specs.array_specs import ArrayFolder
 from cvxmdp.runs.specs.expressions import Reader
 from cvxmdp.runs.specs.model_specs import Strict, build_model
 from cvxmdp.runs.specs.places import Place, SpecError, at, read_toml, validated
@@ -132,7 +132,7 @@ def read_problem(
     text, document = read_toml(path)
     with Place(path, text):
         file = validated(ProblemFile, document, ())
-        folder = Folder(path.parent)
+        folder = ArrayFolder(path.parent)
         reader = Reader(folder)
         mdp = at(("model",), build_model, file.model, folder)
         problem = _problem(file, mdp, reader)
@@ -152,7 +152,7 @@ def read_sweep(path: str | Path) -> SweepSpec:
     text, document = read_toml(path)
     with Place(path, text):
         file = validated(SweepFile, document, ())
-        inner = at(("problem",), Folder(path.parent).path, file.problem)
+        inner = at(("problem",), ArrayFolder(path.parent).path, file.problem)
     name = file.solver.get("name")
     base = read_problem(inner, name if isinstance(name, str) else None, file.solver)
     with Place(path, text):
@@ -171,7 +171,7 @@ def _value(base: ProblemSpec, setting: str, value: Any) -> Any:
     if setting.startswith("budget/"):
         return value
     solver, _ = build_solver(
-        {**base.solver_table, setting: value}, Reader(Folder(base.path.parent))
+        {**base.solver_table, setting: value}, Reader(ArrayFolder(base.path.parent))
     )
     return getattr(solver, setting)
 
@@ -194,7 +194,7 @@ def _check_varied(base: ProblemSpec, setting: str, values: list[Any]) -> None:
             f"{type(base.solver).__name__} has no setting {setting!r}. "
             f"{did_you_mean(setting, [*known, *budgets])}"
         )
-    reader = Reader(Folder(base.path.parent))
+    reader = Reader(ArrayFolder(base.path.parent))
     for value in values:
         build_solver({**base.solver_table, setting: value}, reader)
 
