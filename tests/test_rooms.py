@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -118,3 +119,21 @@ def test_class_names_occur_once() -> None:
     twice = {name for name in names if names.count(name) > 1}
     assert twice - NAMESAKES == set(), "a class has a name of its own"
     assert NAMESAKES - twice == set(), "mended: take it off the list"
+
+
+CONTRIBUTING = Path(__file__).parents[1] / "CONTRIBUTING.md"
+
+
+def test_the_map_of_contributing_is_the_tree() -> None:
+    """The rooms of the picture in their order, and every file that it or its table names."""
+    text = CONTRIBUTING.read_text("utf-8")
+    picture = re.findall(r"^  (\w+)/  ", text, re.MULTILINE)
+    assert tuple(picture) == ROOMS
+    named = set(re.findall(r"`((?:\w+/)+(?:\w+\.py)?)`", text))
+    places = (ROOT, ROOT.parent, ROOT.parents[1])
+    missing = [
+        name
+        for name in named
+        if "NAME" not in name and not any((p / name).exists() for p in places)
+    ]
+    assert missing == []
