@@ -2,20 +2,45 @@
 
 from __future__ import annotations
 
+import gc
 import json
+import resource
+from collections.abc import Iterator
 from pathlib import Path
 
 import hypothesis
+import jax
 import numpy as np
 import pytest
 
 import cvxmdp as cm
 
 REFERENCE = Path(__file__).parent / "reference"
+LARGEST_WORKER = 1_000_000  # kilobytes that a process may have before what it compiled is dropped
+
+# Programs are compiled once, for all workers, for the commands that tests start, and for the next time.
+cm.compilation_cache(Path(__file__).parents[1] / ".pytest_cache" / "programs")
 
 # Deterministic: the same examples on every machine, so that a failure can be looked at.
 hypothesis.settings.register_profile("cvxmdp", deadline=None, derandomize=True)
 hypothesis.settings.load_profile("cvxmdp")
+
+
+@pytest.fixture(scope="module", autouse=True)
+def bounded_memory() -> Iterator[None]:
+    """Let go of compiled programs between modules where they have become many."""
+    yield
+    if resident_kilobytes() > LARGEST_WORKER:
+        jax.clear_caches()
+        gc.collect()
+
+
+def resident_kilobytes() -> int:
+    """What the process has in memory now; where that cannot be asked, the most it ever had."""
+    now = Path("/proc/self/statm")
+    if now.exists():
+        return int(now.read_text().split()[1]) * resource.getpagesize() // 1024
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
 
 
 @pytest.fixture(scope="session")
