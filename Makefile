@@ -5,13 +5,15 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
+# Workers keep to their half of the files, and take from the other's when they are done.
+PYTEST := $(BIN)/pytest -n 2 --dist worksteal
 # Threads inside small linear solves fight with each other: PDPG on 200 states takes five times as long with them.
 export OPENBLAS_NUM_THREADS ?= 1
 
 # The worked examples of docs/examples, in their order there.
 EXAMPLES := cliff_walking taxi inventory frozen_lake cart_pole mountain_car
 
-.PHONY: demo examples reproduce test lint types browser bench rates learning screenshot lock clean help
+.PHONY: demo examples reproduce check test test-long lint types browser bench rates learning screenshot lock clean help
 
 help:            ## this list
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/' | expand -t 16
@@ -25,8 +27,14 @@ examples: $(READY) ## the worked examples in full; renews the pictures of docs/e
 reproduce: $(READY) ## the paper's experiments in full: figures, table and report in out/reproduce (goes on where it was)
 	$(BIN)/cvxmdp reproduce all -o out/reproduce
 
-test: lint types browser ## lint, types and every test
-	$(BIN)/pytest -n 2 --dist loadfile
+check: lint types ## lint, types and the quick half of the tests, for daily work (a minute)
+	$(PYTEST) -m "not slow and not long"
+
+test: lint types browser ## lint, types and every test but the long campaigns
+	$(PYTEST) -m "not long"
+
+test-long: browser $(READY) ## the long campaigns: what is learned, how fast, and what many models leave behind
+	$(PYTEST) -m long
 
 lint: $(READY)   ## ruff
 	$(BIN)/ruff check .
@@ -36,6 +44,7 @@ types: $(READY)  ## mypy
 	$(BIN)/mypy
 
 bench: $(READY)  ## benchmarks: ratios measured in one run, with the hardware they were measured on
+	$(BIN)/python benchmarks/cold_start.py
 	$(BIN)/python benchmarks/build_model.py
 	$(BIN)/python benchmarks/overhead.py
 	$(BIN)/python benchmarks/certification.py

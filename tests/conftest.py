@@ -18,12 +18,52 @@ import cvxmdp as cm
 REFERENCE = Path(__file__).parent / "reference"
 LARGEST_WORKER = 1_000_000  # kilobytes that a process may have before what it compiled is dropped
 
+# Modules that start commands and browsers, learn, or compile much: ``make check`` leaves them out.
+SLOW = [
+    "browser",
+    "cli",
+    "cli_resume",
+    "column_generation",
+    "compiling",
+    "console",
+    "docs",
+    "environment_learning",
+    "evaluate",
+    "examples",
+    "families",
+    "frontier",
+    "gradients",
+    "gymnasium",
+    "learning",
+    "onefile",
+    "pdpg",
+    "pdpg_reaches",
+    "rates",
+    "record_episode",
+    "report",
+    "reproduce",
+    "sampling",
+    "sweeps",
+    "tracking",
+    "vr_pdpg",
+    "worked_exact",
+    "worked_learned",
+    "zero_violation",
+]
+
 # Programs are compiled once, for all workers, for the commands that tests start, and for the next time.
 cm.compilation_cache(Path(__file__).parents[1] / ".pytest_cache" / "programs")
 
 # Deterministic: the same examples on every machine, so that a failure can be looked at.
 hypothesis.settings.register_profile("cvxmdp", deadline=None, derandomize=True)
 hypothesis.settings.load_profile("cvxmdp")
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Mark the tests of slow modules."""
+    for item in items:
+        if item.path.stem.removeprefix("test_") in SLOW:
+            item.add_marker(pytest.mark.slow)
 
 
 @pytest.fixture(scope="module", autouse=True)

@@ -19,6 +19,8 @@ from pdpg import reference_problems
 from pdpg_gaps import further_problems
 from rates import cases
 
+pytestmark = pytest.mark.long
+
 BEST_RETURN = {
     "8": 97.4,
     "2": 92.6,

@@ -14,6 +14,7 @@ import cvxmdp as cm
 from test_worked_exact import assert_proven, run, text_blocks
 
 __all__ = ["run"]  # the fixture
+pytestmark = pytest.mark.long
 
 
 @pytest.mark.parametrize("name", ["frozen_lake", "cart_pole", "mountain_car"])
