@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import json
+import os
 import resource
 from collections.abc import Iterator
 from pathlib import Path
@@ -52,7 +53,10 @@ SLOW = [
 ]
 
 # Programs are compiled once, for all workers, for the commands that tests start, and for the next time.
-cm.compilation_cache(Path(__file__).parents[1] / ".pytest_cache" / "programs")
+os.environ.setdefault(
+    "JAX_COMPILATION_CACHE_DIR", str(Path(__file__).parents[1] / ".pytest_cache" / "programs")
+)
+cm.compilation_cache()
 
 # Deterministic: the same examples on every machine, so that a failure can be looked at.
 hypothesis.settings.register_profile("cvxmdp", deadline=None, derandomize=True)
