@@ -13,7 +13,7 @@ from gymnasium.vector import SyncVectorEnv
 import cvxmdp as cm
 from cvxmdp.algorithms.recursion import iteration
 from cvxmdp.base.errors import ExperienceError, PolicyError, ProblemError, SolverError, UtilityError
-from cvxmdp.experience.steps import Experience
+from cvxmdp.experience.trajectories import Experience
 from cvxmdp.solvers.environment_runs import learn, run_of
 from cvxmdp.solvers.vr_pdpg_run import prepare
 from environments import JaxModel, JaxPoint, ModelEnv, Point, SixTuple, Trouble

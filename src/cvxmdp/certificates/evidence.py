@@ -17,13 +17,13 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
+from scipy.special import softmax
 
 from cvxmdp.algorithms.columns.generation import Generation
 from cvxmdp.algorithms.conic import dual_program
 from cvxmdp.atoms.nodes import SumNode, TangentError
 from cvxmdp.base.progress import Progress
 from cvxmdp.certificates.claims import Claims, Proof, best
-from cvxmdp.models.systems import solve_discounted
 from cvxmdp.problems.lowered import Evidence
 
 PROGRAM_LIMIT = 20_000  # pairs up to which a conic program is tried
@@ -140,15 +140,14 @@ def by_gradient(
     trail: list[tuple[dict[str, Any], np.ndarray]] = []
     visited = np.zeros(model.shape)
     for step in steps("looking for a proof by gradient", iterations):
-        policy = _softmax(logits, model.actions)
+        policy = softmax(np.where(model.actions, logits, -np.inf), axis=1)
         x = model.occupancy(policy)
         tangents = lowered.tangents_at(x)
         try:
             reward, _ = lowered.lagrangian_tangent(dict(zip(names, mu, strict=True)), tangents)
         except TangentError:
             return None
-        gained = (policy * reward).sum(axis=1)
-        values = solve_discounted(model.chain(policy), gained, model.discount, guess=values)
+        values = model.values(policy, reward, guess=values)
         choices = reward + model.following(values)
         advantage = np.where(model.actions, choices - values[:, None], 0.0)
         if step >= iterations // 2:
@@ -162,12 +161,6 @@ def by_gradient(
         steepest = np.maximum(steepest, np.abs(slack))
         mu = np.clip(mu - 0.1 * dual_bound * rate * slack / steepest, 0.0, dual_bound)
     return _average(claims, trail, names, model.policy(visited))
-
-
-def _softmax(logits: np.ndarray, actions: np.ndarray) -> np.ndarray:
-    shifted = np.where(actions, logits, -np.inf)
-    weights = np.exp(shifted - shifted.max(axis=1, keepdims=True))
-    return weights / weights.sum(axis=1, keepdims=True)
 
 
 def _average(

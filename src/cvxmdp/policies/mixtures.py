@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from cvxmdp.base.errors import PolicyError
-from cvxmdp.base.storage import write_arrays
-from cvxmdp.policies.policy import draw_actions, read_states
+from cvxmdp.policies.policy import Arrays, draw_actions, drawn_members, read_states
 from cvxmdp.policies.tables import TabularPolicy
 
 
@@ -25,6 +23,7 @@ class MixturePolicy(TabularPolicy):
     """
 
     kind = "mixture"
+    _acting: np.ndarray | None = None
 
     def __init__(self, probabilities: Any, components: Any) -> None:
         members = np.array(components, dtype=np.float32)
@@ -62,23 +61,18 @@ class MixturePolicy(TabularPolicy):
             return super().predict(observation, deterministic=deterministic)
         states = read_states(observation, self.n_states)
         begins = np.broadcast_to(np.asarray(episode_start, dtype=bool), states.shape)
-        acting = getattr(self, "_acting", None)
-        if acting is None or acting.shape != states.shape:
-            begins = np.ones(states.shape, dtype=bool)
-            acting = np.zeros(states.shape, dtype=np.int64)
-        drawn = self.random.integers(len(self.components), size=states.shape)
-        acting = np.where(begins, drawn, acting)
+        acting = drawn_members(self._acting, begins, len(self.components), self.random)
         object.__setattr__(self, "_acting", acting)
         actions = draw_actions(self.components[acting, states].astype(np.float64), self.random)
         return (actions if states.ndim else actions[()]), None
 
-    def save(self, path: str | Path) -> None:
-        """Write the policy to one file; ``load_policy`` reads it again."""
+    def contents(self) -> tuple[Arrays, dict[str, Any]]:
+        """Its own probabilities and those of the policies drawn from."""
         arrays = {"probabilities": self._matrix, "components": self.components}
-        write_arrays(path, "policy", arrays, {"kind": self.kind})
+        return arrays, {"kind": self.kind}
 
     @classmethod
-    def read(cls, arrays: dict[str, np.ndarray], description: dict[str, Any]) -> MixturePolicy:
+    def read(cls, arrays: Arrays, description: dict[str, Any]) -> MixturePolicy:
         """The policy of a file's contents."""
         return cls(arrays["probabilities"], arrays["components"])
 

@@ -25,8 +25,9 @@ from cvxmdp.models.space import Space
 from cvxmdp.policies.families import BoundFamily, Params
 from cvxmdp.policies.feature_space import FeatureSpace
 from cvxmdp.policies.features import describe_features, read_features
-from cvxmdp.policies.observers import Arrays, ObservedPolicy
+from cvxmdp.policies.observers import ObservedPolicy
 from cvxmdp.policies.parametric import describe, rebuild
+from cvxmdp.policies.policy import Arrays
 from cvxmdp.policies.readers import ObservationReader
 
 

@@ -4,19 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from copy import copy
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from cvxmdp.base.errors import PolicyError
-from cvxmdp.base.storage import write_arrays
 from cvxmdp.policies.features import OneHot, describe_features, read_features
-from cvxmdp.policies.policy import draw_actions, likeliest
+from cvxmdp.policies.policy import Acting, Arrays, draw_actions, drawn_members, likeliest
 from cvxmdp.policies.readers import Observable, ObservationReader
 from cvxmdp.policies.tables import TabularPolicy
-
-Arrays = dict[str, np.ndarray]
 
 
 def on_observations(policy: Any, environment: Observable) -> Any:
@@ -41,13 +37,12 @@ def mixture_on_observations(policies: Sequence[Any], environment: Observable) ->
     )
 
 
-class ObservedPolicy:
+class ObservedPolicy(Acting):
     """What acts on observations; subclasses give ``rows``."""
 
     reader: ObservationReader
     n_actions: int
     numbered = False
-    _random: np.random.Generator | None = None
 
     def rows(self, inputs: np.ndarray) -> np.ndarray:
         """pi(. | o) for a batch of observations as the reader gives them, (n, A)."""
@@ -65,12 +60,7 @@ class ObservedPolicy:
         rows = self.rows(inputs)
         return rows[0] if single else rows
 
-    def seed(self, seed: int | np.random.Generator) -> ObservedPolicy:
-        """Begin the random numbers of ``predict`` anew; returns the policy itself."""
-        self._random = np.random.default_rng(seed)
-        return self
-
-    set_random_seed = seed
+    set_random_seed = Acting.seed
 
     def predict(
         self,
@@ -91,21 +81,6 @@ class ObservedPolicy:
         rows = self.rows(inputs)
         actions = likeliest(rows, rows) if deterministic else draw_actions(rows, self.random)
         return (actions[0] if single else actions), None
-
-    @property
-    def random(self) -> np.random.Generator:
-        """What ``predict`` draws from: of the last ``seed``, else of the operating system's entropy."""
-        if self._random is None:
-            self._random = np.random.default_rng()
-        return self._random
-
-    def contents(self) -> tuple[Arrays, dict[str, Any]]:
-        """All that a file needs: arrays and a description."""
-        raise NotImplementedError
-
-    def save(self, path: str | Path) -> None:
-        """Write the policy to one file; ``load_policy`` reads it again."""
-        write_arrays(path, "policy", *self.contents())
 
     def _read(self, observation: Any) -> tuple[np.ndarray, bool]:
         """A batch of inputs, and whether a single observation was given."""
@@ -218,10 +193,7 @@ class ObservedMixture(ObservedPolicy):
         begins = np.zeros(len(inputs), dtype=bool)
         if episode_start is not None:
             begins = np.broadcast_to(np.asarray(episode_start, dtype=bool), begins.shape)
-        if len(self._acting) != len(inputs):
-            self._acting, begins = np.zeros(len(inputs), dtype=np.int64), ~np.zeros_like(begins)
-        drawn = self.random.integers(len(self.members), size=len(inputs))
-        self._acting = np.where(begins, drawn, self._acting)
+        self._acting = drawn_members(self._acting, begins, len(self.members), self.random)
         return super().predict(observation, deterministic=deterministic)
 
     def contents(self) -> tuple[Arrays, dict[str, Any]]:

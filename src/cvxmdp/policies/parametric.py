@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
 import jax
 import numpy as np
 
-from cvxmdp.base.storage import write_arrays
+from cvxmdp.policies.policy import Arrays
 from cvxmdp.policies.tables import TabularPolicy
 
 
@@ -32,16 +31,16 @@ class ParametricPolicy(TabularPolicy):
     params: Any
     family: str
 
-    def save(self, path: str | Path) -> None:
-        """Write probabilities and parameters to one file; ``load_policy`` reads it again."""
+    def contents(self) -> tuple[Arrays, dict[str, Any]]:
+        """Probabilities and parameters."""
         arrays = {f"params{k}": leaf for k, leaf in enumerate(jax.tree.leaves(self.params))}
         arrays["probabilities"] = self.probabilities()
         structure = describe(self.params)
         description = {"kind": self.kind, "family": self.family, "structure": structure}
-        write_arrays(path, "policy", arrays, description)
+        return arrays, description
 
     @classmethod
-    def read(cls, arrays: dict[str, np.ndarray], description: dict[str, Any]) -> ParametricPolicy:
+    def read(cls, arrays: Arrays, description: dict[str, Any]) -> ParametricPolicy:
         """The policy of a file's contents."""
         params = rebuild(description["structure"], arrays)
         return cls(TabularPolicy(arrays["probabilities"])._matrix, params, description["family"])
@@ -71,7 +70,7 @@ def _describe(tree: Any, numbers: Any) -> Any:
     return {"list": [next(numbers) for _ in jax.tree.leaves(tree)]}
 
 
-def rebuild(structure: Any, arrays: dict[str, np.ndarray]) -> Any:
+def rebuild(structure: Any, arrays: Arrays) -> Any:
     """The parameters that ``describe`` described."""
     if isinstance(structure, int):
         return arrays[f"params{structure}"]

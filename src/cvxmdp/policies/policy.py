@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import warnings
 from pathlib import Path
-from typing import Any, Protocol, runtime_checkable
+from typing import Any, Protocol, Self, runtime_checkable
 
 import numpy as np
 
 from cvxmdp.base.errors import CvxmdpWarning, PolicyError
+from cvxmdp.base.storage import write_arrays
+
+Arrays = dict[str, np.ndarray]
 
 
 @runtime_checkable
@@ -52,6 +55,33 @@ class Policy(Protocol):
         ...
 
 
+class Acting:
+    """What acts: it draws from random numbers of its own, and is written to one file."""
+
+    _random: np.random.Generator | None = None
+
+    def seed(self, seed: int | np.random.Generator) -> Self:
+        """Begin the random numbers of ``predict`` anew; returns the policy itself."""
+        object.__setattr__(self, "_random", np.random.default_rng(seed))
+        return self
+
+    @property
+    def random(self) -> np.random.Generator:
+        """What ``predict`` draws from: of the last ``seed``, else of the operating system's entropy."""
+        if self._random is None:
+            self.seed(np.random.default_rng())
+        assert self._random is not None
+        return self._random
+
+    def contents(self) -> tuple[Arrays, dict[str, Any]]:
+        """All that a file needs: arrays and a description; ``read`` makes the policy of them again."""
+        raise NotImplementedError
+
+    def save(self, path: str | Path) -> None:
+        """Write the policy to one file; ``load_policy`` reads it again."""
+        write_arrays(path, "policy", *self.contents())
+
+
 def read_states(observation: Any, n_states: int) -> np.ndarray:
     """Observations as an array of states, of any shape; an error names the first that is none."""
     states = np.asarray(observation)
@@ -87,3 +117,20 @@ def likeliest(rows: np.ndarray, matrix: np.ndarray) -> np.ndarray:
             stacklevel=3,
         )
     return np.asarray(rows.argmax(axis=-1))
+
+
+def drawn_members(
+    acting: np.ndarray | None, begins: Any, count: int, random: np.random.Generator
+) -> np.ndarray:
+    """Which of ``count`` members of a mixture acts in each lane: another one where an episode begins.
+
+    Args:
+        acting: those that acted so far; where lanes are others now, every episode begins.
+        begins: boolean, one per lane, in the shape of the lanes.
+        count: how many members there are.
+        random: what is drawn from.
+    """
+    drawn = random.integers(count, size=np.shape(begins))
+    if acting is None or acting.shape != np.shape(begins):
+        return np.asarray(drawn)
+    return np.where(begins, drawn, acting)

@@ -9,21 +9,19 @@ adding a constant to a row of logits changes nothing, and near the border the in
 from __future__ import annotations
 
 from operator import index
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 from scipy.special import softmax
 
 from cvxmdp.base.errors import PolicyError
-from cvxmdp.base.storage import write_arrays
 from cvxmdp.models.validation import numbers
-from cvxmdp.policies.policy import draw_actions, likeliest, read_states
+from cvxmdp.policies.policy import Acting, Arrays, draw_actions, likeliest, read_states
 
 ROUNDING = 1e-9
 
 
-class TabularPolicy:
+class TabularPolicy(Acting):
     """A policy as the matrix of its probabilities, shape (S, A), exactly as given. Immutable.
 
     Args:
@@ -31,7 +29,6 @@ class TabularPolicy:
     """
 
     kind = "tabular"
-    _random: np.random.Generator
 
     def __init__(self, probabilities: Any) -> None:
         matrix = numbers(probabilities, "a policy", PolicyError)
@@ -84,18 +81,6 @@ class TabularPolicy:
         """Draw an action for the state."""
         return int(draw_actions(self._row(state), random))
 
-    def seed(self, seed: int | np.random.Generator) -> TabularPolicy:
-        """Begin the random numbers of ``predict`` anew; returns the policy itself."""
-        object.__setattr__(self, "_random", np.random.default_rng(seed))
-        return self
-
-    @property
-    def random(self) -> np.random.Generator:
-        """What ``predict`` draws from: of the last ``seed``, else of the operating system's entropy."""
-        if not hasattr(self, "_random"):
-            self.seed(np.random.default_rng())
-        return self._random
-
     def predict(
         self,
         observation: Any,
@@ -130,12 +115,12 @@ class TabularPolicy:
         row: np.ndarray = self._matrix[place]
         return row
 
-    def save(self, path: str | Path) -> None:
-        """Write the policy to one file; ``load_policy`` reads it again."""
-        write_arrays(path, "policy", {"probabilities": self._matrix}, {"kind": self.kind})
+    def contents(self) -> tuple[Arrays, dict[str, Any]]:
+        """The probabilities."""
+        return {"probabilities": self._matrix}, {"kind": self.kind}
 
     @classmethod
-    def read(cls, arrays: dict[str, np.ndarray], description: dict[str, Any]) -> TabularPolicy:
+    def read(cls, arrays: Arrays, description: dict[str, Any]) -> TabularPolicy:
         """The policy of a file's contents."""
         return cls(arrays["probabilities"])
 
@@ -186,13 +171,12 @@ class SoftmaxTable(TabularPolicy):
         """The policy with all logits zero: uniform over the available actions."""
         return cls(np.zeros(np.shape(actions)), actions)
 
-    def save(self, path: str | Path) -> None:
-        """Write the policy to one file; ``load_policy`` reads it again."""
-        arrays = {"params": self.params, "actions": self.actions}
-        write_arrays(path, "policy", arrays, {"kind": self.kind})
+    def contents(self) -> tuple[Arrays, dict[str, Any]]:
+        """Logits and mask."""
+        return {"params": self.params, "actions": self.actions}, {"kind": self.kind}
 
     @classmethod
-    def read(cls, arrays: dict[str, np.ndarray], description: dict[str, Any]) -> SoftmaxTable:
+    def read(cls, arrays: Arrays, description: dict[str, Any]) -> SoftmaxTable:
         """The policy of a file's contents."""
         return cls(arrays["params"], arrays["actions"])
 

@@ -29,7 +29,7 @@ from cvxmdp.algorithms.views import view
 from cvxmdp.base.compiling import program
 from cvxmdp.experience.environments.environment import Environment, environment_of, seeds
 from cvxmdp.experience.episodes import Episodes
-from cvxmdp.experience.steps import Experience, Played
+from cvxmdp.experience.trajectories import Experience, Played
 from cvxmdp.policies.networks import BoundNetwork
 from cvxmdp.policies.observers import mixture_on_observations, on_observations
 from cvxmdp.policies.policy import draw_actions

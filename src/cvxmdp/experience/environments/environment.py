@@ -17,7 +17,7 @@ import numpy as np
 
 from cvxmdp.base.errors import ExperienceError
 from cvxmdp.experience.episodes import Episodes
-from cvxmdp.experience.steps import Played
+from cvxmdp.experience.trajectories import Played
 from cvxmdp.policies.feature_space import FeatureSpace
 from cvxmdp.policies.features import Features, OneHot
 from cvxmdp.policies.readers import ObservationReader
@@ -28,7 +28,7 @@ MOST_STATES = 10_000_000
 Actor = Callable[[Any, np.ndarray, np.ndarray], np.ndarray]
 
 
-class Step(NamedTuple):
+class LaneStep(NamedTuple):
     """What one step of all lanes gave."""
 
     observations: Any
@@ -68,7 +68,9 @@ class Environment:
         """Begin an episode in every lane; the observations, a batch."""
         raise NotImplementedError
 
-    def step(self, actions: np.ndarray, names: Iterable[str], done: np.ndarray, when: str) -> Step:
+    def step(
+        self, actions: np.ndarray, names: Iterable[str], done: np.ndarray, when: str
+    ) -> LaneStep:
         """One step of all lanes.
 
         Args:

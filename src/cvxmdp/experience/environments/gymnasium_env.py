@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from cvxmdp.base.errors import ExperienceError, did_you_mean, require
-from cvxmdp.experience.environments.environment import Environment, Step
+from cvxmdp.experience.environments.environment import Environment, LaneStep
 from cvxmdp.experience.environments.side_by_side import Outcome, Several, Told
 from cvxmdp.models.validation import read_discount, read_table
 from cvxmdp.policies.features import Features
@@ -119,7 +119,9 @@ class GymnasiumEnv(Environment):
         observations = answer[0] if isinstance(answer, tuple) else answer
         return self._batch(observations)
 
-    def step(self, actions: np.ndarray, names: Iterable[str], done: np.ndarray, when: str) -> Step:
+    def step(
+        self, actions: np.ndarray, names: Iterable[str], done: np.ndarray, when: str
+    ) -> LaneStep:
         """One step of all lanes, checked."""
         given = np.asarray(actions) + self.first_action
         try:
@@ -145,7 +147,7 @@ class GymnasiumEnv(Environment):
         )
         found = {"reward": reward, **cost}
         signals = {name: self._signal(name, found, info, ends | cuts, done, when) for name in names}
-        return Step(self._revived(self._batch(observations), ends | cuts), signals, ends, cuts)
+        return LaneStep(self._revived(self._batch(observations), ends | cuts), signals, ends, cuts)
 
     def _batch(self, observations: Any) -> Any:
         """Observations with the lanes as their first axis, for a single environment as well."""

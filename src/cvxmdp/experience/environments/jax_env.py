@@ -26,9 +26,8 @@ import numpy as np
 
 from cvxmdp.base.errors import ExperienceError, did_you_mean
 from cvxmdp.base.pytrees import Pytree
-from cvxmdp.experience.environments.environment import Environment, Step
-from cvxmdp.experience.steps import Experience
-from cvxmdp.experience.trajectories import draw
+from cvxmdp.experience.environments.environment import Environment, LaneStep
+from cvxmdp.experience.trajectories import Experience, draw
 from cvxmdp.models.validation import read_discount
 from cvxmdp.policies.features import Features
 from cvxmdp.policies.readers import ObservationReader
@@ -162,7 +161,9 @@ class JaxEnv(Environment):
         observations, self._states = self._begin_all(self._keys())
         return np.asarray(observations)
 
-    def step(self, actions: np.ndarray, names: Iterable[str], done: np.ndarray, when: str) -> Step:
+    def step(
+        self, actions: np.ndarray, names: Iterable[str], done: np.ndarray, when: str
+    ) -> LaneStep:
         """One step of all lanes, for a policy from outside."""
         observations, self._states, reward, over, info = self._go_all(
             self._keys(), self._states, jnp.asarray(actions)
@@ -174,7 +175,7 @@ class JaxEnv(Environment):
             for name in names
         }
         ended = np.asarray(over, dtype=bool)
-        return Step(np.asarray(observations), signals, ended & ~cut, ended & cut)
+        return LaneStep(np.asarray(observations), signals, ended & ~cut, ended & cut)
 
     def _keys(self) -> Array:
         self._key, key = jax.random.split(self._key)
