@@ -14,6 +14,7 @@ from cvxmdp.algorithms.columns import generation
 from cvxmdp.base.errors import SolverError
 from cvxmdp.base.progress import Progress
 from cvxmdp.certificates import evidence as search
+from cvxmdp.certificates.claims import Claims
 from cvxmdp.runs.solving import choose_solver
 
 
@@ -56,7 +57,7 @@ LINEAR = {
 
 def check_answer(problem: cm.Problem, solution: cm.Solution, tolerance: float) -> None:
     """The certificate is the solution's, is accepted, and is as tight as was asked."""
-    certificate = solution.stats["certificate"]
+    certificate = cm.certify(solution.problem, solution)
     assert solution.status is cm.Status.OPTIMAL, solution.message
     assert certificate.relative_gap <= tolerance
     assert all(slack >= 0 for slack in certificate.slack.values())
@@ -75,10 +76,10 @@ def test_linear_problems(name: str, tmp_path: object) -> None:
     solution = cm.solve(problem, cm.ColumnGeneration(tolerance=1e-7))
     check_answer(problem, solution, 1e-7)
     exact = cm.solve(problem, cm.ConvexProgram())
-    size = solution.stats["certificate"].size
+    size = cm.certify(solution.problem, solution).size
     assert solution.objective == pytest.approx(exact.objective, abs=2e-7 * size)
     path = f"{tmp_path}/certificate.json"
-    solution.stats["certificate"].save(path)
+    cm.certify(solution.problem, solution).save(path)
     assert cm.check(path, problem)
 
 
@@ -139,7 +140,7 @@ def test_concave_problems(name: str, tmp_path: object) -> None:
     problem = CURVED[name]
     solution = cm.solve(problem, cm.ColumnGeneration(tolerance=2e-2))
     check_answer(problem, solution, 2e-2)
-    certificate = solution.stats["certificate"]
+    certificate = cm.certify(solution.problem, solution)
     if name != "custom":
         exact = cm.solve(problem, cm.ConvexProgram()).objective
         assert certificate.lower - 1e-7 <= exact <= certificate.upper + 1e-7
@@ -166,7 +167,7 @@ def test_a_concave_problem_that_is_infeasible() -> None:
     )
     solution = cm.solve(problem, cm.ColumnGeneration(tolerance=1e-2))
     assert solution.status is cm.Status.INFEASIBLE
-    assert solution.stats["certificate"].conflict == ("explore",)
+    assert cm.certify(solution.problem, solution).conflict == ("explore",)
 
 
 def test_start_from_pdpg() -> None:
@@ -219,7 +220,7 @@ def test_infeasible_problems_end_with_the_proof(tmp_path: object) -> None:
     solution = cm.solve(problem, cm.ColumnGeneration())
     assert solution.status is cm.Status.INFEASIBLE
     assert not solution.has_policy
-    certificate = solution.stats["certificate"]
+    certificate = cm.certify(solution.problem, solution)
     assert certificate.infeasible
     assert certificate.conflict
     assert "proven" in solution.message
@@ -240,7 +241,7 @@ def test_constraints_that_contradict_each_other_only_together() -> None:
     )
     solution = cm.solve(problem, cm.ColumnGeneration())
     assert solution.status is cm.Status.INFEASIBLE
-    assert set(solution.stats["certificate"].conflict) == {"much", "little"}
+    assert set(cm.certify(solution.problem, solution).conflict) == {"much", "little"}
 
 
 @pytest.mark.parametrize("kind", ["policy", "array", "slater", "solution"])
@@ -271,9 +272,13 @@ def test_interruption_keeps_the_best_certified_answer(monkeypatch: pytest.Monkey
     monkeypatch.setattr(generation.Generation, "step", interrupted)
     solution = cm.solve(problem, cm.ColumnGeneration())
     assert solution.status is cm.Status.INTERRUPTED
-    certificate = solution.stats["certificate"]
+    certificate = cm.certify(solution.problem, solution)
     assert 1e-6 < certificate.relative_gap < 1.0
-    assert solution.history["upper"][-1] == pytest.approx(certificate.upper)
+    assert solution.evidence is not None
+    own = Claims.of(problem).prove(solution.evidence)
+    assert own is not None
+    assert solution.history["upper"][-1] == pytest.approx(own.upper)
+    assert certificate.upper <= own.upper + 1e-9
     exact = cm.solve(problem, cm.ConvexProgram()).objective
     assert certificate.lower <= exact <= certificate.upper
 
@@ -291,7 +296,7 @@ def test_out_of_memory_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
     solution = cm.solve(problem, cm.ColumnGeneration())
     assert solution.status is cm.Status.INTERRUPTED
     assert "Out of memory" in solution.message
-    assert solution.stats["certificate"].lower > -math.inf
+    assert cm.certify(solution.problem, solution).lower > -math.inf
 
 
 def test_running_out_of_iterations_is_said() -> None:

@@ -81,6 +81,8 @@ __all__ = [
     "gridworld",
     "linear",
     "load_policy",
+    "load_problem",
+    "load_solution",
     "log_barrier",
     "log_sum",
     "minimum",
@@ -158,8 +160,8 @@ if TYPE_CHECKING:
     from cvxmdp.policies.policy import Policy
     from cvxmdp.policies.policy_file import load_policy
     from cvxmdp.policies.tables import SoftmaxTable, TabularPolicy
-    from cvxmdp.problems.problem import Problem
-    from cvxmdp.problems.solution import Solution, Status
+    from cvxmdp.problems.problem import Problem, load_problem
+    from cvxmdp.problems.solution import Solution, Status, load_solution
     from cvxmdp.reports.html_page import report
     from cvxmdp.runs.frontier import Frontier, frontier
     from cvxmdp.runs.solving import solve
@@ -260,10 +262,14 @@ _WHERE = {
     "policies.policy": ("Policy",),
     "policies.policy_file": ("load_policy",),
     "policies.tables": ("SoftmaxTable", "TabularPolicy"),
-    "problems.problem": ("Problem",),
+    "problems.problem": (
+        "Problem",
+        "load_problem",
+    ),
     "problems.solution": (
         "Solution",
         "Status",
+        "load_solution",
     ),
     "reports.html_page": ("report",),
     "runs.frontier": (

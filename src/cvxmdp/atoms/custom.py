@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, overload
+from typing import Any, ClassVar, overload
 
 import jax
 import jax.numpy as jnp
@@ -92,6 +92,7 @@ class Custom(Utility):
     function: Function
     declared: Curvature
     declared_constants: Constants
+    word: ClassVar[str] = "custom"
 
     @property
     def curvature(self) -> Curvature:

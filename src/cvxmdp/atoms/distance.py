@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from numbers import Real
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -59,6 +59,7 @@ class Distance(Utility):
     target: Any
     norm: str
     smoothing: float
+    word: ClassVar[str] = "distance"
 
     @property
     def curvature(self) -> Curvature:

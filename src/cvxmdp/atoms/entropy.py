@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 from cvxmdp.atoms.curvature import Curvature
 from cvxmdp.atoms.maps import Entries, StateSums
@@ -31,6 +32,7 @@ class Entropy(Utility):
     """Entropy as written."""
 
     of: str
+    word: ClassVar[str] = "entropy"
 
     @property
     def curvature(self) -> Curvature:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -47,6 +47,7 @@ class Linear(Utility):
 
     reward: str | np.ndarray
     per: str
+    word: ClassVar[str] = "linear"
 
     @property
     def curvature(self) -> Curvature:

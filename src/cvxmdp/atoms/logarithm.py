@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, ClassVar
 
 from cvxmdp.atoms.curvature import Curvature
 from cvxmdp.atoms.linear import linear
@@ -51,6 +51,7 @@ class Log(Utility):
 
     inner: Utility
     written: str
+    word: ClassVar[str] = "log"
 
     @property
     def curvature(self) -> Curvature:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import ClassVar
 
 from cvxmdp.atoms.curvature import Curvature
 from cvxmdp.atoms.shapes import MinimumShape, Shape
@@ -26,6 +27,7 @@ class Minimum(Utility):
     """A minimum as written."""
 
     utilities: tuple[Utility, ...]
+    word: ClassVar[str] = "minimum"
 
     @property
     def curvature(self) -> Curvature:

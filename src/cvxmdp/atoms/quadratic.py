@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -84,6 +84,7 @@ class Quadratic(Utility):
     kind: str
     root: np.ndarray
     sign: float
+    word: ClassVar[str] = "quadratic"
 
     @property
     def curvature(self) -> Curvature:

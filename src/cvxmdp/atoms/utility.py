@@ -13,7 +13,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from numbers import Real
-from typing import Any, NoReturn
+from typing import Any, ClassVar, NoReturn
 
 import numpy as np
 
@@ -26,6 +26,7 @@ from cvxmdp.models.space import Space
 class Utility:
     """A function of the occupancy, not yet bound to a model. Immutable."""
 
+    word: ClassVar[str] = ""  # what files call it
     # NumPy scalars on the left (np.float64(2) * utility) must leave the operation to us.
     __array_ufunc__ = None
 
@@ -192,6 +193,7 @@ class WeightedSum(Utility):
 
     parts: tuple[tuple[float, Utility], ...]
     constant: float
+    word: ClassVar[str] = "sum"
 
     @classmethod
     def of(cls, parts: tuple[tuple[float, Utility], ...], constant: float) -> Utility:

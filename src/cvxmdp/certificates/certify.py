@@ -31,12 +31,15 @@ from cvxmdp.certificates.slater import Slater, slater_of
 from cvxmdp.checker.bounds import Achieved
 from cvxmdp.policies import TabularPolicy
 from cvxmdp.policies.occupancies import as_policy
+from cvxmdp.problems.lowered import Evidence
 from cvxmdp.problems.problem import Problem
-from cvxmdp.problems.solution import Solution
+from cvxmdp.problems.solution import Solution, Status
 
 # Claims are written down a little looser than computed, so that another machine's rounding cannot
 # turn a true certificate away.
 LOOSENED = 1e-13
+CHEAP = 2_000  # pairs up to which a conic program takes a fraction of a second
+ENOUGH = 1e-6  # relative gap of a solver's own evidence at which no better proof is looked for
 
 
 def certify(
@@ -89,6 +92,9 @@ class Certifier:
         With ``at``, occupancies and multipliers of a solver that is still running, nothing is searched:
         the best of the proofs at those points is taken.
         """
+        evidence = answer.evidence if isinstance(answer, Solution) else None
+        if evidence is not None and evidence.infeasible:
+            self._take_infeasible(evidence)
         if isinstance(answer, Solution) and not answer.has_policy:
             answer = None  # a solver that says "infeasible": there is no policy to look at
         given, kept = None, None
@@ -106,6 +112,12 @@ class Certifier:
         else:
             proof = self._upper(answer, given, multipliers, floor, tolerance)
         return self.write(given, kept, proof)
+
+    def _take_infeasible(self, evidence: Evidence) -> None:
+        """A solver's evidence that no policy satisfies all constraints."""
+        proof = _proven(self.claims.smallest_slack(), evidence) if self.claims.slacks else None
+        if proof is not None and proof.upper < 0 and self._slater is None:
+            self._slater = slater_of(self.claims, proof)
 
     def _slater_policy(self) -> np.ndarray:
         return self.slater().policy.probabilities()
@@ -126,8 +138,18 @@ class Certifier:
         if multipliers is not None:
             return self._upper_for(self._read_multipliers(multipliers), given, floor, tolerance)
         proofs: list[Proof | None] = []
-        own = getattr(answer, "multipliers", None if self.claims.slacks else {})
-        if given is not None and own is not None and not any(math.isnan(mu) for mu in own.values()):
+        evidence = answer.evidence if isinstance(answer, Solution) else None
+        if evidence is not None and not evidence.infeasible:
+            proofs.append(_proven(self.claims, evidence))
+            if self._tight(proofs[0], floor, max(tolerance, ENOUGH)):
+                return proofs[0]
+            if proofs[0] is not None and answer.status is Status.OPTIMAL:
+                # The solver met the gap it was asked for. Only what costs next to nothing may add to that.
+                cheap = int(self.claims.flow.actions.sum()) <= CHEAP
+                return best([*proofs, self._by_program() if cheap else None])
+        own = getattr(answer, "multipliers", None) or {}
+        known = set(own) == set(self.claims.slacks)  # else of another problem
+        if given is not None and known and not any(math.isnan(mu) for mu in own.values()):
             proofs.append(linearise(self.claims, given.occupancy, self._read_multipliers(own)))
         if not self._tight(best(proofs), floor, tolerance):
             proofs.append(self._search())
@@ -143,9 +165,12 @@ class Certifier:
             return proof  # affine functions are their own tangents: there is no better proof
         return best([proof, by_program_for(self.claims, known)])
 
+    def _by_program(self) -> Proof | None:
+        return best([by_program(self.claims)])
+
     def _search(self) -> Proof | None:
         if self._searched is None:
-            self._searched = best([by_program(self.claims)])
+            self._searched = self._by_program()
             if self._searched is None and is_large(self.claims):
                 self._searched = best([by_columns(self.claims)])
             self._searched = self._searched or self._by_gradient()
@@ -240,6 +265,14 @@ class Certifier:
             flow_cost=kept.achieved.drift if kept is not None else math.nan,
             **self._common(given),
         )
+
+
+def _proven(claims: Claims, evidence: Evidence) -> Proof | None:
+    """What follows from what a solver knew; nothing where that was about another problem."""
+    try:
+        return claims.prove(evidence)
+    except (LookupError, TypeError, ValueError):
+        return None
 
 
 def _up(value: float) -> float:

@@ -34,12 +34,14 @@ def main(arguments: list[str]) -> int:
 def _report(found: Check, statement: str) -> str:
     lines = ["The problem, as the folder states it in words (the numbers are what is checked):", ""]
     lines += [f"    {line}" for line in statement.splitlines()]
-    lines += ["", "Accepted: every claim follows from the problem." if found else "Rejected."]
-    lines += [f"  - {reason}" for reason in found.reasons]
+    verdict = "Rejected." if found.reasons else "Not verified."
+    lines += ["", "Accepted: every claim follows from the problem." if found else verdict]
+    lines += [f"  - {reason}" for reason in (*found.reasons, *found.unverified)]
     if found.upper == found.upper or found.lower == found.lower:  # not NaN: they were computed
         lines += [f"Recomputed: lower bound {found.lower:.17g}, upper bound {found.upper:.17g}."]
     lines += [f"Not verified, a promise: {promise}." for promise in found.assumes]
-    lines += [f"Not checked, a note: {name}." for name in found.unchecked]
+    if found.unchecked:
+        lines += [f"Not checked, notes on how the proof was found: {', '.join(found.unchecked)}."]
     # Texts are somebody else's: control characters stay out of the terminal.
     text = "\n".join(lines)
     return "".join(c if c == "\n" or c.isprintable() else "?" for c in text)

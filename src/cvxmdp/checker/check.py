@@ -42,6 +42,7 @@ class Check:
             get that far, or where no policy is feasible.
         assumes: promises that the proof rests on, which no checker can verify.
         unchecked: what the file says besides its claims: nobody recomputed it.
+        unverified: claims that rest on a function of the user's own which is not at hand, in words.
     """
 
     accepted: bool
@@ -50,13 +51,16 @@ class Check:
     lower: float = math.nan
     assumes: tuple[str, ...] = ()
     unchecked: tuple[str, ...] = ()
+    unverified: tuple[str, ...] = ()
 
     def __bool__(self) -> bool:
         return self.accepted
 
     def __str__(self) -> str:
-        if not self.accepted:
+        if self.reasons:
             return "Rejected: " + " ".join(self.reasons)
+        if not self.accepted:
+            return "Not verified: " + " ".join(self.unverified)
         text = "Accepted: every claim follows from the problem."
         if self.assumes:
             text += " It rests on these promises: " + "; ".join(self.assumes) + "."
@@ -154,7 +158,7 @@ def _check_infeasible(
     try:
         bound = upper_bound(problem.smallest_slack(), {}, {**proof, "slacks": {}})
     except NotVerifiableError as error:
-        return Check(False, (f"infeasibility could not be verified: {error}.",))
+        return Check(False, (), unverified=(f"infeasibility could not be verified: {error}.",))
     reasons = []
     if not bound < 0:
         reasons.append(
@@ -181,31 +185,47 @@ def _check_conflict(conflict: Any, weights: Any, problem: PlainProblem) -> None:
             raise CertificateError(f"the conflict names {name!r}, which the proof does not use")
 
 
-def _check_bounds(document: dict[str, Any], stated: dict[str, Any], problem: PlainProblem) -> Check:
-    stated_upper, stated_lower = _number(stated, "upper"), _number(stated, "lower")
-    reasons: list[str] = []
+class _Findings:
+    """What is wrong, and what could not be computed because a function of the user's own is not at hand."""
 
-    def verified(what: str, compute: Callable[[], float], otherwise: float) -> float:
+    def __init__(self) -> None:
+        self.reasons: list[str] = []
+        self.unverified: list[str] = []
+
+    def verified(self, what: str, compute: Callable[[], float]) -> float | None:
+        """The number, or None where it cannot be had."""
         try:
             return compute()
         except NotVerifiableError as error:
-            reasons.append(f"{what} could not be verified: {error}.")
-            return otherwise
+            self.unverified.append(f"{what} could not be verified: {error}.")
+            return None
 
-    ceiling = verified(
-        "the bound on every policy", lambda: _ceiling(document, stated, problem), math.inf
+
+def _check_bounds(document: dict[str, Any], stated: dict[str, Any], problem: PlainProblem) -> Check:
+    stated_upper, stated_lower = _number(stated, "upper"), _number(stated, "lower")
+    found = _Findings()
+    ceiling = found.verified(
+        "the bound on every policy", partial(_ceiling, document, stated, problem)
     )
-    floor = _floor(document, stated, problem, verified, reasons)
-    upper, lower = (ceiling, floor) if problem.sign > 0 else (-floor, -ceiling)
-    if not stated_upper >= upper:
-        reasons.append(f"upper bound {stated_upper:.17g} is claimed; {upper:.17g} is shown.")
-    if not stated_lower <= lower:
-        reasons.append(f"lower bound {stated_lower:.17g} is claimed; {lower:.17g} is shown.")
-    _check_uniform(stated, problem, verified, reasons)
-    return Check(not reasons, tuple(reasons), upper, lower, problem.promises, _unchecked(document))
-
-
-Verified = Callable[[str, Callable[[], float], float], float]
+    floor = _floor(document, stated, problem, found)
+    upper, lower = ceiling, floor
+    if problem.sign < 0:
+        upper = None if floor is None else -floor
+        lower = None if ceiling is None else -ceiling
+    if upper is not None and not stated_upper >= upper:
+        found.reasons.append(f"upper bound {stated_upper:.17g} is claimed; {upper:.17g} is shown.")
+    if lower is not None and not stated_lower <= lower:
+        found.reasons.append(f"lower bound {stated_lower:.17g} is claimed; {lower:.17g} is shown.")
+    _check_uniform(stated, problem, found)
+    return Check(
+        not found.reasons and not found.unverified,
+        tuple(found.reasons),
+        math.nan if upper is None else upper,
+        math.nan if lower is None else lower,
+        problem.promises,
+        _unchecked(document),
+        tuple(found.unverified),
+    )
 
 
 def _ceiling(document: dict[str, Any], stated: dict[str, Any], problem: PlainProblem) -> float:
@@ -220,12 +240,8 @@ def _ceiling(document: dict[str, Any], stated: dict[str, Any], problem: PlainPro
 
 
 def _floor(
-    document: dict[str, Any],
-    stated: dict[str, Any],
-    problem: PlainProblem,
-    verified: Verified,
-    reasons: list[str],
-) -> float:
+    document: dict[str, Any], stated: dict[str, Any], problem: PlainProblem, found: _Findings
+) -> float | None:
     """What the policy's f surely reaches; minus infinity where some constraint does not surely hold."""
     policy = document["evidence"].get("policy")
     stated_slack = _named(stated, "slack")
@@ -238,16 +254,16 @@ def _floor(
     x, error, _ = occupancy(problem, decode(policy))
     feasible = True
     for name, form in problem.slacks.items():
-        slack = verified(f"the slack of {name!r}", partial(_surely, form, x, error), math.nan)
-        feasible = feasible and slack >= 0
-        if slack < max(0.0, stated_slack[name]):
-            reasons.append(
+        slack = found.verified(f"the slack of {name!r}", partial(_surely, form, x, error))
+        if slack is not None and not slack >= max(0.0, stated_slack[name]):
+            feasible = False
+            found.reasons.append(
                 f"the slack of {name!r} is claimed to be at least {stated_slack[name]:.17g}; it is "
                 f"only shown to be at least {slack:.17g}."
             )
     surely = partial(_surely, problem.objective, x, error)
-    reached = verified("the objective of the policy", surely, -math.inf)
-    return reached if feasible and math.isfinite(reached) else -math.inf
+    reached = found.verified("the objective of the policy", surely)
+    return reached if feasible else -math.inf
 
 
 def _surely(form: ClosedForm, x: np.ndarray, error: ErrorBound) -> float:
@@ -256,17 +272,19 @@ def _surely(form: ClosedForm, x: np.ndarray, error: ErrorBound) -> float:
     return value - form.drift(x, error) if math.isfinite(value) else -math.inf
 
 
-def _check_uniform(
-    stated: dict[str, Any], problem: PlainProblem, verified: Verified, reasons: list[str]
-) -> None:
+def _check_uniform(stated: dict[str, Any], problem: PlainProblem, found: _Findings) -> None:
     """The uniform policy's objective is what relative gaps refer to."""
     claimed = _number(stated, "uniform")
     x, _, _ = occupancy(problem, problem.uniform)
     computed = partial(problem.objective.value, x)
-    value = problem.sign * verified("the uniform policy's objective", computed, math.nan)
+    value = found.verified("the uniform policy's objective", computed)
+    if value is None:
+        return
+    value = problem.sign * value
     known = (value, _number(stated, "upper"), _number(stated, "lower"))
     scale = max((abs(number) for number in known if math.isfinite(number)), default=0.0)
-    if abs(value - claimed) > ROUNDED * scale or math.isfinite(value) != math.isfinite(claimed):
-        reasons.append(
+    near = value == claimed or abs(value - claimed) <= ROUNDED * scale
+    if not near:
+        found.reasons.append(
             f"the uniform policy is claimed to reach {claimed:.17g}; it reaches {value:.17g}."
         )

@@ -7,6 +7,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any, TypeVar
 
+import numpy as np
 import scipy.sparse as sp
 
 from cvxmdp.base.errors import FileFormatError
@@ -21,6 +22,11 @@ DESCRIBED = ("discount", "state_names", "action_names", "note")
 
 def write_model(path: str | Path, arguments: Mapping[str, Any]) -> None:
     """Write a model, given by its constructor's arguments; the numbers are kept bit for bit."""
+    write_arrays(path, "model", *model_parts(arguments))
+
+
+def model_parts(arguments: Mapping[str, Any]) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
+    """The arrays of a model, and what is said of it besides."""
     signals, layout = arguments["signals"], arguments["layout"]
     arrays = {
         **{f"transition/{part}": getattr(arguments["transition"], part) for part in PARTS},
@@ -33,7 +39,7 @@ def write_model(path: str | Path, arguments: Mapping[str, Any]) -> None:
         "signals": list(signals),
         "layout": None if layout is None else asdict(layout),
     }
-    write_arrays(path, "model", arrays, description)
+    return arrays, description
 
 
 def read_model(path: str | Path, make: Callable[..., Model]) -> Model:
@@ -45,20 +51,27 @@ def read_model(path: str | Path, make: Callable[..., Model]) -> Model:
     """
     arrays, description = read_arrays(path, "model")
     try:
-        mask, layout = arrays["actions"], description["layout"]
-        n_states, n_actions = mask.shape
-        parts = tuple(arrays[f"transition/{part}"] for part in PARTS)
-        description.setdefault("note", "")  # files of earlier versions have none
-        return make(
-            sp.csr_array(parts, shape=(n_states * n_actions, n_states)),
-            arrays["initial"],
-            signals={name: arrays[SIGNAL + name] for name in description["signals"]},
-            actions=mask,
-            layout=None if layout is None else _read_layout(layout),
-            **{name: description[name] for name in DESCRIBED},
-        )
+        return model_from_parts(arrays, description, make)
     except (KeyError, TypeError, ValueError) as error:
         raise FileFormatError(f"{path} does not hold a valid model: {error}") from error
+
+
+def model_from_parts(
+    arrays: Mapping[str, np.ndarray], description: Mapping[str, Any], make: Callable[..., Model]
+) -> Model:
+    """The model of what ``model_parts`` gave."""
+    mask, layout = arrays["actions"], description["layout"]
+    n_states, n_actions = mask.shape
+    parts = tuple(arrays[f"transition/{part}"] for part in PARTS)
+    known = {"note": "", **description}  # files of earlier versions have none
+    return make(
+        sp.csr_array(parts, shape=(n_states * n_actions, n_states)),
+        arrays["initial"],
+        signals={name: arrays[SIGNAL + name] for name in known["signals"]},
+        actions=mask,
+        layout=None if layout is None else _read_layout(layout),
+        **{name: known[name] for name in DESCRIBED},
+    )
 
 
 def _read_layout(layout: Any) -> GridLayout:

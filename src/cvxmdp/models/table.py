@@ -122,7 +122,7 @@ class TabularMDP:
 
     def __reduce__(self) -> tuple[Any, ...]:
         # For copies and other processes; the default cannot copy the read-only view of the signals.
-        arguments = {**self._arguments(), "signals": dict(self.signals)}
+        arguments = {**self.arguments(), "signals": dict(self.signals)}
         return TabularMDP, tuple(arguments.values())
 
     @property
@@ -175,13 +175,13 @@ class TabularMDP:
 
     def replace(self, **changes: Any) -> TabularMDP:
         """The same model with other constructor arguments, checked like a new one."""
-        arguments = self._arguments()
+        arguments = self.arguments()
         for name in changes:
             if name not in arguments:
                 raise ModelError(f"TabularMDP has no {name!r}. {did_you_mean(name, arguments)}")
         return TabularMDP(**{**arguments, **changes})
 
-    def _arguments(self) -> dict[str, Any]:
+    def arguments(self) -> dict[str, Any]:
         """What the constructor would be given to make this model, in its order."""
         return {
             "transition": self.transition,
@@ -239,11 +239,11 @@ class TabularMDP:
 
     def unroll(self, horizon: int) -> TabularMDP:
         """The same decisions for ``horizon`` steps: states are (time, state), the last step ends."""
-        return TabularMDP(**unrolled(self._arguments(), horizon))
+        return TabularMDP(**unrolled(self.arguments(), horizon))
 
     def save(self, path: str | Path) -> None:
         """Write the model to one portable file (safetensors: plain arrays, nothing executable)."""
-        write_model(path, self._arguments())
+        write_model(path, self.arguments())
 
     @staticmethod
     def load(path: str | Path) -> TabularMDP:

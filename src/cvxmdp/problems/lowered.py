@@ -13,12 +13,14 @@ import math
 from collections.abc import Mapping
 from copy import copy
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from cvxmdp.atoms.nodes import MinimumNode, Node, parameters_of, plain_of, read_function
-from cvxmdp.problems.problem import Problem
+
+if TYPE_CHECKING:
+    from cvxmdp.problems.problem import Problem
 
 PROBLEM_FORMAT = "cvxmdp problem 2"
 
@@ -32,12 +34,14 @@ class Evidence:
         tangents: "objective" and, by constraint, "slacks": parameters of each function's tangent.
         values: V, (S,), of the tangents' reward; None where they are still to be found.
         policy: a policy that is good for it, (S, A) probabilities, or None.
+        infeasible: it is of ``Lowered.smallest_slack``, and shows that no policy satisfies all constraints.
     """
 
     multipliers: dict[str, float]
     tangents: dict[str, Any]
     values: np.ndarray | None = None
     policy: np.ndarray | None = None
+    infeasible: bool = False
 
 
 class Lowered:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
@@ -18,6 +19,7 @@ from cvxmdp.models.table import TabularMDP
 from cvxmdp.policies.feature_space import FeatureSpace
 from cvxmdp.policies.occupancies import as_policy, occupancy_of
 from cvxmdp.policies.readers import Observable
+from cvxmdp.problems.problem_folder import read_problem, write_problem
 
 
 @dataclass(frozen=True)
@@ -217,6 +219,10 @@ class Problem:
             reward = reward + multipliers[name] * g.gradient(x)
         return reward
 
+    def save(self, folder: str | Path) -> None:
+        """Write the problem into a folder; ``load_problem`` and ``python -m cvxmdp.checker`` read it."""
+        write_problem(folder, self)
+
     def __repr__(self) -> str:
         lines = [f"{self.sense}   {self.utility!r}"]
         width = max((len(name) for name in self.constraints), default=0)
@@ -232,6 +238,17 @@ def _signals_of(utility: Any, constraints: Mapping[str, Constraint]) -> list[str
     utilities = [utility, *(constraint.slack for constraint in constraints.values())]
     named = [signal_names(one) for one in utilities if isinstance(one, Utility)]
     return ["reward", *sorted(set().union(*named) - {"reward"})]
+
+
+def load_problem(folder: str | Path, *, functions: Mapping[str, Utility] | None = None) -> Problem:
+    """The problem that ``Problem.save`` wrote.
+
+    Args:
+        folder: where it is.
+        functions: functions of your own by name, declared with ``@concave`` or ``@convex`` as before; no
+            file can hold them.
+    """
+    return read_problem(folder, Problem, functions or {})
 
 
 def _read_constraints(given: Any) -> dict[str, Constraint]:

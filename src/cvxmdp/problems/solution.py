@@ -6,13 +6,18 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import Enum
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 
+from cvxmdp.atoms.utility import Utility
 from cvxmdp.base.errors import PolicyError
-from cvxmdp.problems.problem import Evaluation, Problem
+from cvxmdp.problems.lowered import Evidence
+from cvxmdp.problems.problem import Evaluation, Problem, load_problem
+from cvxmdp.problems.problem_folder import write_problem
 from cvxmdp.problems.solution_figures import plot_solution
+from cvxmdp.problems.solution_folder import read_solution, write_solution
 from cvxmdp.problems.solution_text import solution_html, solution_text
 
 # What to ask when nothing satisfies the constraints; a status alone helps nobody to go on.
@@ -70,6 +75,8 @@ class Solution:
             estimated from episodes, like ``objective`` and ``slack``, and has the signals' rows below those of
             the features.
         policy_or_none, occupancy_or_none: the same, for code that goes on without them.
+        evidence: what the solver knows about the best possible objective, or that there is none: ``certify``
+            proves at least as much as follows from it. None where the multipliers say it all.
         history: what happened on the way, by name; empty for solvers without iterates to show.
         stats: solver, time, iterations and the like.
         message: the status in a sentence, with this run's details.
@@ -85,6 +92,7 @@ class Solution:
     history: Mapping[str, np.ndarray] = field(default_factory=dict)
     stats: Mapping[str, Any] = field(default_factory=dict)
     message: str = ""
+    evidence: Evidence | None = None
 
     @property
     def violation(self) -> dict[str, float]:
@@ -151,6 +159,11 @@ class Solution:
         """
         return plot_solution(self, path)
 
+    def save(self, folder: str | Path) -> None:
+        """Write the solution and its problem into a folder; ``load_solution`` reads it again."""
+        write_problem(folder, self.problem)
+        write_solution(folder, self)
+
     def __str__(self) -> str:
         return solution_text(self)
 
@@ -159,3 +172,17 @@ class Solution:
 
     def _repr_html_(self) -> str:
         return solution_html(self)
+
+
+def load_solution(
+    folder: str | Path, *, functions: Mapping[str, Utility] | None = None
+) -> Solution:
+    """The solution that ``Solution.save`` wrote, with its problem.
+
+    Args:
+        folder: where it is.
+        functions: functions of your own by name; see ``load_problem``.
+    """
+    problem = load_problem(folder, functions=functions)
+    found = read_solution(folder)
+    return Solution(problem, Status[found.pop("status")], **found)

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import math
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -32,6 +32,7 @@ from cvxmdp.models.flow import Flow
 from cvxmdp.models.systems import EPS
 from cvxmdp.policies import TabularPolicy
 from cvxmdp.policies.occupancies import as_policy
+from cvxmdp.problems.lowered import Evidence
 from cvxmdp.problems.problem import Problem
 from cvxmdp.problems.solution import Solution, Status, infeasible_message
 
@@ -106,6 +107,7 @@ class _Run:
         most = max(self._columns(), len(self.claims.slacks) + 5)
         self.generation = Generation(self.claims.lowered, solver.tolerance, most)
         self.trouble = ""
+        self.evidence: Evidence | None = None  # of the last certificate
         if start is not None:
             self._start(start)
 
@@ -154,6 +156,7 @@ class _Run:
                 message=infeasible_message(reason=str(self.certifier.slater())),
                 stats=self._stats(certificate),
                 history=self._history(),
+                evidence=self.evidence,
             )
         if status is Status.OPTIMAL and certificate.relative_gap > self.solver.tolerance:
             status = Status.INACCURATE
@@ -198,6 +201,7 @@ class _Run:
             proof = None if room is None else self.claims.smallest_slack().prove(room)
             if proof is not None and proof.upper < 0:
                 self.certifier.take_slater(slater_of(self.claims, proof))
+                self.evidence = replace(self.certifier.slater().evidence, infeasible=True)
                 nothing = np.zeros(self.claims.flow.shape)
                 return self.certifier.infeasible(None, self.certifier.slater()), nothing
         x = self.generation.occupancy()
@@ -208,8 +212,8 @@ class _Run:
         kept: Repaired | None = Repaired(policy, 0.0, given)
         if not given.feasible:
             kept = repair(self.claims, policy, given, self._safest)
-        evidence = self.generation.evidence()
-        proof = None if evidence is None else self.claims.prove(evidence)
+        self.evidence = self.generation.evidence()
+        proof = None if self.evidence is None else self.claims.prove(self.evidence)
         return self.certifier.write(given, kept, proof), given.occupancy
 
     def _safest(self) -> np.ndarray:
@@ -238,6 +242,7 @@ class _Run:
             self._history(),
             self._stats(certificate),
             message,
+            self.evidence,
         )
 
     def _message(self, status: Status, certificate: Certificate) -> str:
@@ -292,7 +297,6 @@ class _Run:
             "policy_sweeps": work.policy_sweeps,
         }
         if certificate is not None:
-            stats["certificate"] = certificate
             stats["certified_gap"] = certificate.relative_gap
         if self.solver.mixture:
             stats["mixture"] = generation.mixture()

@@ -1,0 +1,166 @@
+"""Problems in folders: ``Problem.save`` and ``load_problem``.
+
+    problem.json           the problem in words; its functions as plain data, which the checker reads, and as
+                           the user wrote them, which are read back
+    problem.safetensors    the model and every array of the functions
+
+Reading executes nothing. What is read back is lowered again and compared with the plain data, so that what is
+solved is what a checker checks.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import scipy.sparse as sp
+
+from cvxmdp.atoms.utility import Utility
+from cvxmdp.atoms.written import WrittenReader, written, written_constraint
+from cvxmdp.base.errors import CvxmdpError, FileFormatError
+from cvxmdp.base.jsonable import to_jsonable
+from cvxmdp.base.storage import read_arrays, whole_file, write_arrays
+from cvxmdp.models.model_file import model_from_parts, model_parts
+from cvxmdp.models.table import TabularMDP
+from cvxmdp.problems.lowered import PROBLEM_FORMAT, Lowered
+
+if TYPE_CHECKING:
+    from cvxmdp.problems.problem import Problem
+
+DOCUMENT, ARRAYS = "problem.json", "problem.safetensors"
+LARGEST_DOCUMENT = 2**28  # bytes
+SAME = 1e-9  # relative: what another machine's rounding may change in a target's occupancy
+FUNCTION = "function/"  # begins the names of arrays of functions
+
+Arrays = dict[str, np.ndarray]
+
+
+def write_problem(folder: str | Path, problem: Problem) -> None:
+    """Write a problem into a folder, which is made if it is not there."""
+    problem.require_model("saving a problem")
+    place = Path(folder)
+    place.mkdir(parents=True, exist_ok=True)
+    plain = Lowered(problem).plain()
+    arrays, model = model_parts(problem.mdp.arguments())
+    functions = {name: plain[name] for name in ("objective", "slacks")}
+    constraints = {
+        name: written_constraint(constraint) for name, constraint in problem.constraints.items()
+    }
+    asked = {"utility": written(problem.utility), "constraints": constraints}
+    kept = {name: plain[name] for name in ("sense", "statement", "note", "discount")}
+    document = {
+        "format": PROBLEM_FORMAT,
+        **kept,
+        "model": model,
+        **pack(functions, arrays),
+        "written": pack(asked, arrays),
+    }
+    write_arrays(place / ARRAYS, "problem", arrays, {})
+    with whole_file(place / DOCUMENT) as temporary:
+        text = json.dumps(to_jsonable(document), indent=1, allow_nan=False)
+        temporary.write_text(text, "utf-8")
+
+
+def read_problem(
+    folder: str | Path, make: Callable[..., Problem], functions: Mapping[str, Utility]
+) -> Problem:
+    """The problem that ``write_problem`` wrote, made by its constructor."""
+    place = Path(folder)
+    document = _read_document(place / DOCUMENT)
+    arrays, _ = read_arrays(place / ARRAYS, "problem")
+    try:
+        model = model_from_parts(arrays, document["model"], TabularMDP)
+        asked = unpack(document["written"], arrays)
+        reader = WrittenReader(functions)
+        utility = reader.utility(asked["utility"])
+        constraints = {
+            str(name): reader.constraint(plain) for name, plain in asked["constraints"].items()
+        }
+        problem = make(model, **{document["sense"]: utility}, subject_to=constraints)
+        saved = {name: unpack(document[name], arrays) for name in ("objective", "slacks")}
+    except CvxmdpError:
+        raise
+    except (AttributeError, LookupError, TypeError, ValueError, RecursionError) as error:
+        raise FileFormatError(f"{place} does not hold a whole problem: {error!r}") from error
+    plain = Lowered(problem).plain()
+    for name, tree in saved.items():
+        if not alike(tree, plain[name]):
+            raise FileFormatError(
+                f"{place}: the {name} as written and the numbers beside it differ; somebody changed one of them"
+            )
+    return problem
+
+
+def _read_document(path: Path) -> dict[str, Any]:
+    if not path.is_file():
+        raise FileFormatError(f"there is no file {path}; give a folder that Problem.save wrote")
+    if path.stat().st_size > LARGEST_DOCUMENT:
+        raise FileFormatError(f"{path} is larger than {LARGEST_DOCUMENT:,} bytes")
+    try:
+        document = json.loads(path.read_text("utf-8"))
+    except (ValueError, RecursionError) as error:
+        raise FileFormatError(f"{path} is not JSON: {error}") from error
+    if not isinstance(document, dict) or document.get("format") != PROBLEM_FORMAT:
+        raise FileFormatError(f"{path} is not a problem of the form {PROBLEM_FORMAT!r}")
+    return document
+
+
+def pack(tree: Any, arrays: Arrays) -> Any:
+    """Plain data with its arrays put aside: each leaves its name."""
+    if isinstance(tree, Mapping):
+        return {str(k): pack(v, arrays) for k, v in tree.items() if k != "function"}
+    if isinstance(tree, list | tuple):
+        return [pack(value, arrays) for value in tree]
+    if sp.issparse(tree):
+        matrix = sp.csr_array(tree)
+        name = f"{FUNCTION}{len(arrays)}"
+        for part in ("data", "indices", "indptr"):
+            arrays[f"{name}/{part}"] = getattr(matrix, part)
+        return {"sparse": name, "shape": list(matrix.shape)}
+    if isinstance(tree, np.ndarray):
+        name = f"{FUNCTION}{len(arrays)}"
+        arrays[name] = tree
+        return {"array": name}
+    return tree
+
+
+def unpack(tree: Any, arrays: Arrays) -> Any:
+    """The inverse of ``pack``."""
+    if isinstance(tree, dict) and set(tree) == {"array"}:
+        return arrays[tree["array"]]
+    if isinstance(tree, dict) and set(tree) == {"sparse", "shape"}:
+        parts = tuple(arrays[f"{tree['sparse']}/{part}"] for part in ("data", "indices", "indptr"))
+        matrix = sp.csr_array(parts, shape=tuple(tree["shape"]))
+        matrix.check_format(full_check=True)
+        return matrix
+    if isinstance(tree, dict):
+        return {name: unpack(value, arrays) for name, value in tree.items()}
+    return [unpack(value, arrays) for value in tree] if isinstance(tree, list) else tree
+
+
+def alike(first: Any, second: Any) -> bool:
+    """Whether two trees of plain data say the same, up to rounding."""
+    if isinstance(first, Mapping) and isinstance(second, Mapping):
+        names = first.keys() - {"function"}
+        return names == second.keys() - {"function"} and all(
+            alike(first[name], second[name]) for name in names
+        )
+    if isinstance(first, list | tuple) and isinstance(second, list | tuple):
+        return len(first) == len(second) and all(map(alike, first, second))
+    if sp.issparse(first) and sp.issparse(second):
+        if first.shape != second.shape:
+            return False
+        most = SAME * float(abs(second).max()) if second.nnz else 0.0
+        difference = abs(first - second)
+        return difference.nnz == 0 or float(difference.max()) <= most
+    if isinstance(first, np.ndarray | float | int) and isinstance(second, np.ndarray | float | int):
+        a, b = np.asarray(first, dtype=np.float64), np.asarray(second, dtype=np.float64)
+        if a.shape != b.shape:
+            return False
+        finite = b[np.isfinite(b)]
+        size = float(np.abs(finite).max(initial=0.0))
+        return bool(np.allclose(a, b, rtol=0.0, atol=SAME * size))
+    return bool(first == second)

@@ -1,0 +1,107 @@
+"""Solutions in folders, beside their problem: ``Solution.save`` and ``load_solution``.
+
+    solution.json           status, message, objective, slack, multipliers and what solvers counted
+    solution.safetensors    occupancy, history and evidence
+    policy.safetensors      the policy; ``load_policy`` reads it
+
+What a solver kept besides, and is neither a number, a text nor an array, stays in memory.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from cvxmdp.base.errors import FileFormatError
+from cvxmdp.base.jsonable import to_jsonable
+from cvxmdp.base.storage import read_arrays, whole_file, write_arrays
+from cvxmdp.policies import load_policy
+from cvxmdp.problems.lowered import Evidence
+from cvxmdp.problems.problem_folder import LARGEST_DOCUMENT, Arrays, pack, unpack
+
+if TYPE_CHECKING:
+    from cvxmdp.problems.solution import Solution
+
+SOLUTION_FORMAT = "cvxmdp solution 2"
+DOCUMENT, ARRAYS, POLICY = "solution.json", "solution.safetensors", "policy.safetensors"
+
+
+def write_solution(folder: str | Path, solution: Solution) -> None:
+    """Write a solution into a folder that is there; its problem is written beside it."""
+    place, arrays = Path(folder), Arrays()
+    evidence = solution.evidence
+    document = {
+        "format": SOLUTION_FORMAT,
+        "status": solution.status.name,
+        "message": solution.message,
+        "objective": float(solution.objective),
+        "slack": {name: float(slack) for name, slack in solution.slack.items()},
+        "multipliers": {name: float(mu) for name, mu in solution.multipliers.items()},
+        "occupancy": pack(solution.occupancy_or_none, arrays),
+        "history": pack(solution.history, arrays),
+        "stats": pack(_kept(solution.stats), arrays),
+        "evidence": None if evidence is None else pack(vars(evidence), arrays),
+        "has_policy": solution.has_policy,
+    }
+    write_arrays(place / ARRAYS, "solution", arrays, {})
+    if solution.has_policy:
+        solution.policy.save(place / POLICY)
+    with whole_file(place / DOCUMENT) as temporary:
+        text = json.dumps(to_jsonable(document), indent=1, allow_nan=False)
+        temporary.write_text(text, "utf-8")
+
+
+def _kept(stats: Mapping[str, Any]) -> dict[str, Any]:
+    """Numbers, texts, arrays and tables of numbers."""
+    plain = (bool, int, float, str, np.ndarray, np.generic)
+    return {
+        name: value
+        for name, value in stats.items()
+        if isinstance(value, plain)
+        or (isinstance(value, Mapping) and all(isinstance(one, plain) for one in value.values()))
+    }
+
+
+def read_solution(folder: str | Path) -> dict[str, Any]:
+    """The fields of a solution, all but its problem."""
+    place = Path(folder)
+    path = place / DOCUMENT
+    if not path.is_file():
+        raise FileFormatError(f"there is no file {path}; give a folder that Solution.save wrote")
+    if path.stat().st_size > LARGEST_DOCUMENT:
+        raise FileFormatError(f"{path} is larger than {LARGEST_DOCUMENT:,} bytes")
+    arrays, _ = read_arrays(place / ARRAYS, "solution")
+    try:
+        document = json.loads(path.read_text("utf-8"))
+        if document["format"] != SOLUTION_FORMAT:
+            raise FileFormatError(f"{path} is not a solution of the form {SOLUTION_FORMAT!r}")
+        evidence = unpack(document["evidence"], arrays)
+        return {
+            "status": str(document["status"]),
+            "objective": float(document["objective"]),
+            "slack": _numbers(document["slack"]),
+            "multipliers": _numbers(document["multipliers"]),
+            "policy_or_none": load_policy(place / POLICY) if document["has_policy"] else None,
+            "occupancy_or_none": unpack(document["occupancy"], arrays),
+            "history": unpack(document["history"], arrays),
+            "stats": unpack(document["stats"], arrays),
+            "message": str(document["message"]),
+            "evidence": None if evidence is None else _evidence(evidence),
+        }
+    except FileFormatError:
+        raise
+    except (AttributeError, LookupError, TypeError, ValueError, RecursionError) as error:
+        raise FileFormatError(f"{place} does not hold a whole solution: {error!r}") from error
+
+
+def _evidence(plain: dict[str, Any]) -> Evidence:
+    known = {**plain, "multipliers": _numbers(plain["multipliers"])}
+    return Evidence(**known)
+
+
+def _numbers(table: Any) -> dict[str, float]:
+    return {str(name): float(number) for name, number in table.items()}

@@ -1,0 +1,212 @@
+"""Problems and solutions in folders: what is loaded is what was saved, or an error that says why not."""
+
+from __future__ import annotations
+
+import json
+import math
+import time
+
+import numpy as np
+import pytest
+
+import cvxmdp as cm
+from cvxmdp.certificates import certify as certifying
+from cvxmdp.certificates.checking import fingerprint
+from strategies import CONCAVE, CONVEX, coverage, generator, random_model, random_policy
+
+
+def some_problem(**changes):
+    mdp = cm.gridworld(4, slip=0.1, discount=0.9, hazards=[5, 6])
+    subject_to = {"hazard": cm.linear("hazard", per="step") <= 0.1 / 3}
+    return cm.Problem(mdp, **{"maximize": cm.entropy(), "subject_to": subject_to, **changes})
+
+
+@pytest.mark.parametrize("kind", [*CONCAVE, *CONVEX])
+def test_every_atom_is_read_back_to_the_last_bit(kind, tmp_path):
+    random = generator(17)
+    mdp = random_model(random)
+    utility = {**CONCAVE, **CONVEX}[kind](mdp, random)
+    sense = "minimize" if utility.curvature is cm.Curvature.CONVEX else "maximize"
+    subject_to = {"cost": cm.linear("cost") <= 100.1 / 3}
+    problem = cm.Problem(mdp, **{sense: utility}, subject_to=subject_to)
+    problem.save(tmp_path / "problem")
+    again = cm.load_problem(tmp_path / "problem")
+    assert repr(again) == repr(problem)
+    assert fingerprint(again) == fingerprint(problem)
+    policy = random_policy(mdp, random)
+    assert again.evaluate(policy).objective == problem.evaluate(policy).objective
+
+
+def test_a_loaded_problem_is_like_the_one_that_was_saved(tmp_path):
+    problem = some_problem()
+    problem.save(tmp_path)
+    again = cm.load_problem(tmp_path)
+    assert again.budgets == problem.budgets
+    assert again.mdp.layout == problem.mdp.layout
+    assert cm.solve(again).objective == pytest.approx(cm.solve(problem).objective, rel=1e-12)
+    other = again.with_budget("hazard", 0.01)
+    assert fingerprint(other) == fingerprint(problem.with_budget("hazard", 0.01))
+
+
+def test_functions_of_ones_own_are_given_again(tmp_path):
+    problem = some_problem(maximize=coverage)
+    problem.save(tmp_path)
+    with pytest.raises(
+        cm.UtilityError, match=r"coverage, a function of the user's own.*functions="
+    ):
+        cm.load_problem(tmp_path)
+    again = cm.load_problem(tmp_path, functions={"coverage": coverage})
+    assert fingerprint(again) == fingerprint(problem)
+
+
+def test_a_folder_that_holds_none(tmp_path):
+    with pytest.raises(cm.FileFormatError, match=r"Problem\.save"):
+        cm.load_problem(tmp_path)
+    with pytest.raises(cm.FileFormatError, match="problem"):
+        cm.load_solution(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("path", "value"),
+    [
+        (("format",), "cvxmdp problem 1"),
+        (("written", "utility", "atom"), "surprise"),
+        (("written", "utility", "of"), 7),
+        (("written", "constraints", "hazard", "sense"), "=="),
+        (("written", "constraints", "hazard", "budget"), 0.2),  # not what the numbers say
+        (("written", "constraints", "hazard", "utility", "per"), "total"),
+        (("objective", "map", "sparse"), "function/99"),
+        (("objective", "map", "shape"), [3, 3]),
+        (("model", "discount"), 2.0),
+        (("model", "layout"), {"rows": 10**9, "columns": 10**9}),
+        (("sense",), "both"),
+        (("slacks",), []),
+    ],
+)
+def test_changed_folders_are_refused(path, value, tmp_path):
+    some_problem().save(tmp_path)
+    file = tmp_path / "problem.json"
+    document = json.loads(file.read_text())
+    holder = document
+    for step in path[:-1]:
+        holder = holder[step]
+    holder[path[-1]] = value
+    file.write_text(json.dumps(document))
+    with pytest.raises(cm.CvxmdpError):
+        cm.load_problem(tmp_path)
+
+
+@pytest.mark.parametrize("length", [0, 4, 100, 2000])
+def test_truncated_arrays_are_refused(length, tmp_path):
+    some_problem().save(tmp_path)
+    file = tmp_path / "problem.safetensors"
+    file.write_bytes(file.read_bytes()[:length])
+    with pytest.raises(cm.FileFormatError):
+        cm.load_problem(tmp_path)
+
+
+# Solutions.
+
+
+@pytest.mark.parametrize(
+    "solver", [cm.ConvexProgram(), cm.ColumnGeneration(1e-3), cm.PDPG(50)], ids=repr
+)
+def test_a_solution_is_read_back(solver, tmp_path):
+    problem = some_problem()
+    solution = cm.solve(problem, solver)
+    solution.save(tmp_path / "answer")
+    again = cm.load_solution(tmp_path / "answer")
+    assert again.status is solution.status
+    assert again.message == solution.message
+    assert again.objective == solution.objective
+    assert again.slack == solution.slack
+    assert again.multipliers == solution.multipliers
+    np.testing.assert_array_equal(again.occupancy, solution.occupancy)
+    np.testing.assert_array_equal(again.policy.probabilities(), solution.policy.probabilities())
+    assert str(again.problem) == str(problem)
+    assert str(again) == str(solution)
+    assert set(again.history) == set(solution.history)
+    first, second = cm.certify(problem, solution), cm.certify(problem, again)
+    assert second.upper == pytest.approx(first.upper, rel=1e-12)
+
+
+def test_an_infeasible_solution_is_read_back(tmp_path):
+    problem = some_problem(subject_to={"much": cm.linear("hazard", per="step") >= 2.0})
+    solution = cm.solve(problem, cm.ColumnGeneration())
+    solution.save(tmp_path)
+    again = cm.load_solution(tmp_path)
+    assert again.status is cm.Status.INFEASIBLE
+    assert not again.has_policy
+    assert math.isnan(again.objective)
+    assert cm.certify(problem, again).infeasible
+
+
+# Evidence.
+
+
+@cm.concave
+def spread(occupancy):
+    return (occupancy.sum(axis=1) + 1e-3) ** 0.5 @ np.ones(occupancy.shape[0])
+
+
+@pytest.fixture
+def no_search(monkeypatch):
+    """Proofs are taken from evidence, not looked for."""
+
+    def refuse(*arguments, **keywords):
+        raise AssertionError("a proof was searched for")
+
+    for name in ("by_columns", "by_gradient", "linearise"):
+        monkeypatch.setattr(certifying, name, refuse)
+    monkeypatch.setattr(certifying, "CHEAP", 0)
+
+
+@pytest.mark.parametrize(
+    ("utility", "tolerance"), [(cm.entropy(), 1e-3), (cm.linear("reward"), 1e-6), (spread, 1e-3)]
+)
+def test_certify_uses_what_the_solver_knows(utility, tolerance, no_search):
+    mdp = cm.garnet(30, 3, 4, seed=1, discount=0.9)
+    problem = cm.Problem(mdp, maximize=utility, subject_to={"cost": cm.linear("cost") <= 4.0})
+    solution = cm.solve(problem, cm.ColumnGeneration(tolerance=tolerance))
+    assert solution.status is cm.Status.OPTIMAL
+    certificate = cm.certify(problem, solution)
+    assert certificate.relative_gap <= solution.stats["certified_gap"] * (1 + 1e-6) + 1e-12
+
+
+def test_a_proof_after_an_exact_answer_costs_little():
+    mdp = cm.garnet(150, 4, 5, seed=1, discount=0.95)
+    problem = cm.Problem(mdp, maximize=spread, subject_to={"cost": cm.linear("cost") <= 9.0})
+    started = time.perf_counter()
+    solution = cm.solve(problem, cm.ColumnGeneration(tolerance=1e-4))
+    solved = time.perf_counter() - started
+    assert solution.status is cm.Status.OPTIMAL
+    started = time.perf_counter()
+    certificate = cm.certify(problem, solution)
+    assert time.perf_counter() - started < max(0.1 * solved, 0.3)
+    assert certificate.relative_gap <= 1e-4
+
+
+def test_infeasibility_is_taken_over(monkeypatch):
+    problem = some_problem(subject_to={"much": cm.linear("hazard", per="step") >= 2.0})
+    solution = cm.solve(problem, cm.ColumnGeneration())
+
+    def refuse(*arguments):
+        raise AssertionError("a proof was searched for")
+
+    monkeypatch.setattr("cvxmdp.certificates.slater.by_program", refuse)
+    certificate = cm.certify(problem, solution)
+    assert certificate.infeasible
+    assert certificate.conflict == ("much",)
+
+
+def test_evidence_of_another_problem_does_no_harm():
+    problem = some_problem()
+    solution = cm.solve(problem, cm.ColumnGeneration(1e-3))
+    wider = problem.with_budget("hazard", 0.05)
+    certificate = cm.certify(wider, solution)
+    assert certificate.upper >= cm.solve(wider).objective - 1e-9
+    free = some_problem(subject_to={})
+    certificate = cm.certify(free, solution)
+    assert certificate.upper >= cm.solve(free).objective - 1e-9
+    larger = cm.Problem(cm.gridworld(5), maximize=cm.entropy())
+    assert math.isfinite(cm.certify(larger, cm.solve(larger)).gap)
