@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import inspect
 import json
 import subprocess
 import sys
@@ -77,6 +78,16 @@ def test_the_three_lists_of_the_front_door_agree() -> None:
     assert sum(len(names) for names in cm._WHERE.values()) == len(where)  # none occurs twice
     assert sorted(cm.__all__) == sorted([*where, "__version__"])
     assert dir(cm) == sorted(cm.__all__)
+
+
+@pytest.mark.parametrize("name", sorted(set(cm.__all__) - {"__version__"}))
+def test_every_public_name_and_method_is_explained(name: str) -> None:
+    thing = getattr(cm, name)
+    assert inspect.getdoc(thing)
+    if isinstance(thing, type):
+        methods = {n for n, m in vars(thing).items() if callable(m) or isinstance(m, property)}
+        for method in sorted(n for n in methods if not n.startswith("_")):
+            assert inspect.getdoc(getattr(thing, method)), f"{name}.{method}"
 
 
 def test_every_error_can_be_caught_by_name() -> None:

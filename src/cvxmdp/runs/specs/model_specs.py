@@ -48,7 +48,6 @@ class Gridworld(Strict):
     walls: Cells = []
 
     def build(self, folder: ArrayFolder) -> TabularMDP:
-        """The model."""
         rows, columns = (self.size,) * 2 if isinstance(self.size, int) else self.size
         if rows * columns > LARGEST_GRID:
             raise SpecError(f"size: a grid of {rows} x {columns} is beyond {LARGEST_GRID:,} states")
@@ -79,7 +78,6 @@ class Garnet(Strict):
     ending: float = 0.0
 
     def build(self, folder: ArrayFolder) -> TabularMDP:
-        """The model."""
         if self.n_states * self.n_actions * self.branching > 100 * LARGEST_GRID:
             raise SpecError("this Garnet would have more than 400 million transitions")
         return garnet(**self.model_dump(exclude={"kind"}))
@@ -99,7 +97,6 @@ class WrittenTable(Strict):
     layout: Layout | None = None
 
     def build(self, folder: ArrayFolder) -> TabularMDP:
-        """The model."""
         given = self.transition
         transition = folder.transition(given) if isinstance(given, str) else _regular(given)
         actions = None
@@ -128,7 +125,6 @@ class Layout(Strict):
     goals: list[int] = []
 
     def build(self) -> GridLayout:
-        """The layout."""
         parts = {name: tuple(value) for name, value in self if isinstance(value, list)}
         return GridLayout(self.rows, self.columns, **parts)
 
@@ -140,7 +136,6 @@ class ModelFile(Strict):
     path: str
 
     def build(self, folder: ArrayFolder) -> TabularMDP:
-        """The model."""
         return TabularMDP.load(folder.path(self.path))
 
 
@@ -154,7 +149,6 @@ class GymnasiumTable(Strict):
     failure: str | None = None  # name of a signal: 1 for a step that ends the episode unrewarded
 
     def build(self, folder: ArrayFolder) -> TabularMDP:
-        """The model."""
         model: TabularMDP = _made(
             self.id,
             partial(
@@ -199,7 +193,6 @@ class Simulator(Strict):
     failure: str | None = None  # name of a signal: 1 for a step that ends the episode unrewarded
 
     def build(self, folder: ArrayFolder) -> GymnasiumEnv:
-        """The environment."""
         if self.bins is not None and self.fourier is not None:
             raise SpecError("give bins or fourier, not both: they are two kinds of features")
         features: Any = None
