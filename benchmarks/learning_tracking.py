@@ -12,9 +12,9 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import scipy.stats
 
 import cvxmdp as cm
+from cvxmdp.base.interval import half_width
 from cvxmdp.paper.tracking import INSTANCES, tracking_problem
 from cvxmdp.runs.sweep_results import interval
 
@@ -262,8 +262,7 @@ def draw(drawn: Mapping[str, Mapping[str, Curves]], path: Path) -> None:
                 )
                 at = np.arange(WINDOW, WINDOW + smooth.shape[1])
                 mean = smooth.mean(axis=0)
-                half = scipy.stats.t.ppf(0.975, len(smooth) - 1) * smooth.std(axis=0, ddof=1)
-                half = half / np.sqrt(len(smooth))
+                half = half_width(smooth)
                 (line,) = axis.plot(at, mean, label=name)
                 axis.fill_between(at, mean - half, mean + half, alpha=0.2, color=line.get_color())
         for axis, value in zip(axes[:, column], PUBLISHED[instance][:2], strict=True):

@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 
 import cvxmdp as cm
+from cvxmdp.base.interval import half_width
 from cvxmdp.base.text_tables import text_table
 from cvxmdp.problems.solution_figures import draw_arrows, draw_grid
 
@@ -119,13 +120,9 @@ def draw_curves(
 
 def mean_interval(values: Sequence[float]) -> str:
     """The mean over seeds and its 95% interval (Student's t), in words."""
-    from scipy.stats import t
-
     array = np.asarray(values, dtype=float)
-    if array.size < 2:
-        return f"{array.mean():.4f}"
-    wide = float(t.ppf(0.975, array.size - 1)) * array.std(ddof=1) / np.sqrt(array.size)
-    return f"{array.mean():.4f} ± {wide:.4f}"
+    known = f" ± {half_width(array):.4f}" if array.size > 1 else ""
+    return f"{array.mean():.4f}{known}"
 
 
 def real(name: str, discount: float, signals: Mapping[str, Outcome]) -> cm.GymnasiumEnv:

@@ -5,6 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import NoReturn
 
+import numpy as np
+from scipy.special import stdtrit
+
 from cvxmdp.base.removed import refuse_removed
 
 
@@ -34,3 +37,12 @@ class Interval:
         raise AttributeError(
             f"an Interval has no {name!r}; it has value, lower, upper, method, proven"
         )
+
+
+def half_width(values: np.ndarray) -> np.ndarray:
+    """Half of the 95% interval (Student's t) of the mean over the first axis; NaN for fewer than two."""
+    count = len(values)
+    if count < 2:
+        return np.full(np.shape(values)[1:], np.nan)
+    error = np.std(values, axis=0, ddof=1) / np.sqrt(count)
+    return np.asarray(stdtrit(count - 1, 0.975) * error)

@@ -9,6 +9,7 @@ import numpy as np
 from cvxmdp.base.errors import ModelError
 
 ARROWS = {"left": "←", "down": "↓", "right": "→", "up": "↑"}
+DIRECTIONS = {"left": (-1, 0), "right": (1, 0), "up": (0, -1), "down": (0, 1)}  # x right, y down
 
 
 @dataclass(frozen=True)

@@ -6,9 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-import scipy.stats
 
-from cvxmdp.base.interval import Interval
+from cvxmdp.base.interval import Interval, half_width
 from cvxmdp.paper.studies import Study
 from cvxmdp.runs.record import RunRecord
 from cvxmdp.runs.sweep_results import interval
@@ -71,10 +70,7 @@ class Curves:
         width = max(1, min(WINDOW // each, values.shape[1]))
         box = np.ones(width) / width
         smooth = np.stack([np.convolve(row, box, "valid") for row in values])
-        half = np.zeros(smooth.shape[1])
-        if len(smooth) > 1:
-            quantile = scipy.stats.t.ppf(0.975, len(smooth) - 1)
-            half = quantile * smooth.std(axis=0, ddof=1) / np.sqrt(len(smooth))
+        half = half_width(smooth) if len(smooth) > 1 else np.zeros(smooth.shape[1])
         return self.at[width - 1 :], smooth.mean(axis=0), half
 
 

@@ -9,13 +9,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from cvxmdp.base.errors import CvxmdpError, require
-from cvxmdp.models.layout import GridLayout
+from cvxmdp.models.layout import DIRECTIONS, GridLayout
 from cvxmdp.policies.occupancies import state_distribution
 
 if TYPE_CHECKING:
     from cvxmdp.problems.solution import Solution
 
-DIRECTIONS = {"left": (-1, 0), "right": (1, 0), "up": (0, -1), "down": (0, 1)}  # x right, y down
 BINDING = 1e-6  # share of a budget below which a slack is rounding
 MARKED = 100  # up to so many states, each is a point on the curve
 ROOM = 0.3  # height of a constraint's bar and its text, in inches

@@ -11,6 +11,7 @@ import numpy as np
 from cvxmdp.base.text_tables import number
 from cvxmdp.base.version import __version__
 from cvxmdp.certificates.certificate import Certificate
+from cvxmdp.models.layout import DIRECTIONS
 from cvxmdp.reports.html_curves import groups_of, panels, rounded
 from cvxmdp.runs.record import SNAPSHOTS, FrontierFacts, RunRecord
 from cvxmdp.runs.record_text import run_line, status_words, worst_violation
@@ -19,7 +20,6 @@ MOST_CELLS = 10_000  # states of a grid that is drawn
 MOST_FRAMES = 40
 MOST_MAPS = 12
 LISTED_STATES = 30
-DIRECTIONS = {"left": (-1, 0), "right": (1, 0), "up": (0, -1), "down": (0, 1)}  # x right, y down
 
 
 def report_data(records: Sequence[RunRecord], title: str = "") -> dict[str, Any]:

@@ -8,10 +8,9 @@ from functools import cached_property
 from typing import Any
 
 import numpy as np
-import scipy.stats
 
 from cvxmdp.base.errors import SolverError, did_you_mean, require
-from cvxmdp.base.interval import Interval
+from cvxmdp.base.interval import Interval, half_width
 from cvxmdp.problems.problem import Problem
 from cvxmdp.problems.solution import Solution
 from cvxmdp.runs.axes import Case
@@ -41,9 +40,7 @@ def interval(values: np.ndarray) -> Interval:
     """The mean of independent numbers with its 95% interval (Student's t); unknown for a single one."""
     finite = np.asarray(values, dtype=float)
     mean = float(finite.mean()) if finite.size else math.nan
-    half = math.nan
-    if finite.size > 1:
-        half = float(scipy.stats.t.ppf(0.975, finite.size - 1) * scipy.stats.sem(finite))
+    half = float(half_width(finite))
     method = f"Student's t over {finite.size} seeds"
     return Interval(mean, mean - half, mean + half, method, proven=False)
 
@@ -174,12 +171,7 @@ class Sweep:
             window = np.ones(min(smooth, values.shape[1])) / min(smooth, values.shape[1])
             values = np.stack([np.convolve(row, window, mode="valid") for row in values])
         at = columns[0][0][-values.shape[1] :]
-        mean, count = values.mean(axis=0), len(values)
-        half = np.full(mean.shape, math.nan)
-        if count > 1:
-            half = (
-                scipy.stats.t.ppf(0.975, count - 1) * values.std(axis=0, ddof=1) / math.sqrt(count)
-            )
+        mean, half = values.mean(axis=0), half_width(values)
         return {"at": at, "mean": mean, "low": mean - half, "high": mean + half}
 
     def to_pandas(self) -> Any:
