@@ -64,10 +64,10 @@ def general_solver(problem: cm.Problem, name: str) -> float:
     """Seconds of a general solver on the linear program, at a relative gap of 1e-6."""
     from scipy.optimize import linprog
 
-    from cvxmdp.solvers.convex_program import flow_equations
+    from cvxmdp.algorithms.conic import flow_equations
 
     usable = problem.mdp.reachable_pairs
-    flow, initial = flow_equations(problem.mdp, usable)
+    flow, initial = flow_equations(problem.mdp.flow)
     objective = problem.objective_function.affine()
     slacks = [g.affine() for g in problem.slack_functions.values()]
     rows = np.array([slack.reward[usable] for slack in slacks])

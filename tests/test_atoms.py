@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 
 import cvxmdp as cm
-from cvxmdp.atoms.cvxpy_form import OccupancyVariable
+from cvxmdp.algorithms.conic import OccupancyProgram
 from cvxmdp.base.errors import CurvatureError, ModelError, PolicyError, UtilityError
 from cvxmdp.base.precision import double_precision
 from strategies import (
@@ -165,7 +165,7 @@ def test_supergradient_inequality(kind, mdp):
 
 
 def value_of_cvxpy_form(function, utility: cm.Utility, mdp: cm.TabularMDP, x: np.ndarray) -> float:
-    variable = OccupancyVariable(mdp.reachable_pairs)
+    variable = OccupancyProgram(mdp.reachable_pairs)
     form = function.conic(variable).expression
     if not variable.side_constraints:
         variable.pairs.value = x[mdp.reachable_pairs]
@@ -182,7 +182,7 @@ def test_cvxpy_form_has_the_same_value_and_curvature(kind, mdp):
     if kind in {**CUSTOM_CONCAVE, **CUSTOM_CONVEX}:
         assert not function.has_conic_form
         return
-    form = function.conic(OccupancyVariable(mdp.reachable_pairs)).expression
+    form = function.conic(OccupancyProgram(mdp.reachable_pairs)).expression
     assert form.is_concave() if utility.curvature.is_concave else form.is_convex()
     for policy in (cm.uniform_policy(mdp), random_policy(mdp, generator(4))):
         x = cm.occupancy_of(mdp, policy)

@@ -110,7 +110,7 @@ def test_a_tangent_is_on_the_right_side_for_any_parameters(kind, seed):
     claims = Claims.of(cm.Problem(mdp, **{"maximize" if concave else "minimize": utility}))
     node = claims.checked.objective  # of sign * utility: concave
     tangents = claims.lowered.tangents_at(random_occupancy(mdp, random))
-    parameters = claims.lowered.plain_tangents(tangents)["objective"]
+    parameters = tangents["objective"]
     for changed in (parameters, wild(parameters, random), wild(parameters, random)):
         try:
             tangent = node.tangent(changed)
@@ -156,7 +156,7 @@ def test_any_multipliers_tangents_and_values_give_a_true_bound(seed):
     lowered = Lowered(problem)
     for tried in range(4):
         z = random_occupancy(mdp, random)
-        proof = lowered.plain_tangents(lowered.tangents_at(z))
+        proof = lowered.tangents_at(z)
         multipliers = {name: float(random.gamma(0.3) * 10) for name in claims.slacks}
         proof["values"] = random.normal(size=mdp.n_states) * 10.0 ** random.uniform(-2, 3)
         if tried:

@@ -9,8 +9,10 @@ import numpy as np
 import pytest
 
 import cvxmdp as cm
+from cvxmdp.algorithms import conic as conic_program
+from cvxmdp.algorithms import linear_program
 from cvxmdp.base.errors import MissingExtraError, PolicyError, SolverError
-from cvxmdp.solvers import convex_program
+from cvxmdp.problems.lowered import Lowered
 from strategies import coverage
 
 DISCOUNT = 0.75
@@ -109,7 +111,9 @@ def test_linear_bandit_with_a_budget(path: str, written: str, per: str) -> None:
         mdp, **{sense: sign * cm.linear("reward")}, subject_to={"cost": constraint}
     )
     solver = cm.ConvexProgram()
-    solution = solver.solve(problem) if path == "HiGHS" else solver._solve_conic(problem)
+    solution = (
+        solver.solve(problem) if path == "HiGHS" else solver._conic(problem, Lowered(problem))
+    )
     assert path in solution.stats["solver"]
     assert solution.objective == pytest.approx(sign * (1.0 + 0.4 * 3.0), abs=1e-8)
     assert shares(solution) == pytest.approx([0.25, 0.75], abs=1e-8)
@@ -340,12 +344,12 @@ def test_a_huge_budget_is_no_budget(objective: cm.Utility) -> None:
 
 
 def test_a_larger_linear_problem_goes_to_the_interior_point() -> None:
-    mdp = cm.garnet(convex_program.SIMPLEX_LIMIT + 1, 2, 3, seed=0, discount=0.9)
+    mdp = cm.garnet(linear_program.SIMPLEX_LIMIT + 1, 2, 3, seed=0, discount=0.9)
     problem = cm.Problem(
         mdp, maximize=cm.linear("reward"), subject_to={"cost": cm.linear("cost") <= 4.0}
     )
     solution = cm.solve(problem)
-    conic = cm.ConvexProgram()._solve_conic(problem)
+    conic = cm.ConvexProgram()._conic(problem, Lowered(problem))
     assert "interior point" in solution.stats["solver"]
     assert solution.objective == pytest.approx(conic.objective, rel=1e-7)
     assert solution.multipliers["cost"] == pytest.approx(conic.multipliers["cost"], rel=1e-5)
@@ -391,9 +395,9 @@ def exploration(budget: float) -> cm.Problem:
 def test_a_solver_that_runs_out_of_iterations_is_inaccurate(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    real = convex_program._call_clarabel
+    real = conic_program._call_clarabel
     monkeypatch.setattr(
-        convex_program, "_call_clarabel", lambda *a, **further: real(*a, **further, max_iter=4)
+        conic_program, "_call_clarabel", lambda *a, **further: real(*a, **further, max_iter=4)
     )
     solution = cm.solve(exploration(0.4))
     assert solution.status is cm.Status.INACCURATE
@@ -423,13 +427,13 @@ def test_a_solver_that_runs_out_of_iterations_is_inaccurate(
 def test_every_outcome_of_clarabel_has_a_status(
     outcomes: list[str], status: cm.Status, said: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    real, coming = convex_program._call_clarabel, iter(outcomes)
+    real, coming = conic_program._call_clarabel, iter(outcomes)
 
     def pretend(*arguments: object, **further: object) -> str:
         real(*arguments, **further)
         return next(coming)
 
-    monkeypatch.setattr(convex_program, "_call_clarabel", pretend)
+    monkeypatch.setattr(conic_program, "_call_clarabel", pretend)
     solution = cm.solve(exploration(0.4))
     assert solution.status is status
     assert said in solution.message
@@ -437,18 +441,18 @@ def test_every_outcome_of_clarabel_has_a_status(
 
 
 def test_no_answer_at_all_is_an_error_with_causes(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(convex_program, "_call_clarabel", lambda *a, **further: "it broke")
+    monkeypatch.setattr(conic_program, "_call_clarabel", lambda *a, **further: "it broke")
     with pytest.raises(SolverError, match=r"it broke.*Likely causes"):
         cm.solve(exploration(0.4))
 
 
 def test_highs_without_an_answer_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
-    real = convex_program.linprog
+    real = linear_program.linprog
 
     def stopped(*arguments: object, options: dict, **further: object) -> object:
         return real(*arguments, options={**options, "maxiter": 1}, **further)
 
-    monkeypatch.setattr(convex_program, "linprog", stopped)
+    monkeypatch.setattr(linear_program, "linprog", stopped)
     mdp = cm.garnet(20, 3, 3, seed=0)
     problem = cm.Problem(
         mdp, maximize=cm.linear("reward"), subject_to={"cost": cm.linear("cost") <= 8.0}

@@ -1,241 +1,240 @@
-r"""Finding a tight proof with a conic solver: the optimal tangents are dual variables.
+r"""The problem as one conic program: the answer, and the tangents that prove it, from one solve.
 
-Every atom phi(A x) is written as phi(u) with the equation u = A x. At the optimum the multiplier of
-that equation is the slope of the atom that optimality needs, kinks included, times the factor that
-stands before the atom in the Lagrangian. Dividing by the factor gives the tangent's parameters. The
-solver's accuracy decides how tight the bound is, not whether it is true: ``bounds`` computes it anew.
+    maximise f(x)   subject to   g_i(x) >= 0,   x >= 0,
+                                 sum_a x(s,a) = rho(s) + gamma sum P(s | s',a') x(s',a')
+
+CVXPY writes it and Clarabel, an interior-point method, solves it. Only pairs that some policy can take become
+variables: the others are zero anyway, and a logarithm of a variable that cannot be positive has no interior to
+walk in. Solvers' tolerances are absolute numbers near zero, so f and each g_i are handed over in units of their
+own size: costs in millionths or rewards in millions are solved as accurately as those near one.
+
+Every shape phi(u), u = M x, is written with the cone that it is. At the optimum the cone's dual is the slope
+of phi that optimality needs, kinks included, times the factor that stands before phi in the Lagrangian;
+dividing by the factor gives the tangent's parameters. The solver's accuracy decides how tight the bound is, not
+whether it is true: the checker computes it anew.
 """
 
 from __future__ import annotations
 
+import time
 import warnings
-from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
 import scipy.sparse as sp
 
-from cvxmdp.atoms import nodes as atoms
-from cvxmdp.atoms.nodes import Node, Parameters
-from cvxmdp.base.errors import MissingExtraError, require
+from cvxmdp.atoms.maps import Map
+from cvxmdp.atoms.shapes import Shape
+from cvxmdp.base.errors import require
+from cvxmdp.models.flow import Flow
 from cvxmdp.problems.lowered import Evidence, Lowered
 
-NEGLIGIBLE = 1e-9  # a factor below which an atom's slope cannot be read off
-
-Read = Callable[[float, np.ndarray], Parameters]
-
-
-class Form(NamedTuple):
-    """A node as a CVXPY expression, and how to read its parameters once the program is solved."""
-
-    expression: Any
-    read: Read  # (factor, optimal occupancy) -> parameters
+# What Clarabel calls solved by default; the answer is still called optimal when it stalls between
+# the tighter tolerance we ask for and this one.
+CLARABEL_DEFAULT = 1e-8
+# A curved optimum is flat: objectives that agree to 1e-10 leave 1e-5 of doubt about policy and
+# multipliers. So Clarabel goes on past the tolerance for as long as it gets anywhere.
+# On large models that costs a third more time, and only the tolerance itself is asked for.
+SHARPER = 1e-2
+SHARPER_LIMIT = 2_000  # pairs
 
 
-def dual_program(lowered: Lowered, tolerance: float = 1e-10) -> Evidence | None:
-    """Solve the problem and read off a proof; None where no conic solver can (or it finds nothing)."""
-    try:
-        cp = require("cvxpy", "convex")
-    except MissingExtraError:
-        return None
-    builder = _Builder(lowered, cp)
-    try:
-        objective = builder.form(lowered.objective)
-        slacks = {name: builder.form(node) for name, node in lowered.slacks.items()}
-    except _NoConicFormError:
-        return None
-    holds = {name: cp.Constant(0.0) <= form.expression for name, form in slacks.items()}
-    constraints = [*builder.equations(), *holds.values()]
-    program = cp.Problem(cp.Maximize(objective.expression), constraints)
-    options = {f"tol_{name}": tolerance for name in ("gap_abs", "gap_rel", "feas")}
+class Outcome(NamedTuple):
+    """How Clarabel ended.
+
+    Attributes:
+        status: CVXPY's word: "optimal", "infeasible" and the like.
+        met: the tolerance that was met; None where none was.
+    """
+
+    status: str
+    met: float | None
+
+    @property
+    def infeasible(self) -> bool:
+        """No policy satisfies the constraints, or the objective is infinite for every policy."""
+        return self.status in ("infeasible", "infeasible_inaccurate")
+
+
+@dataclass(frozen=True, eq=False)
+class ConicAnswer:
+    """What the program gave.
+
+    Attributes:
+        outcome: how the solver ended.
+        occupancy: (S, A), not negative; None where there is none.
+        evidence: multipliers and tangents, None where there is no occupancy.
+        seconds, iterations: of the solver.
+    """
+
+    outcome: Outcome
+    occupancy: np.ndarray | None
+    evidence: Evidence | None
+    seconds: float
+    iterations: int | None
+
+
+class OccupancyProgram:
+    """The occupancy as a CVXPY variable, and what shapes add to the program.
+
+    Attributes:
+        cp: the module cvxpy.
+        usable: boolean (S, A), the pairs that are variables.
+        pairs: the CVXPY variable, one number per usable pair, in row-major order.
+        side_constraints: cones of the shapes, and on further variables that they need.
+    """
+
+    def __init__(self, usable: np.ndarray) -> None:
+        self.cp = require("cvxpy", "convex")
+        self.usable, self.places = usable, np.flatnonzero(usable)
+        self.pairs = self.cp.Variable(self.places.size, nonneg=True)
+        self.side_constraints: list[Any] = []
+
+    def inner(self, reward: np.ndarray) -> Any:
+        """<reward, x>."""
+        return reward[self.usable] @ self.pairs
+
+    def image(self, map: Map) -> Any:
+        """U = M x, (rows,); rows that no policy can move are zero."""
+        return map.to_sparse()[:, self.places] @ self.pairs
+
+    def live(self, map: Map) -> np.ndarray:
+        """Rows of the map that some policy can move, as indices."""
+        return np.flatnonzero(map.live(self.usable))
+
+    def require(self, *constraints: Any) -> None:
+        """Add constraints to the program."""
+        self.side_constraints.extend(constraints)
+
+
+class Units(NamedTuple):
+    """A typical size of f and of each g_i over the occupancies."""
+
+    objective: float
+    slacks: dict[str, float]
+
+
+def units_of(lowered: Lowered) -> Units:
+    """Measured at two occupancies, by values and by what the gradient at the first could change.
+
+    For f it is the difference of the values, since its constant plays no part.
+    """
+    model = lowered.flow
+    first = np.eye(model.shape[1])[model.actions.argmax(axis=1)]
+    points = [model.occupancy(model.uniform), model.occupancy(first)]
+
+    def change(function: Shape) -> float:
+        return largest(function.gradient(points[0])[model.usable] * model.mass)
+
+    with np.errstate(invalid="ignore"):  # a logarithm may be minus infinity at both
+        values = [lowered.objective.value(point) for point in points]
+        difference = values[0] - values[1]
+    slacks = {
+        name: largest([*(g.value(point) for point in points), change(g)])
+        for name, g in lowered.slacks.items()
+    }
+    return Units(largest([difference, change(lowered.objective)]), slacks)
+
+
+def largest(numbers: Any) -> float:
+    """The largest finite absolute value, or one where there is none but zero."""
+    sizes = np.abs(np.asarray(numbers, dtype=np.float64))
+    return float(sizes[np.isfinite(sizes)].max(initial=0.0)) or 1.0
+
+
+def flow_equations(model: Flow) -> tuple[sp.csr_array, np.ndarray]:
+    """The flow equations over the usable pairs and reachable states: matrix and right-hand side."""
+    states, _ = np.nonzero(model.usable)
+    places = np.flatnonzero(model.usable)
+    entries = (np.ones(places.size), (states, np.arange(places.size)))
+    leaving = sp.csr_array(entries, shape=(model.shape[0], places.size))
+    arriving = model.discount * sp.csr_array(model.transition[places].T)
+    return sp.csr_array((leaving - arriving)[model.reached]), model.initial[model.reached]
+
+
+def has_conic_form(lowered: Lowered) -> bool:
+    """Whether the whole problem can be written: all but functions of the user's own."""
+    return all(function.has_conic_form for function in lowered.functions)
+
+
+def solve_conic(
+    lowered: Lowered, tolerance: float, verbose: bool = False, scaled: bool = True
+) -> ConicAnswer:
+    """Build and solve the program of a problem that ``has_conic_form``.
+
+    Args:
+        lowered: the problem.
+        tolerance: relative optimality and feasibility that is asked for.
+        verbose: show the solver's own log.
+        scaled: hand functions over in units of their own size.
+    """
+    model, program = lowered.flow, OccupancyProgram(lowered.flow.usable)
+    cp = program.cp
+    units = units_of(lowered) if scaled else Units(1.0, dict.fromkeys(lowered.slacks, 1.0))
+    flow, initial = flow_equations(model)
+    objective = lowered.objective.conic(program)
+    slacks = {name: g.conic(program) for name, g in lowered.slacks.items()}
+    budgets = {
+        name: cp.Constant(0.0) <= form.expression / units.slacks[name]
+        for name, form in slacks.items()
+    }
+    constraints = [flow @ program.pairs == initial, *budgets.values(), *program.side_constraints]
+    written = cp.Problem(cp.Maximize(objective.expression / units.objective), constraints)
+    started = time.perf_counter()
+    outcome = _run(written, cp, program.places.size, tolerance, verbose)
+    seconds = time.perf_counter() - started
+    iterations = written.solver_stats.num_iters if written.solver_stats else None
+    known = program.pairs.value is not None and not outcome.infeasible
+    if not known or any(budget.dual_value is None for budget in budgets.values()):
+        return ConicAnswer(outcome, None, None, seconds, iterations)
+    x = np.zeros(model.shape)
+    x[model.usable] = np.maximum(program.pairs.value, 0.0)  # at the border up to rounding
+    duals = {name: float(np.ravel(held.dual_value)[0]) for name, held in budgets.items()}
+    # A multiplier is not negative; the solver's rounding below zero is not part of the answer.
+    multipliers = {
+        name: max(0.0, dual) * units.objective / units.slacks[name] for name, dual in duals.items()
+    }
+    tangents = {
+        "objective": objective.parameters(1.0 / units.objective, x),
+        "slacks": {
+            name: form.parameters(max(0.0, duals[name]) / units.slacks[name], x)
+            for name, form in slacks.items()
+        },
+    }
+    evidence = Evidence(multipliers, tangents, None, model.policy(x))
+    return ConicAnswer(outcome, x, evidence, seconds, iterations)
+
+
+def _run(written: Any, cp: Any, pairs: int, tolerance: float, verbose: bool) -> Outcome:
+    """Ask for more than the tolerance, then for it, for Clarabel's default, for anything."""
+    settled = max(tolerance, CLARABEL_DEFAULT)
+    if pairs <= SHARPER_LIMIT:
+        status = _call_clarabel(written, cp, verbose, SHARPER * tolerance, tolerance)
+        if status in (cp.OPTIMAL, cp.OPTIMAL_INACCURATE):
+            return Outcome(cp.OPTIMAL, tolerance)
+        if status == cp.INFEASIBLE:
+            return Outcome(status, None)
+    status = _call_clarabel(written, cp, verbose, tolerance, settled)
+    if status in (cp.OPTIMAL, cp.OPTIMAL_INACCURATE):
+        return Outcome(cp.OPTIMAL, tolerance if status == cp.OPTIMAL else settled)
+    if status == cp.INFEASIBLE:
+        return Outcome(status, None)
+    status = _call_clarabel(written, cp, verbose, settled, 1e-4, accept_unknown=True)
+    return Outcome(status, settled if status == cp.OPTIMAL else None)
+
+
+def _call_clarabel(
+    written: Any, cp: Any, verbose: bool, tolerance: float, reduced: float, **further: Any
+) -> str:
+    names = ("gap_abs", "gap_rel", "feas")
+    options = {f"tol_{name}": tolerance for name in names}
+    options |= {f"reduced_tol_{name}": reduced for name in names}
     try:
         with warnings.catch_warnings():
+            # CVXPY warns of inaccurate answers; ours carry that in their status.
             warnings.simplefilter("ignore")
-            program.solve(solver=cp.CLARABEL, accept_unknown=True, **options)
-    except cp.error.SolverError:
-        return None
-    if builder.pairs.value is None or (holds and any(c.dual_value is None for c in holds.values())):
-        return None
-    x = np.zeros(lowered.flow.shape)
-    x[builder.usable] = np.maximum(builder.pairs.value, 0.0)
-    multipliers = {
-        name: max(0.0, float(np.ravel(held.dual_value)[0])) for name, held in holds.items()
-    }
-    parameters = {name: form.read(multipliers[name], x) for name, form in slacks.items()}
-    tangents = {"objective": objective.read(1.0, x), "slacks": parameters}
-    return Evidence(multipliers, tangents, policy=lowered.flow.policy(x))
-
-
-class _NoConicFormError(Exception):
-    """A function that only its gradient is known of."""
-
-
-class _Builder:
-    """Builds the program; keeps the equations whose multipliers are the slopes."""
-
-    def __init__(self, lowered: Lowered, cp: Any) -> None:
-        self.model, self.cp = lowered.flow, cp
-        self.usable = self.model.usable
-        self.places = np.flatnonzero(self.usable)
-        self.pairs = cp.Variable(self.places.size, nonneg=True)
-        self.extra: list[Any] = []
-
-    def _select(self, rows: np.ndarray, height: int) -> sp.csr_array:
-        entries = (np.ones(rows.size), (rows, np.arange(rows.size)))
-        return sp.csr_array(entries, shape=(height, rows.size))
-
-    def equations(self) -> list[Any]:
-        """The flow equations, and those between atoms and the occupancy."""
-        states = np.nonzero(self.usable)[0]
-        leaving = self._select(states, self.model.shape[0])
-        arriving = self.model.discount * self.model.transition[self.places].T
-        flow = sp.csr_array(leaving - arriving)[self.model.reached]
-        return [flow @ self.pairs == self.model.initial[self.model.reached], *self.extra]
-
-    def _argument(self, expression: Any) -> tuple[Any, Any]:
-        """A variable u with u = expression, and the equation whose multiplier is the slope."""
-        u = self.cp.Variable(expression.shape)
-        equation = u - expression == 0
-        self.extra.append(equation)
-        return u, equation
-
-    def _flat(self) -> Any:
-        size = self.model.shape[0] * self.model.shape[1]
-        return self._select(self.places, size) @ self.pairs
-
-    def _slope_reader(
-        self, node: Node, equation: Any, convert: Callable[[np.ndarray], Parameters]
-    ) -> Read:
-        def read(factor: float, x: np.ndarray) -> Parameters:
-            if abs(factor) < NEGLIGIBLE or equation.dual_value is None:
-                return node.at(x)
-            return convert(np.asarray(equation.dual_value, dtype=np.float64) / factor)
-
-        return read
-
-    def form(self, node: Node) -> Form:
-        """The node in CVXPY, with a reader of its parameters."""
-        for kind, build in (
-            (atoms.LinearNode, self._linear),
-            (atoms.SumNode, self._sum),
-            (atoms.EntropyNode, self._entropy),
-            (atoms.KLNode, self._kl),
-            (atoms.DistanceNode, self._distance),
-            (atoms.QuadraticNode, self._quadratic),
-            (atoms.LogNode, self._log),
-            (atoms.MinimumNode, self._minimum),
-        ):
-            if isinstance(node, kind):
-                return build(node)  # type: ignore[arg-type]
-        raise _NoConicFormError
-
-    def _linear(self, node: atoms.LinearNode) -> Form:
-        return Form(node.reward[self.usable] @ self.pairs, lambda factor, x: {})
-
-    def _sum(self, node: atoms.SumNode) -> Form:
-        forms = [self.form(part) for part in node.nodes]
-        terms = [w * form.expression for w, form in zip(node.weights, forms, strict=True)]
-
-        def read(factor: float, x: np.ndarray) -> Parameters:
-            pairs = zip(node.weights, forms, strict=True)
-            return {"parts": [form.read(factor * weight, x) for weight, form in pairs]}
-
-        return Form(sum(terms) + node.offset, read)
-
-    def _entropy(self, node: atoms.EntropyNode) -> Form:
-        if node.of == "state":
-            states = np.nonzero(self.usable)[0]
-            _, rows = np.unique(states, return_inverse=True)
-            p = node.scale * (self._select(rows, int(rows.max()) + 1) @ self.pairs)
-        else:
-            p = node.scale * self.pairs
-        u, equation = self._argument(p)
-
-        def convert(slope: np.ndarray) -> Parameters:
-            log_q = np.zeros(node.cells.shape)
-            log_q[node.cells] = -slope - 1.0
-            return {"log_q": np.minimum(log_q, 1.0)}
-
-        return Form(self.cp.sum(self.cp.entr(u)), self._slope_reader(node, equation, convert))
-
-    def _kl(self, node: atoms.KLNode) -> Form:
-        u, equation = self._argument(node.scale * self.pairs)
-        outside = float(node.t[~self.usable].sum())
-
-        def convert(slope: np.ndarray) -> Parameters:
-            log_q = np.zeros(node.t.shape)
-            log_q[self.usable] = slope + node.log_t[self.usable]
-            return {"log_q": np.minimum(log_q, 1.0)}
-
-        divergence = self.cp.sum(self.cp.kl_div(u, node.t[self.usable])) + outside
-        return Form(divergence, self._slope_reader(node, equation, convert))
-
-    def _distance(self, node: atoms.DistanceNode) -> Form:
-        cp, target = self.cp, node.target
-        flat = self._flat()
-        if isinstance(target, atoms.BoxTarget | atoms.BallTarget | atoms.PolytopeTarget):
-            z = cp.Variable(flat.shape[0])
-            self.extra.extend(self._inside(target, z))
-            residual = flat - z
-        else:
-            residual = flat - target.point.ravel()
-        u, equation = self._argument(residual)
-        norms = {"l1": cp.norm1, "l2": cp.norm2, "l2-squared": cp.sum_squares}
-
-        def convert(slope: np.ndarray) -> Parameters:
-            direction = slope / 2.0 if node.norm == "l2-squared" else slope
-            return target.at(direction.reshape(node.shape))
-
-        return Form(norms[node.norm](u), self._slope_reader(node, equation, convert))
-
-    def _inside(self, target: atoms.PointTarget, z: Any) -> list[Any]:
-        if isinstance(target, atoms.BallTarget):
-            return [self.cp.norm2(z - target.point.ravel()) <= target.radius]
-        if isinstance(target, atoms.PolytopeTarget):
-            return [target.matrix @ z <= target.bounds]
-        assert isinstance(target, atoms.BoxTarget)
-        low, high = target.lower.ravel(), target.upper.ravel()
-        below, above = np.isfinite(low), np.isfinite(high)
-        sides = [z[below] >= low[below]] if below.any() else []
-        return sides + ([z[above] <= high[above]] if above.any() else [])
-
-    def _quadratic(self, node: atoms.QuadraticNode) -> Form:
-        flat = self._flat()
-        product = sp.diags_array(node.root.ravel()) @ flat if node.diagonal else node.root @ flat
-        u, equation = self._argument(product)
-        shape = node.shape if node.diagonal else (node.root.shape[0],)
-
-        def convert(slope: np.ndarray) -> Parameters:
-            return {"v": slope.reshape(shape) / 2.0}
-
-        return Form(self.cp.sum_squares(u), self._slope_reader(node, equation, convert))
-
-    def _log(self, node: atoms.LogNode) -> Form:
-        inner = self.form(node.inner)
-        t = self.cp.Variable()
-        self.extra.append(t <= inner.expression)
-
-        def read(factor: float, x: np.ndarray) -> Parameters:
-            at = float(t.value) if t.value is not None and float(t.value) > 0 else 1.0
-            return {"t": at, "parts": [inner.read(factor / at, x)]}
-
-        return Form(self.cp.log(t), read)
-
-    def _minimum(self, node: atoms.MinimumNode) -> Form:
-        forms = [self.form(part) for part in node.nodes]
-        smallest = self.cp.Variable()
-        below = [smallest <= form.expression for form in forms]
-        self.extra.extend(below)
-
-        def read(factor: float, x: np.ndarray) -> Parameters:
-            found = [0.0 if b.dual_value is None else b.dual_value for b in below]
-            duals = np.array([float(np.ravel(dual)[0]) for dual in found])  # shapes () and (1,)
-            weights = np.maximum(duals, 0.0)
-            if not weights.sum() > NEGLIGIBLE:
-                return node.at(x)
-            weights = weights / weights.sum()
-            pairs = zip(weights, forms, strict=True)
-            parts = [form.read(factor * weight, x) for weight, form in pairs]
-            return {"weights": weights, "parts": parts}
-
-        return Form(smallest, read)
+            written.solve(solver=cp.CLARABEL, verbose=verbose, **options, **further)
+    except cp.error.SolverError as error:
+        return str(error)
+    return str(written.status)

@@ -56,8 +56,11 @@ class Linear(Utility):
 
     def lower(self, space: Space) -> Shape:
         """Look the signal up; (1 - discount) goes into the reward."""
-        scale = 1.0 - space.discount if self.per == "step" else 1.0
-        return LinearShape(scale * per_pair(self.reward, space))
+        return LinearShape(self.unit(space.discount) * per_pair(self.reward, space))
+
+    def unit(self, discount: float) -> float:
+        """Of a sum, or per step."""
+        return 1.0 - discount if self.per == "step" else 1.0
 
     def signals(self) -> tuple[str, ...]:
         """The signal, if it has a name."""

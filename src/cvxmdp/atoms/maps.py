@@ -44,6 +44,25 @@ class Map(Pytree):
         """The largest singular value, and the least: zero where a direction of x is lost."""
         raise NotImplementedError
 
+    def column_norms(self) -> tuple[float, float]:
+        """How far a unit step in one entry of x moves u at most: |.|_1 and |.|_2."""
+        matrix = abs(self.to_sparse())
+        longest = float(matrix.power(2).sum(axis=0).max(initial=0.0))
+        return float(matrix.sum(axis=0).max(initial=0.0)), math.sqrt(longest)
+
+    def live(self, pairs: np.ndarray) -> np.ndarray:
+        """Boolean (rows,): rows that look at one of these pairs, boolean (S, A)."""
+        return np.asarray(abs(self.to_sparse()) @ pairs.ravel().astype(np.float64) > 0)
+
+    def covering(self, reward: np.ndarray) -> np.ndarray | None:
+        """The least u with M'u >= reward, (S, A), where that is the same in every entry; else None."""
+        return None
+
+    @property
+    def needs_pairs(self) -> bool:
+        """False where sums over actions are enough: then ``apply`` takes visits, (S, 1), as well."""
+        return True
+
     def seen(self, x: Array) -> Array:
         """The part of x that the map looks at."""
         return x
@@ -81,6 +100,11 @@ class Entries(Map):
         sizes = np.abs(1.0 if self.scale is None else self.scale)
         return float(np.max(sizes)), float(np.min(sizes))
 
+    def covering(self, reward: np.ndarray) -> np.ndarray | None:
+        """Entry by entry, with a positive scale."""
+        scale = 1.0 if self.scale is None else self.scale
+        return reward.ravel() / scale if np.ndim(scale) == 0 and scale > 0 else None
+
     @property
     def is_identity(self) -> bool:
         """Without a scale."""
@@ -115,6 +139,15 @@ class StateSums(Map):
         pointers = np.arange(0, states * actions + 1, actions)
         return sp.csr_array((ones, np.arange(ones.size), pointers), shape=(states, ones.size))
 
+    def covering(self, reward: np.ndarray) -> np.ndarray | None:
+        """The largest of each state."""
+        return np.asarray(reward.max(axis=1) / self.scale)
+
+    @property
+    def needs_pairs(self) -> bool:
+        """Visits are enough."""
+        return False
+
     def singular(self) -> tuple[float, float]:
         """The length of a row of ones; differences between actions are lost."""
         least = abs(float(self.scale)) if self.shape[1] == 1 else 0.0
@@ -122,7 +155,7 @@ class StateSums(Map):
 
 
 @dataclass(frozen=True, eq=False)
-class Matrix(Map):
+class DenseMap(Map):
     """u = matrix @ x, with a dense matrix (k, S * A)."""
 
     matrix: Array

@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from cvxmdp.atoms.curvature import Curvature
-from cvxmdp.atoms.maps import Entries, Map, Matrix
+from cvxmdp.atoms.maps import DenseMap, Entries, Map
 from cvxmdp.atoms.shapes import NormShape, Shape, SumShape
 from cvxmdp.atoms.shapes.norm_sets import Singleton
 from cvxmdp.atoms.utility import Utility
@@ -111,7 +111,7 @@ class Quadratic(Utility):
                 f"a quadratic over occupancies of shape {self.root.shape[1:]} does not fit a model "
                 f"with (S, A) = {shape}, S*A = {shape[0] * shape[1]}"
             )
-        return Matrix(self.root.reshape(self.root.shape[0], -1), shape)
+        return DenseMap(self.root.reshape(self.root.shape[0], -1), shape)
 
     def __repr__(self) -> str:
         return f"quadratic(<{'convex' if self.sign > 0 else 'concave'}>)"

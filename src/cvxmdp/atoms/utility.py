@@ -55,6 +55,10 @@ class Utility:
         """Names of signals that this utility itself, not a child, reads."""
         return ()
 
+    def unit(self, discount: float) -> float:
+        """What a named signal is multiplied with: (1 - discount) for sums per step."""
+        return 1.0
+
     def target_occupancy(self, space: Space) -> np.ndarray | None:
         """The occupancy that a distance is taken to, (S, A); None for all else."""
         return None

@@ -21,7 +21,7 @@ class Tree(Protocol):
 Node = TypeVar("Node", bound=Tree)
 
 
-class Step(NamedTuple, Generic[Node]):
+class Visit(NamedTuple, Generic[Node]):
     """Where a walk is.
 
     Attributes:
@@ -35,13 +35,13 @@ class Step(NamedTuple, Generic[Node]):
     node: Node
 
 
-def walk(node: Node) -> Iterator[Step[Node]]:
+def walk(node: Node) -> Iterator[Visit[Node]]:
     """Every node of a tree with its path and factor, each before its children."""
-    yield from _walk(Step((), 1.0, node))
+    yield from _walk(Visit((), 1.0, node))
 
 
-def _walk(here: Step[Node]) -> Iterator[Step[Node]]:
+def _walk(here: Visit[Node]) -> Iterator[Visit[Node]]:
     yield here
     pairs = zip(here.node.factors(), here.node.children(), strict=True)
     for place, (factor, child) in enumerate(pairs):
-        yield from _walk(Step((*here.path, place), here.factor * factor, child))
+        yield from _walk(Visit((*here.path, place), here.factor * factor, child))

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from cvxmdp.atoms.nodes import Node, TangentError, plain_of
+from cvxmdp.atoms import Shape
 from cvxmdp.base.errors import ProblemError
 from cvxmdp.checker.arithmetic import CertificateError
 from cvxmdp.checker.bounds import Achieved, PlainProblem, achieved, upper_bound
@@ -62,13 +62,13 @@ class Claims:
         return self.lowered.flow
 
     @property
-    def slacks(self) -> Mapping[str, Node]:
+    def slacks(self) -> Mapping[str, Shape]:
         """The constraints' slacks by name."""
         return self.lowered.slacks
 
-    def with_objective(self, objective: Node) -> Claims:
+    def with_objective(self, objective: Shape) -> Claims:
         """The same model with another objective and without constraints."""
-        checked = self.checked.with_objective(plain_of(objective))
+        checked = self.checked.with_objective(objective.plain())
         return Claims(self.lowered.with_objective(objective), checked)
 
     def smallest_slack(self) -> Claims:
@@ -95,14 +95,16 @@ class Claims:
         try:
             if evidence.values is None:
                 reward, _ = self.lowered.lagrangian_tangent(kept, evidence.tangents)
+                if not np.isfinite(reward).all():
+                    return None
                 evidence = replace(evidence, values=optimal_values(self.flow, reward)[0])
             return Proof(upper_bound(self.checked, kept, self.written(evidence)), evidence)
-        except (CertificateError, TangentError):
+        except CertificateError:
             return None
 
     def written(self, evidence: Evidence) -> dict[str, Any]:
         """Evidence as certificates hold it: parameters of tangents, and values."""
-        return {**self.lowered.plain_tangents(evidence.tangents), "values": evidence.values}
+        return {**evidence.tangents, "values": evidence.values}
 
 
 def best(candidates: list[Proof | None]) -> Proof | None:

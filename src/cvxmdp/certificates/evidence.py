@@ -3,7 +3,7 @@ r"""Finding tangents, multipliers and values that make a bound tight. Nothing he
 Four ways, from cheap to thorough, each as good a proof as any other:
 
 1. linearise at an occupancy at hand, with multipliers at hand: one MDP solve;
-2. a conic program whose dual variables are the tangents (``dual_program``), for small models;
+2. a conic program whose dual variables are the tangents (``algorithms.conic``), for small models;
 3. column generation, for models that are too large for it;
 4. natural policy gradient on the Lagrangian with averaged tangents, for functions of which only the
    gradient is known, and where all else failed.
@@ -20,13 +20,15 @@ import numpy as np
 from scipy.special import softmax
 
 from cvxmdp.algorithms.columns.generation import Generation
-from cvxmdp.algorithms.conic import dual_program
-from cvxmdp.atoms.nodes import SumNode, TangentError
+from cvxmdp.algorithms.conic import has_conic_form, solve_conic
+from cvxmdp.atoms.shapes import SumShape
+from cvxmdp.base.errors import MissingExtraError
 from cvxmdp.base.progress import Progress
 from cvxmdp.certificates.claims import Claims, Proof, best
 from cvxmdp.problems.lowered import Evidence
 
 PROGRAM_LIMIT = 20_000  # pairs up to which a conic program is tried
+PROGRAM_TOLERANCE = 1e-10  # asked of it
 COLUMNS_TOLERANCE, COLUMNS_KEPT, COLUMNS_STEPS = 1e-4, 40, 300  # of a search by column generation
 PATIENCE = 2.0  # seconds of searching before a progress line is shown
 WORK = 1e7  # entries of the transition to pass through in a search by gradient
@@ -47,16 +49,20 @@ def is_large(claims: Claims) -> bool:
 
 def by_program(claims: Claims) -> Proof | None:
     """The proof that a conic program finds, for models that are not too large for it."""
-    if is_large(claims):
+    if is_large(claims) or not has_conic_form(claims.lowered):
         return None
-    found = dual_program(claims.lowered)
+    try:
+        found = solve_conic(claims.lowered, PROGRAM_TOLERANCE).evidence
+    except MissingExtraError:
+        return None
     return None if found is None else claims.prove(found)
 
 
 def by_program_for(claims: Claims, multipliers: Mapping[str, float]) -> Proof | None:
     """The same with multipliers that are given: the Lagrangian is the objective of the program."""
-    weights = [1.0, *(float(multipliers[name]) for name in claims.slacks)]
-    found = by_program(claims.with_objective(SumNode(weights, claims.lowered.functions, 0.0)))
+    weights = (1.0, *(float(multipliers[name]) for name in claims.slacks))
+    whole = SumShape(tuple(claims.lowered.functions), weights, 0.0)
+    found = by_program(claims.with_objective(whole))
     if found is None:
         return None
     first, *rest = found.evidence.tangents["objective"]["parts"]
@@ -96,7 +102,7 @@ def by_columns(claims: Claims) -> Proof | None:
 
 def room_by_columns(claims: Claims) -> Proof | None:
     """The same for the smallest slack of claims with affine slacks: a linear program in weights."""
-    if not all(node.affine for node in claims.slacks.values()):
+    if any(g.affine() is None for g in claims.slacks.values()):
         return None
     some = next(iter(claims.slacks.values()))  # any affine function will do
     without = claims.lowered.with_objective(some, claims.slacks)
@@ -143,9 +149,8 @@ def by_gradient(
         policy = softmax(np.where(model.actions, logits, -np.inf), axis=1)
         x = model.occupancy(policy)
         tangents = lowered.tangents_at(x)
-        try:
-            reward, _ = lowered.lagrangian_tangent(dict(zip(names, mu, strict=True)), tangents)
-        except TangentError:
+        reward, _ = lowered.lagrangian_tangent(dict(zip(names, mu, strict=True)), tangents)
+        if not np.isfinite(reward).all():
             return None
         values = model.values(policy, reward, guess=values)
         choices = reward + model.following(values)

@@ -10,7 +10,6 @@ from typing import Any
 import numpy as np
 
 from cvxmdp.atoms import Constraint, Curvature, Utility
-from cvxmdp.atoms.custom import Custom
 from cvxmdp.atoms.signals import signal_names
 from cvxmdp.atoms.utility import require_curvature
 from cvxmdp.base.errors import ExperienceError, ProblemError
@@ -157,9 +156,10 @@ def _promises(
     if episode_limit is not None:
         said.append(f"the environment cuts no episode before {episode_limit} steps")
     for utility in question.utilities:
-        for atom in leaves(utility):
-            if isinstance(atom, Custom) and atom.declared_constants.lipschitz is not None:
-                said.append(f"{atom!r} has the curvature and Lipschitz constant declared")
+        for atom in (one for one in leaves(utility) if one.curvature is not Curvature.AFFINE):
+            modulus = atom.lower(setting.space).modulus(setting.one_hot, setting.pairs)
+            if modulus is not None and modulus.promise:
+                said.append(modulus.promise)
     return tuple(dict.fromkeys(said))
 
 

@@ -17,14 +17,11 @@ import numpy as np
 
 from cvxmdp.atoms import Utility
 from cvxmdp.atoms.curvature import Curvature
-from cvxmdp.atoms.linear import Linear, per_pair
-from cvxmdp.atoms.logarithm import Log
-from cvxmdp.atoms.minimum import Minimum
+from cvxmdp.atoms.shapes import Shape
 from cvxmdp.base.errors import ExperienceError
 from cvxmdp.base.interval import Interval
 from cvxmdp.experience.concentration import Radius, VectorBound, bernstein_radius
 from cvxmdp.experience.episodes import Sample
-from cvxmdp.experience.moduli import modulus_of
 from cvxmdp.experience.paths import return_range
 from cvxmdp.models.table import TabularMDP
 
@@ -70,17 +67,20 @@ class Setting:
 
 def leaves(utility: Utility) -> Iterator[Utility]:
     """Parts of a utility that get an interval of their own; linear terms of a sum share one."""
-    linear = [term for _, term in utility.terms() if isinstance(term, Linear)]
-    if linear:
-        yield linear[0]
-    for _, term in utility.terms():
-        if isinstance(term, Log):
-            yield from leaves(term.inner)
-        elif isinstance(term, Minimum):
-            for part in term.utilities:
-                yield from leaves(part)
-        elif not isinstance(term, Linear):
+    yield from (term for _, term in _linear_terms(utility)[:1])
+    for _, term in _other_terms(utility):
+        if not term.children():
             yield term
+        for part in term.children():
+            yield from leaves(part)
+
+
+def _linear_terms(utility: Utility) -> list[tuple[float, Utility]]:
+    return [pair for pair in utility.terms() if pair[1].curvature is Curvature.AFFINE]
+
+
+def _other_terms(utility: Utility) -> list[tuple[float, Utility]]:
+    return [pair for pair in utility.terms() if pair[1].curvature is not Curvature.AFFINE]
 
 
 def interval_of(utility: Utility, setting: Setting) -> Interval:
@@ -102,34 +102,21 @@ def _combine(utility: Utility, setting: Setting) -> Interval:
 
 
 def _parts(utility: Utility, setting: Setting) -> list[tuple[float, Interval]]:
-    linear = [(w, term) for w, term in utility.terms() if isinstance(term, Linear)]
+    linear = _linear_terms(utility)
     parts = [(1.0, _linear(linear, setting))] if linear else []
-    for weight, term in utility.terms():
-        if isinstance(term, Linear):
-            continue
-        if isinstance(term, Log):
-            parts.append((weight, _logarithm(_combine(term.inner, setting))))
-        elif isinstance(term, Minimum):
-            parts.append((weight, _minimum([_combine(u, setting) for u in term.utilities])))
-        else:
-            parts.append((weight, _atom(term, setting)))
+    for weight, term in _other_terms(utility):
+        shape = term.lower(setting.space)
+        inner = [_combine(part, setting) for part in term.children()]
+        parts.append((weight, _through(shape, inner) if inner else _leaf(shape, term, setting)))
     return parts
 
 
-def _logarithm(inner: Interval) -> Interval:
-    def log(number: float) -> float:
-        return math.log(number) if number > 0 else -math.inf
-
+def _through(shape: Shape, parts: list[Interval]) -> Interval:
+    """Logarithms and minima are monotone: ends go to ends."""
     return Interval(
-        log(inner.value), log(inner.lower), log(inner.upper), inner.method, inner.proven
-    )
-
-
-def _minimum(parts: list[Interval]) -> Interval:
-    return Interval(
-        min(part.value for part in parts),
-        min(part.lower for part in parts),
-        min(part.upper for part in parts),
+        shape.combined_value([part.value for part in parts]),
+        shape.combined_value([part.lower for part in parts]),
+        shape.combined_value([part.upper for part in parts]),
         " and ".join(dict.fromkeys(part.method for part in parts)),
         all(part.proven for part in parts),
     )
@@ -169,7 +156,7 @@ class Returns(NamedTuple):
         )
 
 
-def _linear(terms: list[tuple[float, Linear]], setting: Setting) -> Interval:
+def _linear(terms: list[tuple[float, Utility]], setting: Setting) -> Interval:
     """Empirical Bernstein for the episodes' returns; the truth lies between the worst and the best."""
     found = _returns(terms, setting)
     value, width = float(found.seen.mean()), found.most - found.least
@@ -185,17 +172,19 @@ def _linear(terms: list[tuple[float, Linear]], setting: Setting) -> Interval:
     )
 
 
-def _returns(terms: list[tuple[float, Linear]], setting: Setting) -> Returns:
+def _returns(terms: list[tuple[float, Utility]], setting: Setting) -> Returns:
     """The returns of a weighted sum of signals and arrays; arrays are added up first."""
     sample = setting.sample
     table = np.zeros(sample.shape)
     recorded: list[Returns] = []
     for weight, term in terms:
-        scale = weight * (1.0 - setting.discount if term.per == "step" else 1.0)
-        if setting.model is not None or not isinstance(term.reward, str):
-            table = table + scale * per_pair(term.reward, setting.space)
-        else:
-            recorded.append(_recorded(term.reward, setting).times(scale))
+        if setting.model is None and term.signals():
+            (name,) = term.signals()
+            recorded.append(_recorded(name, setting).times(weight * term.unit(setting.discount)))
+            continue
+        part = term.lower(setting.space).affine()
+        assert part is not None
+        table = table + weight * part.reward
     if table.any() or not recorded:
         recorded.append(_of_table(table, setting))
     return reduce(Returns.plus, recorded)
@@ -238,42 +227,41 @@ def _of_table(table: np.ndarray, setting: Setting) -> Returns:
     return _within(seen, (-reach, reach), None, setting)
 
 
-def _atom(atom: Utility, setting: Setting) -> Interval:
-    function = atom.lower(setting.space)
-    mean = setting.sample.mean()
-    value = float(function.value(mean))
-    modulus = modulus_of(function, one_hot=setting.one_hot, pairs=setting.pairs)
-    vectors = setting.vectors
+def _leaf(shape: Shape, atom: Utility, setting: Setting) -> Interval:
+    """By the modulus of continuity; a shape of one part, such as a concave quadratic, by that part's."""
+    if shape.children():
+        (part,) = shape.children()
+        inner = _leaf(part, -atom if shape.factors()[0] < 0 else atom, setting)
+        lower, upper = sorted(shape.combined_value([end]) for end in (inner.lower, inner.upper))
+        value = shape.combined_value([inner.value])
+        return Interval(value, lower, upper, inner.method, inner.proven)
+    value = float(shape.value(setting.sample.mean()))
+    modulus, vectors = shape.modulus(setting.one_hot, setting.pairs), setting.vectors
     if modulus is None or vectors is None or atom.curvature is Curvature.UNKNOWN:
         return Interval(value, -math.inf, math.inf, BOOTSTRAP, False)
     deviation = math.sqrt(vectors.n * math.log(1.0 / setting.delta) / 2.0)
     near = modulus.omega(vectors.swap) * deviation + modulus.omega(setting.tail)
     far = modulus.omega(vectors.radius(setting.delta) + setting.tail)
     if modulus.squared:  # |F x| and distances are convex; the square of their interval
-        inner = math.sqrt(abs(value))
-        ends = (max(inner - far, 0.0) ** 2, (inner + min(near, far)) ** 2)
-        lower, upper = sorted(modulus.sign * end for end in ends)
-    elif atom.curvature is Curvature.CONCAVE:
-        lower, upper = value - min(near, far), value + far
-    else:
-        lower, upper = value - far, value + min(near, far)
-    if not modulus.squared:
-        lower, upper = max(lower, modulus.floor), min(upper, modulus.ceiling)
-    return Interval(value, lower, upper, VECTORS, True)
+        inside = math.sqrt(abs(value))
+        ends = (max(inside - far, 0.0) ** 2, (inside + min(near, far)) ** 2)
+        return Interval(value, *ends, VECTORS, True)
+    below, above = (near, far) if atom.curvature is Curvature.CONCAVE else (far, near)
+    lower = max(value - min(below, far), modulus.floor)
+    return Interval(value, lower, min(value + min(above, far), modulus.ceiling), VECTORS, True)
 
 
 def plug_in(utility: Utility, setting: Setting) -> Callable[[np.ndarray], float]:
     """The utility of weighted episodes, as a function of the weights."""
-    linear = [(w, term) for w, term in utility.terms() if isinstance(term, Linear)]
+    linear = _linear_terms(utility)
     returns = _returns(linear, setting).seen if linear else np.zeros(setting.sample.n)
     parts: list[tuple[float, Callable[[np.ndarray], float]]] = []
-    for weight, term in utility.terms():
-        if isinstance(term, Log):
-            parts.append((weight, _log_of(plug_in(term.inner, setting))))
-        elif isinstance(term, Minimum):
-            parts.append((weight, _least([plug_in(part, setting) for part in term.utilities])))
-        elif not isinstance(term, Linear):
-            parts.append((weight, _of_mean(term.lower(setting.space), setting.sample)))
+    for weight, term in _other_terms(utility):
+        shape = term.lower(setting.space)
+        inner = [plug_in(part, setting) for part in term.children()]
+        parts.append(
+            (weight, _combined(shape, inner) if inner else _of_mean(shape, setting.sample))
+        )
 
     def value(weights: np.ndarray) -> float:
         total = utility.offset + float(weights @ returns)
@@ -282,19 +270,13 @@ def plug_in(utility: Utility, setting: Setting) -> Callable[[np.ndarray], float]
     return value
 
 
-def _log_of(inner: Callable[[np.ndarray], float]) -> Callable[[np.ndarray], float]:
-    def value(weights: np.ndarray) -> float:
-        inside = inner(weights)
-        return math.log(inside) if inside > 0 else -math.inf
-
-    return value
+def _combined(
+    shape: Shape, parts: list[Callable[[np.ndarray], float]]
+) -> Callable[[np.ndarray], float]:
+    return lambda weights: shape.combined_value([part(weights) for part in parts])
 
 
-def _least(parts: list[Callable[[np.ndarray], float]]) -> Callable[[np.ndarray], float]:
-    return lambda weights: min(part(weights) for part in parts)
-
-
-def _of_mean(function: Any, sample: Sample) -> Callable[[np.ndarray], float]:
+def _of_mean(function: Shape, sample: Sample) -> Callable[[np.ndarray], float]:
     return lambda weights: float(function.value(sample.mean(weights)))
 
 

@@ -17,7 +17,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from cvxmdp.atoms.nodes import MinimumNode, Node, parameters_of, plain_of, read_function
+from cvxmdp.atoms import walk
+from cvxmdp.atoms.shapes import MinimumShape, Shape
 
 if TYPE_CHECKING:
     from cvxmdp.problems.problem import Problem
@@ -58,15 +59,12 @@ class Lowered:
         self.flow = problem.mdp.flow
         self.sense, self.statement = problem.sense, repr(problem)
         self.note = str(problem.mdp.note)
-        self.objective: Node = self._lower(problem.objective_function)
-        self.slacks: dict[str, Node] = {
-            name: self._lower(g) for name, g in problem.slack_functions.items()
-        }
+        self.objective: Shape = problem.objective_function
+        self.slacks: dict[str, Shape] = dict(problem.slack_functions)
 
-    def _lower(self, function: Any) -> Node:
-        return read_function(function, self.flow.usable, self.flow.miss)
-
-    def with_objective(self, objective: Node, slacks: Mapping[str, Node] | None = None) -> Lowered:
+    def with_objective(
+        self, objective: Shape, slacks: Mapping[str, Shape] | None = None
+    ) -> Lowered:
         """The same model with other functions; without constraints unless they are given."""
         other = copy(self)
         other.objective, other.slacks = objective, dict(slacks or {})
@@ -78,22 +76,22 @@ class Lowered:
         A negative upper bound for it proves that no policy satisfies all constraints; a policy that
         is good at it is a Slater point.
         """
-        return self.with_objective(MinimumNode(list(self.slacks.values())))
+        return self.with_objective(MinimumShape(tuple(self.slacks.values())))
 
     @property
-    def functions(self) -> list[Node]:
+    def functions(self) -> list[Shape]:
         """Objective and slacks."""
         return [self.objective, *self.slacks.values()]
 
     @property
     def affine(self) -> bool:
         """True when every function is its own tangent."""
-        return all(node.affine for node in self.functions)
+        return all(function.affine() is not None for function in self.functions)
 
     @property
     def trusts(self) -> bool:
         """True where a function of the user's own is taken at its word, at occupancies only."""
-        return any(node.promises for node in self.functions)
+        return any(step.node.trusted for one in self.functions for step in walk(one))
 
     def plain(self) -> dict[str, Any]:
         """The whole problem as plain data, for the checker and for files."""
@@ -107,20 +105,8 @@ class Lowered:
             "transition": flow.transition,
             "initial": flow.initial,
             "actions": flow.actions,
-            "objective": plain_of(self.objective),
-            "slacks": {name: plain_of(node) for name, node in self.slacks.items()},
-        }
-
-    def plain_tangents(self, tangents: Mapping[str, Any]) -> dict[str, Any]:
-        """Parameters of tangents as the checker takes them."""
-        slacks = {
-            name: parameters_of(node, tangents["slacks"][name])
-            for name, node in self.slacks.items()
-            if name in tangents["slacks"]
-        }
-        return {
-            "objective": parameters_of(self.objective, tangents["objective"]),
-            "slacks": slacks,
+            "objective": self.objective.plain(),
+            "slacks": {name: g.plain() for name, g in self.slacks.items()},
         }
 
     def tangents_at(self, x: np.ndarray) -> dict[str, Any]:
@@ -133,14 +119,15 @@ class Lowered:
     ) -> tuple[np.ndarray, float]:
         """Reward and constant of an affine function above the Lagrangian f + sum mu_i g_i."""
         tangent = self.objective.tangent(tangents["objective"])
-        reward, constants = tangent.reward.copy(), [tangent.constant]
+        reward, constants = np.array(tangent.reward), [tangent.offset]
         for name, node in self.slacks.items():
             multiplier = float(multipliers[name])
             if multiplier > 0:
                 part = node.tangent(tangents["slacks"][name])
                 reward += multiplier * part.reward
-                constants.append(multiplier * part.constant)
-        return reward, math.fsum(constants)
+                constants.append(multiplier * part.offset)
+        # Tangents at pairs that no policy takes are arbitrary, and can be steep.
+        return np.where(self.flow.usable, reward, 0.0), math.fsum(constants)
 
     def upper_bound(
         self, multipliers: Mapping[str, float], tangents: Mapping[str, Any], values: np.ndarray

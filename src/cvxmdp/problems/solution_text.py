@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from cvxmdp.atoms.linear import Linear
+from cvxmdp.atoms.curvature import Curvature
 from cvxmdp.base.text_tables import number, text_table
 from cvxmdp.policies.occupancies import episode_visits
 
@@ -52,11 +52,12 @@ def _units(solution: Solution, constraint: Any) -> str:
     terms = constraint.utility.terms()
     if not solution.has_policy or constraint.utility.offset:
         return ""
-    linear = [(weight, term) for weight, term in terms if isinstance(term, Linear)]
-    if len(linear) != len(terms) or len({term.per for _, term in linear}) != 1:
+    linear = [term for _, term in terms if term.curvature is Curvature.AFFINE]
+    per = {term.unit(solution.problem.space.discount) for term in linear}
+    if len(linear) != len(terms) or len(per) != 1:
         return ""
     problem = solution.problem
-    unit = problem.space.max_mass if linear[0][1].per == "step" else 1.0
+    unit = 1.0 / per.pop()
     affine = problem.bind(constraint.utility).affine()
     assert affine is not None
     reward = unit * affine.reward

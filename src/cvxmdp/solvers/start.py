@@ -12,7 +12,6 @@ import jax.numpy as jnp
 import numpy as np
 
 from cvxmdp.atoms import Shape, walk
-from cvxmdp.atoms.nodes import read_function
 from cvxmdp.atoms.shapes import MinimumShape
 from cvxmdp.base.errors import ProblemError, SolverError, did_you_mean
 from cvxmdp.certificates.claims import Claims
@@ -117,9 +116,7 @@ def _arguments(problem: Problem) -> list[Shape]:
 
 def _inside_domain(family: BoundFamily, claims: Claims, inside: list[Shape]) -> Any:
     """The policy that makes the least of the logarithms' arguments largest."""
-    flow = claims.lowered.flow
-    least = read_function(MinimumShape(tuple(inside)), flow.usable, flow.miss)
-    found = prove(claims.with_objective(least))
+    found = prove(claims.with_objective(MinimumShape(tuple(inside))))
     if found.upper <= 0 or found.evidence.policy is None:
         raise ProblemError(
             "objective or slack is minus infinity for every policy: no policy makes the argument of every "

@@ -7,11 +7,11 @@ from typing import Any
 
 import numpy as np
 
-from cvxmdp.algorithms.columns.curves import Blend, Local, Store, curve_of, needs
+from cvxmdp.algorithms.columns.curves import Curve
 from cvxmdp.algorithms.columns.interior_point import interior_point
 from cvxmdp.algorithms.columns.linear_master import Answer, Price
 from cvxmdp.algorithms.columns.pool import Column
-from cvxmdp.atoms.nodes import NodeError
+from cvxmdp.atoms.shapes import Local, Move, Shape
 from cvxmdp.problems.lowered import Lowered
 
 FIRST_SHARE = 0.1  # of a safe mixture in the weights that an interior point starts from
@@ -34,14 +34,7 @@ class ConcaveMaster:
 
     def __init__(self, lowered: Lowered, error: float) -> None:
         self.lowered, self.error = lowered, error
-        self.nodes = lowered.functions
-        self.curves = [curve_of(node) for node in self.nodes]
-        looked_at = [needs(node) for node in self.nodes]
-        self.store = Store(
-            lowered.flow.shape,
-            any(states for states, _ in looked_at),
-            any(pairs for _, pairs in looked_at),
-        )
+        self.curves = [Curve(function, lowered.flow.usable) for function in lowered.functions]
         self.count = 0
         self.units = np.ones(len(lowered.slacks))
         self.margins = np.zeros(len(lowered.slacks))
@@ -52,7 +45,6 @@ class ConcaveMaster:
 
     def add(self, column: Column) -> None:
         """Take one more column into account."""
-        self.store.add(column)
         for curve in self.curves:
             curve.add(column)
         self.count += 1
@@ -78,7 +70,7 @@ class ConcaveMaster:
 
     def _measure(self, column: Column) -> None:
         """Units of the slacks and margins, from the first column."""
-        first = [curve.local(Blend(self.store, np.ones(1)), 1e-3) for curve in self.curves]
+        first = [curve.local(np.ones(1), 1e-3) for curve in self.curves]
         self.size = abs(first[0].value) if math.isfinite(first[0].value) else 1.0
         for k, one in enumerate(first[1:]):
             value = one.value if math.isfinite(one.value) else 0.0
@@ -86,13 +78,12 @@ class ConcaveMaster:
             self.units[k] = max(abs(value), abs(slope), 1e-12)
         x = np.zeros(self.lowered.flow.shape)
         column.add_to(x, 1.0)
-        error = NodeError(self.error, self.lowered.flow.usable)
-        drifts = [node.drift(x, error) for node in self.nodes[1:]]
-        self.margins = np.array([2.0 * d if math.isfinite(d) else 0.0 for d in drifts])
+        step, usable = Move(self.error, self.error), self.lowered.flow.usable
+        falls = [fall(slack, x, step, usable) for slack in self.lowered.slacks.values()]
+        self.margins = np.array([2.0 * d if math.isfinite(d) else 0.0 for d in falls])
 
     def keep(self, stay: np.ndarray) -> None:
         """Forget the others."""
-        self.store.keep(stay)
         for curve in self.curves:
             curve.keep(stay)
         self.weights = self.weights[stay] / self.weights[stay].sum()
@@ -105,14 +96,12 @@ class ConcaveMaster:
         return ROUNDING * max(min(self.gap, 0.1 * self.size), TINY)
 
     def _values(self, weights: np.ndarray) -> np.ndarray:
-        blend = Blend(self.store, weights)
-        found = [curve.value(blend, self.rounding) for curve in self.curves]
+        found = [curve.value(weights, self.rounding) for curve in self.curves]
         found[1:] = [value - margin for value, margin in zip(found[1:], self.margins, strict=True)]
         return np.array(found)
 
     def _locals(self, weights: np.ndarray) -> list[Local]:
-        blend = Blend(self.store, weights)
-        found = [curve.local(blend, self.rounding) for curve in self.curves]
+        found = [curve.local(weights, self.rounding) for curve in self.curves]
         for k, margin in enumerate(self.margins, start=1):
             found[k] = found[k]._replace(value=found[k].value - margin)
         return found
@@ -161,7 +150,7 @@ class ConcaveMaster:
 
     def _true_value(self, weights: np.ndarray, here: list[Local]) -> float:
         """The objective, kinks as they are."""
-        return max(here[0].value, self.curves[0].value(Blend(self.store, weights), 0.0))
+        return max(here[0].value, self.curves[0].value(weights, 0.0))
 
     def _tangents(self, here: list[Local]) -> dict[str, Any]:
         slacks = dict(zip(self.lowered.slacks, (one.parameters for one in here[1:]), strict=True))
@@ -229,9 +218,28 @@ class ConcaveMaster:
         for factor, (name, node) in zip(factors, self.lowered.slacks.items(), strict=True):
             part = node.tangent(answer.tangents["slacks"][name])
             reward += factor * part.reward
-            constant += factor * part.constant
+            constant += factor * part.offset
         return Price(reward, constant)
 
     def between(self, first: Answer, second: Answer, share: float) -> Answer:
         """The second: multipliers of natural steps are steadied elsewhere."""
         return second
+
+
+def fall(function: Shape, x: np.ndarray, step: Move, pairs: np.ndarray) -> float:
+    """How far a function can fall when x moves by a step; to first order where no modulus is known."""
+    value = float(function.value(x))
+    parts = function.children()
+    if not parts:
+        modulus = function.modulus(True, pairs)
+        if modulus is None:
+            return float(np.abs(function.gradient(x)[pairs]).max()) * step.l1
+        moved = modulus.omega(step)
+        return (2.0 * math.sqrt(abs(value)) + moved) * moved if modulus.squared else moved
+    if not math.isfinite(value):
+        return math.inf
+    lowest = [
+        float(part.value(x)) - math.copysign(fall(part, x, step, pairs), factor)
+        for factor, part in zip(function.factors(), parts, strict=True)
+    ]
+    return value - function.combined_value(lowest)

@@ -20,14 +20,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from cvxmdp.atoms.nodes import (
-    EntropyNode,
-    KLNode,
-    LinearNode,
-    Node,
-    SumNode,
-    TangentError,
-)
+from cvxmdp.atoms import Shape, walk
+from cvxmdp.atoms.shapes import Parameters
 from cvxmdp.problems.lowered import Lowered
 
 LARGEST_LOG = 30.0  # of q: beyond, the bound is useless and exp would only overflow later
@@ -37,16 +31,20 @@ class Leaf(NamedTuple):
     """An entropy or kl somewhere in the Lagrangian.
 
     Attributes:
-        node: it.
+        shape: it.
         factor: what stands before it in its function.
         constraint: the name of the constraint it stands in; None for the objective.
         path: indices of parts that lead to its parameters.
+        log_weights: log q is this plus the tangent's parameter, (rows,).
+        live: boolean (rows,): rows that some policy can make positive.
     """
 
-    node: EntropyNode | KLNode
+    shape: Shape
     factor: float
     constraint: str | None
     path: tuple[int, ...]
+    log_weights: np.ndarray
+    live: np.ndarray
 
 
 class Bound(NamedTuple):
@@ -60,27 +58,18 @@ class Bound(NamedTuple):
 def only_leaf(lowered: Lowered) -> Leaf | None:
     """The one entropy or kl among functions that are otherwise affine; None where there is no such thing."""
     found: list[Leaf] = []
-    named: list[tuple[str | None, Node]] = [(None, lowered.objective), *lowered.slacks.items()]
-    for name, node in named:
-        if not _collect(node, 1.0, name, (), found):
-            return None
+    named: list[tuple[str | None, Shape]] = [(None, lowered.objective), *lowered.slacks.items()]
+    for name, function in named:
+        for path, factor, node in walk(function):
+            if node.affine() is not None or node.additive:
+                continue
+            weights = node.log_weights() if node.exponent else None
+            flat = np.zeros(lowered.flow.shape)
+            if weights is None or node.maps()[0].covering(flat) is None:
+                return None
+            live = node.maps()[0].live(lowered.flow.usable)
+            found.append(Leaf(node, factor, name, path, weights, live))
     return found[0] if len(found) == 1 else None
-
-
-def _collect(
-    node: Node, factor: float, name: str | None, path: tuple[int, ...], found: list[Leaf]
-) -> bool:
-    """Gather the leaves; False where there is another function that bends."""
-    if isinstance(node, EntropyNode | KLNode):
-        found.append(Leaf(node, factor, name, path))
-        return True
-    if isinstance(node, SumNode):
-        parts = zip(node.weights, node.nodes, strict=True)
-        return all(
-            _collect(part, factor * weight, name, (*path, k), found)
-            for k, (weight, part) in enumerate(parts)
-        )
-    return isinstance(node, LinearNode)
 
 
 def absorb(
@@ -103,61 +92,51 @@ def absorb(
         following: gamma P V, (S, A).
         endless: no episode ends: V may be shifted by a constant.
     """
-    factor = abs(leaf.factor)
-    if leaf.constraint is not None:
-        factor *= multipliers[leaf.constraint]
-    if not factor > 0:
+    factor = leaf.factor * (1.0 if leaf.constraint is None else multipliers[leaf.constraint])
+    if factor == 0:
         return None
-    node, first, model = leaf.node, values[0], lowered.flow
-    neutral = node.log_t if isinstance(node, KLNode) else np.full(node.cells.shape, -1.0)
-    rest = _with(tangents, leaf, neutral)
-    try:
-        reward, _ = lowered.lagrangian_tangent(multipliers, rest)
-        choices = np.where(model.actions, reward + following, -np.inf)
-        by_state = isinstance(node, EntropyNode) and node.of == "state"
-        excess = (choices.max(axis=1) if by_state else choices) - (
-            values if by_state else values[:, None]
-        )
-        log_q = neutral + excess / (factor * node.scale)
-        if endless:
-            values, log_q = _shifted(values, log_q, np.asarray(node.cells), factor)
-            following = following + model.discount * (values[0] - first)
-        log_q = np.where(node.cells, np.minimum(log_q, LARGEST_LOG), neutral)
-        best = _with(tangents, leaf, log_q)
-        reward, constant = lowered.lagrangian_tangent(multipliers, best)
-    except TangentError:
-        return None
+    model, map, name = lowered.flow, leaf.shape.maps()[0], leaf.shape.exponent
+    nowhere = leaf.shape.at(np.zeros(model.shape))  # what rows that no policy reaches are left at
+    flat = leaf.shape.from_slope(np.zeros(map.rows), np.arange(map.rows), nowhere)
+    reward, _ = lowered.lagrangian_tangent(multipliers, _with(tangents, leaf, flat))
+    choices = np.where(model.actions, reward + following, -np.inf)
+    excess = map.covering(choices - values[:, None])
+    assert excess is not None
+    weights = leaf.log_weights[leaf.live]
+    logs = flat[name][leaf.live] + excess[leaf.live] / abs(factor)
+    if endless:  # c + factor sum q exp(-c / factor) is least where q sums to one
+        total = _log_sum(weights + logs)
+        values, logs = values + abs(factor) * total, logs - total
+        following = following + model.discount * abs(factor) * total
+    found = nowhere[name].copy()
+    found[leaf.live] = np.minimum(logs, LARGEST_LOG - weights)
+    best = _with(tangents, leaf, {name: found})
+    reward, constant = lowered.lagrangian_tangent(multipliers, best)
     choices = np.where(model.actions, reward + following, -np.inf)
     left = float((choices.max(axis=1) - values)[model.reached].max())
     upper = float(model.initial @ values) + max(0.0, left) * model.mass + constant
     return Bound(upper, best, values) if math.isfinite(upper) else None
 
 
-def _shifted(
-    values: np.ndarray, log_q: np.ndarray, cells: np.ndarray, factor: float
-) -> tuple[np.ndarray, np.ndarray]:
-    """V plus the constant that is best: c + factor sum q exp(-c / factor) is least where q sums to one."""
-    inside = log_q[cells]
-    highest = float(inside.max())
-    total = highest + math.log(float(np.exp(inside - highest).sum()))
-    return values + factor * total, np.where(cells, log_q - total, log_q)
+def _log_sum(logs: np.ndarray) -> float:
+    """Log of the sum of exponentials."""
+    highest = float(logs.max())
+    return highest + math.log(float(np.exp(logs - highest).sum()))
 
 
-def _with(tangents: Mapping[str, Any], leaf: Leaf, log_q: np.ndarray) -> dict[str, Any]:
+def _with(tangents: Mapping[str, Any], leaf: Leaf, parameters: Parameters) -> dict[str, Any]:
     """The tangents with other parameters of the leaf."""
     if leaf.constraint is None:
-        changed = _replaced(tangents["objective"], leaf.path, log_q)
+        changed = _replaced(tangents["objective"], leaf.path, parameters)
         return {"objective": changed, "slacks": tangents["slacks"]}
-    changed = _replaced(tangents["slacks"][leaf.constraint], leaf.path, log_q)
+    changed = _replaced(tangents["slacks"][leaf.constraint], leaf.path, parameters)
     slacks = {**tangents["slacks"], leaf.constraint: changed}
     return {"objective": tangents["objective"], "slacks": slacks}
 
 
-def _replaced(
-    parameters: dict[str, Any], path: tuple[int, ...], log_q: np.ndarray
-) -> dict[str, Any]:
+def _replaced(given: Parameters, path: tuple[int, ...], parameters: Parameters) -> Parameters:
     if not path:
-        return {"log_q": log_q}
-    parts = list(parameters["parts"])
-    parts[path[0]] = _replaced(parts[path[0]], path[1:], log_q)
-    return {**parameters, "parts": parts}
+        return parameters
+    parts = list(given["parts"])
+    parts[path[0]] = _replaced(parts[path[0]], path[1:], parameters)
+    return {**given, "parts": parts}

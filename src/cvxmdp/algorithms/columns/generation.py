@@ -84,7 +84,7 @@ class LinearMaster:
         self.tangents = lowered.tangents_at(zero)
         parts = [node.tangent(node.at(zero)) for node in lowered.functions]
         self.rewards = [part.reward for part in parts]
-        self.constants = [part.constant for part in parts]
+        self.constants = [part.offset for part in parts]
         steepest = [float(np.abs(reward[model.usable]).max(initial=0.0)) for reward in self.rewards]
         self.margins = MARGIN_FACTOR * error * np.array(steepest[1:])
         sizes = [s * model.mass + abs(c) for s, c in zip(steepest, self.constants, strict=True)]

@@ -16,7 +16,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from cvxmdp.algorithms.columns.curves import Local
+from cvxmdp.atoms.shapes import Local
 
 MOST_STEPS = 80
 CENTRING = 10.0  # the barrier falls by this factor with every full step

@@ -7,7 +7,16 @@ from cvxmdp.atoms.shapes.log_shape import LogShape
 from cvxmdp.atoms.shapes.minimum_shape import MinimumShape
 from cvxmdp.atoms.shapes.norm_shape import NormShape
 from cvxmdp.atoms.shapes.relative_entropy_shape import RelativeEntropyShape
-from cvxmdp.atoms.shapes.shape import Affine, Constants, Parameters, Shape, Tangent
+from cvxmdp.atoms.shapes.shape import (
+    Affine,
+    Constants,
+    Local,
+    Mixed,
+    Modulus,
+    Move,
+    Parameters,
+    Shape,
+)
 from cvxmdp.atoms.shapes.sum_shape import SumShape
 
 __all__ = [
@@ -16,12 +25,15 @@ __all__ = [
     "CustomShape",
     "EntropyShape",
     "LinearShape",
+    "Local",
     "LogShape",
     "MinimumShape",
+    "Mixed",
+    "Modulus",
+    "Move",
     "NormShape",
     "Parameters",
     "RelativeEntropyShape",
     "Shape",
     "SumShape",
-    "Tangent",
 ]

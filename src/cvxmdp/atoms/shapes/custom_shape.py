@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import inspect
+import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import lru_cache
@@ -13,7 +14,16 @@ import jax
 import numpy as np
 
 from cvxmdp.atoms.maps import FirstRows, Map
-from cvxmdp.atoms.shapes.shape import Constants, Parameters, Plain, Shape, Tangent
+from cvxmdp.atoms.shapes.shape import (
+    Affine,
+    Constants,
+    Local,
+    Mixed,
+    Modulus,
+    Parameters,
+    Plain,
+    Shape,
+)
 from cvxmdp.base.arrays import Array
 from cvxmdp.base.precision import double_precision, on_device
 from cvxmdp.models.space import Space
@@ -24,6 +34,16 @@ Function = Callable[[Any], Any]
 @lru_cache(maxsize=16)
 def _compiled(function: Function) -> tuple[Function, Function]:
     return jax.jit(function), jax.jit(jax.grad(function))
+
+
+@lru_cache(maxsize=32)
+def _products(function: Function) -> Callable[[Any, Any], Any]:
+    """Products of the Hessian with several occupancies, compiled."""
+
+    def products(x: Any, many: Any) -> Any:
+        return jax.lax.map(lambda one: jax.jvp(jax.grad(function), (x,), (one,))[1], many)
+
+    return jax.jit(products)
 
 
 @dataclass(frozen=True, eq=False)
@@ -45,6 +65,7 @@ class CustomShape(Shape):
     declared: Constants
     static: ClassVar[tuple[str, ...]] = ("function", "name", "curvature", "declared")
     kind: ClassVar[str] = "custom"
+    trusted: ClassVar[bool] = True
     roughness: ClassVar[str] = (
         "it was not declared; see the arguments of concave(...) and convex(...)"
     )
@@ -69,15 +90,45 @@ class CustomShape(Shape):
         """Only its values and gradients are known."""
         return False
 
-    def tangent(self, parameters: Parameters) -> Tangent:
+    def tangent(self, parameters: Parameters) -> Affine:
         """The gradient at an occupancy z."""
         z = parameters["z"]
         gradient = self.gradient(z)
-        return Tangent(gradient, float(self.value(z)) - float(np.vdot(gradient, z)))
+        return Affine(gradient, float(self.value(z)) - float(np.vdot(gradient, z)))
 
     def at(self, x: np.ndarray) -> Parameters:
         """Z = x."""
         return {"z": x}
+
+    def maps(self) -> tuple[Map, ...]:
+        """The occupancy itself."""
+        return (self.map,)
+
+    def mixed_value(self, at: Mixed, rounding: float) -> float:
+        """Whatever the function says; minus infinity where that is not a number."""
+        value = float(self.value(at.u[0].reshape(self.map.shape)))
+        return value if not math.isnan(value) else -math.inf
+
+    def second(self, at: Mixed, rounding: float) -> Local:
+        """By automatic differentiation."""
+        (images,), (u,), _ = at
+        x = u.reshape(self.map.shape)
+        gradient = np.asarray(self.gradient(x), dtype=np.float64)
+        with double_precision():
+            many = on_device(images.reshape(-1, *x.shape))
+            bent = np.asarray(_products(self.function)(on_device(x), many))
+        hessian = images @ bent.reshape(len(images), -1).T
+        # Where a function has no second derivative, the steepest ascent has to do.
+        hessian = np.where(np.isfinite(hessian), 0.5 * (hessian + hessian.T), 0.0)
+        return Local(self.mixed_value(at, 0.0), images @ gradient.ravel(), hessian, {"z": x})
+
+    def modulus(self, one_hot: bool, pairs: np.ndarray) -> Modulus | None:
+        """With a declared Lipschitz constant."""
+        slope = self.declared.lipschitz
+        if slope is None:
+            return None
+        promise = f"{self.name} has the curvature and Lipschitz constant declared"
+        return Modulus(lambda step: slope * float(step.l2), floor=-math.inf, promise=promise)
 
     def constants(self, space: Space) -> Constants:
         """As declared."""

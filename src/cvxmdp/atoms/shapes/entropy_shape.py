@@ -11,19 +11,24 @@ import numpy as np
 from cvxmdp.atoms.maps import FirstRows, Map
 from cvxmdp.atoms.shapes.shape import (
     TINY,
+    Affine,
+    ConicForm,
     ConicProgram,
     Constants,
-    Form,
+    Local,
+    Mixed,
+    Modulus,
     Parameters,
     Plain,
     Shape,
-    Tangent,
+    slope_of,
 )
 from cvxmdp.base.arrays import Array, namespace
 from cvxmdp.models.space import Space
 
 FLOOR = 0.01  # of the uniform share, below which the extension for sampling is linear
 LARGEST_LOG = 1.0  # of q in a tangent that duals suggest: no distribution needs more
+NEVER = math.log(TINY)  # of q at rows that no policy reaches
 
 
 @dataclass(frozen=True, eq=False)
@@ -42,6 +47,7 @@ class EntropyShape(Shape):
     floor: float = 0.0
     static: ClassVar[tuple[str, ...]] = ("floor",)
     kind: ClassVar[str] = "entropy"
+    exponent: ClassVar[str] = "log_q"
     roughness: ClassVar[str] = "its gradient is unbounded where the distribution goes to zero"
 
     def value(self, x: Array) -> Any:
@@ -66,20 +72,23 @@ class EntropyShape(Shape):
         """Linear where u is below ``FLOOR`` of the uniform share."""
         return replace(self, floor=FLOOR)
 
-    def conic(self, program: ConicProgram) -> Form:
-        """A sum of CVXPY's entr, -u log u."""
-        u = program.argument(self.map)
+    def conic(self, program: ConicProgram) -> ConicForm:
+        """T <= -u log u is u exp(t/u) <= 1, an exponential cone; the dual of its u is the slope."""
+        cp, rows = program.cp, program.live(self.map)
+        t = cp.Variable(rows.size)
+        cone = cp.ExpCone(t, program.image(self.map)[rows], np.ones(rows.size))
+        program.require(cone)
 
         def parameters(factor: float, x: np.ndarray) -> Parameters:
-            slope = u.slope(factor)
-            return self.at(x) if slope is None else self.from_slope(slope, u.rows, self.at(x))
+            slope = slope_of(cone.dual_value[1], factor)
+            return self.at(x) if slope is None else self.from_slope(slope, rows, self.at(x))
 
-        return Form(program.cp.sum(program.cp.entr(u.expression)), parameters)
+        return ConicForm(cp.sum(t), parameters)
 
-    def tangent(self, parameters: Parameters) -> Tangent:
+    def tangent(self, parameters: Parameters) -> Affine:
         """-u log u <= -u log q - u + q for every q > 0."""
         log_q = parameters["log_q"]
-        return Tangent(self.map.pull_back(-(log_q + 1.0)), float(np.exp(log_q).sum()))
+        return Affine(self.map.pull_back(-(log_q + 1.0)), float(np.exp(log_q).sum()))
 
     def at(self, x: np.ndarray) -> Parameters:
         """log q = log u."""
@@ -90,6 +99,40 @@ class EntropyShape(Shape):
         log_q = near["log_q"].copy()
         log_q[rows] = np.minimum(-slope - 1.0, LARGEST_LOG)
         return {"log_q": log_q}
+
+    def maps(self) -> tuple[Map, ...]:
+        """The only one."""
+        return (self.map,)
+
+    def mixed_value(self, at: Mixed, rounding: float) -> float:
+        """The entropy."""
+        (u,) = at.u
+        return -float(np.einsum("i,i->", u, np.log(np.maximum(u, TINY))))
+
+    def second(self, at: Mixed, rounding: float) -> Local:
+        """Slope -(log u + 1), curvature -1 / u."""
+        (images,), (u,), (live,) = at
+        logs = np.log(np.maximum(u, TINY))
+        bent = images / np.sqrt(np.maximum(u, TINY))
+        # A floor under the tangent's point lifts the function by at most ``rounding``, and keeps the slope
+        # at places that are hardly visited from drowning all others.
+        floor = math.log(max(rounding, TINY) / u.size)
+        log_q = np.where(live, np.maximum(logs, floor), NEVER)
+        value = -float(np.einsum("i,i->", u, logs))
+        return Local(value, images @ -(logs + 1.0), -(bent @ bent.T), {"log_q": log_q})
+
+    def log_weights(self) -> np.ndarray:
+        """Log q is the parameter itself."""
+        return np.zeros(self.map.rows)
+
+    def modulus(self, one_hot: bool, pairs: np.ndarray) -> Modulus | None:
+        """See ``entropy_change``."""
+        if not one_hot:
+            return None
+        cells, scale = int(self.map.live(pairs).sum()), self.map.column_norms()[0]
+        # of n numbers that sum to at most one: log n for n >= 3, less than log 3 for fewer
+        most = math.log(max(cells, 3))
+        return Modulus(lambda step: entropy_change(cells, scale * step.l1), ceiling=most)
 
     def constants(self, space: Space) -> Constants:
         """|f| <= log n, or n/e for n < 3 cells; neither Lipschitz nor smooth at the border."""
@@ -104,3 +147,15 @@ class EntropyShape(Shape):
     def on_first_rows(self, shape: tuple[int, int]) -> Shape:
         """Under another map."""
         return replace(self, map=FirstRows(self.map, shape))
+
+
+def entropy_change(cells: int, step: float) -> float:
+    """A bound on sum |eta(p) - eta(p')|, eta(t) = -t log t, for |p - p'|_1 <= step, p, p' in [0, 1].
+
+    |eta(p) - eta(p')| <= eta(|p - p'|) for differences up to 1/2 and eta is concave, so the sum is at most
+    e log(n / e) for a step e <= 1/e; further away, no more than the entropy can be at all.
+    """
+    if step <= 0 or not cells:
+        return 0.0
+    most = math.log(cells) + 1.0
+    return min(step * math.log(cells / step), most) if step < 0.3 else most

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -9,13 +10,13 @@ import numpy as np
 
 from cvxmdp.atoms.shapes.shape import (
     Affine,
+    ConicForm,
     ConicProgram,
     Constants,
-    Form,
+    Modulus,
     Parameters,
     Plain,
     Shape,
-    Tangent,
 )
 from cvxmdp.base.arrays import Array, namespace
 from cvxmdp.models.space import Space
@@ -40,17 +41,23 @@ class LinearShape(Shape):
         """Itself."""
         return Affine(self.reward, 0.0)
 
-    def conic(self, program: ConicProgram) -> Form:
+    def conic(self, program: ConicProgram) -> ConicForm:
         """An inner product."""
-        return Form(program.inner(self.reward), lambda factor, x: {})
+        return ConicForm(program.inner(self.reward), lambda factor, x: {})
 
-    def tangent(self, parameters: Parameters) -> Tangent:
+    def tangent(self, parameters: Parameters) -> Affine:
         """Itself."""
-        return Tangent(self.reward, 0.0)
+        return Affine(self.reward, 0.0)
 
     def at(self, x: np.ndarray) -> Parameters:
         """Nothing to choose."""
         return {}
+
+    def modulus(self, one_hot: bool, pairs: np.ndarray) -> Modulus:
+        """By the largest reward of these pairs, or its Euclidean norm."""
+        used = self.reward[pairs]
+        steepest, length = float(np.abs(used).max(initial=0.0)), float(np.linalg.norm(used))
+        return Modulus(lambda step: min(steepest * step.l1, length * step.l2), floor=-math.inf)
 
     def constants(self, space: Space) -> Constants:
         """M_lambda = |r|, l_lambda = 0, M = max |r| / (1 - gamma)."""

@@ -10,13 +10,15 @@ from typing import Any, ClassVar
 import numpy as np
 
 from cvxmdp.atoms.shapes.shape import (
+    TINY,
+    Affine,
     Composite,
+    ConicForm,
     ConicProgram,
-    Form,
+    Local,
     Parameters,
     Plain,
     Shape,
-    Tangent,
 )
 from cvxmdp.base.arrays import Array, namespace
 
@@ -64,22 +66,24 @@ class LogShape(Composite):
         """What is inside."""
         return self.parts
 
-    def conic(self, program: ConicProgram) -> Form:
-        """CVXPY's log of a variable that is at most the part."""
-        inner, t = self.parts[0].conic(program), program.cp.Variable()
-        program.require(t <= inner.expression)
+    def conic(self, program: ConicProgram) -> ConicForm:
+        """CVXPY's log."""
+        inner = self.parts[0].conic(program)
+        # The sum of one number is that number: CVXPY 1.9 gives log(number - sum_squares) a wrong shape.
+        inside = program.cp.sum(inner.expression)
 
         def parameters(factor: float, x: np.ndarray) -> Parameters:
-            at = float(t.value) if t.value is not None and float(t.value) > 0 else 1.0
-            return {"t": at, "parts": [inner.parameters(factor / at, x)]}
+            t = 0.0 if inside.value is None else float(inside.value)
+            t = t if t > 0 else 1.0
+            return {"t": t, "parts": [inner.parameters(factor / t, x)]}
 
-        return Form(program.cp.log(t), parameters)
+        return ConicForm(program.cp.log(inside), parameters)
 
-    def tangent(self, parameters: Parameters) -> Tangent:
+    def tangent(self, parameters: Parameters) -> Affine:
         """Log u <= log t - 1 + u / t for every t > 0."""
         t = float(parameters["t"])
         inner = self.parts[0].tangent(parameters["parts"][0])
-        return Tangent(inner.reward / t, math.log(t) - 1.0 + inner.constant / t)
+        return Affine(inner.reward / t, math.log(t) - 1.0 + inner.offset / t)
 
     def at(self, x: np.ndarray) -> Parameters:
         """T = part(x), or something positive."""
@@ -92,6 +96,19 @@ class LogShape(Composite):
         t = weights.sum() / slopes.sum() if slopes.sum() > 0 else many[-1]["t"]
         inner = self.parts[0].mean([one["parts"][0] for one in many], slopes)
         return {"t": t, "parts": [inner]}
+
+    def combined_value(self, values: Sequence[float], rounding: float = 0.0) -> float:
+        """Minus infinity outside the domain."""
+        return math.log(values[0]) if values[0] > 0 else -math.inf
+
+    def combined(self, parts: Sequence[Local], rounding: float) -> Local:
+        """g / u and H / u - g g' / u^2."""
+        (inner,) = parts
+        inside = inner.value if inner.value > 0 else TINY
+        slope = inner.gradient / inside
+        hessian = inner.hessian / inside - np.outer(slope, slope)
+        parameters = {"t": inside, "parts": [inner.parameters]}
+        return Local(math.log(inside), slope, hessian, parameters)
 
     def plain(self) -> Plain:
         """The part."""

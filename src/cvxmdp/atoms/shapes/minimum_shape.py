@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
@@ -9,22 +10,23 @@ from typing import Any, ClassVar
 import numpy as np
 
 from cvxmdp.atoms.shapes.shape import (
+    NEGLIGIBLE,
+    TINY,
+    Affine,
     Composite,
+    ConicForm,
     ConicProgram,
     Constants,
-    Form,
+    Local,
     Parameters,
     Plain,
     Shape,
-    Tangent,
     weighted_mean,
 )
 from cvxmdp.atoms.shapes.softened import SoftMinimum
 from cvxmdp.atoms.shapes.sum_shape import SumShape
 from cvxmdp.base.arrays import Array, namespace
 from cvxmdp.models.space import Space
-
-NEGLIGIBLE = 1e-9  # sum of duals below which they say nothing about the weights
 
 
 @dataclass(frozen=True, eq=False)
@@ -55,7 +57,7 @@ class MinimumShape(Composite):
         parts = tuple(part.softened(x) for part in self.parts)
         return SoftMinimum(parts, np.full(count, 1.0 / count), 1.0 / max(size, 1e-9))
 
-    def conic(self, program: ConicProgram) -> Form:
+    def conic(self, program: ConicProgram) -> ConicForm:
         """A variable that is at most each part; the duals are the weights."""
         forms = [part.conic(program) for part in self.parts]
         smallest = program.cp.Variable()
@@ -73,9 +75,9 @@ class MinimumShape(Composite):
             parts = [form.parameters(factor * weight, x) for weight, form in pairs]
             return {"weights": weights, "parts": parts}
 
-        return Form(smallest, parameters)
+        return ConicForm(smallest, parameters)
 
-    def tangent(self, parameters: Parameters) -> Tangent:
+    def tangent(self, parameters: Parameters) -> Affine:
         """A convex combination of tangents."""
         weights = np.maximum(np.asarray(parameters["weights"], dtype=np.float64), 0.0)
         weights = weights / weights.sum()
@@ -96,6 +98,32 @@ class MinimumShape(Composite):
             for k, part in enumerate(self.parts)
         ]
         return {"weights": weighted_mean(shares, weights), "parts": parts}
+
+    def _edge(self, rounding: float) -> float:
+        return max(rounding, TINY) / max(math.log(len(self.parts)), 1.0)
+
+    def _soft(self, values: np.ndarray, rounding: float) -> tuple[float, np.ndarray]:
+        """-e log sum exp(-u/e) and its weights: never above the minimum."""
+        edge, least = self._edge(rounding), float(values.min())
+        weights = np.exp(-(values - least) / edge)
+        return least - edge * math.log(float(weights.sum())), weights / weights.sum()
+
+    def combined_value(self, values: Sequence[float], rounding: float = 0.0) -> float:
+        """The rounded minimum."""
+        known = np.asarray(values, dtype=np.float64)
+        if not (rounding > 0 and np.isfinite(known).all()):
+            return float(known.min())
+        return self._soft(known, rounding)[0]
+
+    def combined(self, parts: Sequence[Local], rounding: float) -> Local:
+        """Convex combinations, and the curvature of the rounding."""
+        value, weights = self._soft(np.array([one.value for one in parts]), rounding)
+        slopes = np.array([one.gradient for one in parts])
+        mean = weights @ slopes
+        spread = (slopes - mean) * np.sqrt(weights)[:, None]
+        curved = np.tensordot(weights, np.array([one.hessian for one in parts]), axes=1)
+        parameters = {"weights": weights, "parts": [one.parameters for one in parts]}
+        return Local(value, mean, curved - spread.T @ spread / self._edge(rounding), parameters)
 
     def constants(self, space: Space) -> Constants:
         """As Lipschitz and as large as the worst of them; not smooth; as strong as the weakest."""

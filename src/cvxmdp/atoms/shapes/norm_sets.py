@@ -78,7 +78,7 @@ class Singleton(NormSet):
 
     def plain(self) -> Plain:
         """The point."""
-        return {"kind": self.kind, "target": np.asarray(self.target, dtype=np.float64)}
+        return {"kind": self.kind, "target": self.point()}
 
     def point(self) -> np.ndarray:
         """The point."""

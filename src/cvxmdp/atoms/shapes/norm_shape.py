@@ -12,13 +12,17 @@ from cvxmdp.atoms.maps import FirstRows, Map
 from cvxmdp.atoms.shapes.norm_sets import NormSet
 from cvxmdp.atoms.shapes.shape import (
     TINY,
+    Affine,
+    ConicForm,
     ConicProgram,
     Constants,
-    Form,
+    Local,
+    Mixed,
+    Modulus,
     Parameters,
     Plain,
     Shape,
-    Tangent,
+    slope_of,
 )
 from cvxmdp.atoms.shapes.softened import SoftNorm
 from cvxmdp.base.arrays import Array, detached, namespace
@@ -81,22 +85,42 @@ class NormShape(Shape):
         size = float(np.abs(u).mean() if self.norm == "l1" else 0.1 * np.linalg.norm(u))
         return SoftNorm(self.map, self.set, np.zeros(u.shape), 1.0 / max(size, 1e-9), self.norm)
 
-    def conic(self, program: ConicProgram) -> Form:
-        """The norm of u - z, with z a variable of the program that lies in the set."""
-        cp, u = program.cp, program.argument(self.map, whole=True)
-        nearest = self.set.point()
+    def conic(self, program: ConicProgram) -> ConicForm:
+        """The norm of u - z, with z a variable of the program that lies in the set.
+
+        The duals of its cones are the slope; of a square, that of the equation r = u - z.
+        """
+        cp, nearest = program.cp, self.set.point()
         if nearest is None:
             nearest = cp.Variable(self.map.rows)
             program.require(*self.set.inside(cp, nearest))
-        norms = {"l1": cp.norm1, "l2": cp.norm2, "l2-squared": cp.sum_squares}
+        residual = program.image(self.map) - nearest
+        t = cp.Variable(1 if self.norm == "l2" else self.map.rows)
+        value = cp.sum_squares(t) if self.norm == "l2-squared" else cp.sum(t)
+        sides = self._sides(cp, t, residual)
+        program.require(*sides)
 
         def parameters(factor: float, x: np.ndarray) -> Parameters:
-            slope = u.slope(factor)
-            return self.at(x) if slope is None else self.from_slope(slope)
+            slope = slope_of(self._dual([side.dual_value for side in sides]), factor)
+            return self.at(x) if slope is None else self.set.parameters(slope)
 
-        return Form(norms[self.norm](u.expression - nearest), parameters)
+        return ConicForm(value, parameters)
 
-    def tangent(self, parameters: Parameters) -> Tangent:
+    def _sides(self, cp: Any, t: Any, residual: Any) -> list[Any]:
+        """T is at least the norm, or for squares the residual itself."""
+        if self.norm == "l1":
+            return [residual <= t, -residual <= t]
+        return [cp.SOC(t, residual)] if self.norm == "l2" else [t == residual]
+
+    def _dual(self, duals: list[Any]) -> Any:
+        """Of the residual, from those of the program; half of it for squares."""
+        if duals[0] is None:
+            return None
+        if self.norm == "l1":
+            return duals[1] - duals[0]
+        return duals[0][1] if self.norm == "l2" else 0.5 * duals[0]
+
+    def tangent(self, parameters: Parameters) -> Affine:
         """<v, u> - support(v) with |v| <= 1 in the dual norm; for squares 2 <v, u> - 2 support(v) - |v|^2."""
         v, scale = self.set.direction(parameters), 1.0
         if self.norm == "l1":
@@ -106,8 +130,8 @@ class NormShape(Shape):
         v = scale * v
         support = self.set.support(v, parameters, scale)
         if self.norm == "l2-squared":
-            return Tangent(self.map.pull_back(2.0 * v), -2.0 * support - float(v @ v))
-        return Tangent(self.map.pull_back(v), -support)
+            return Affine(self.map.pull_back(2.0 * v), -2.0 * support - float(v @ v))
+        return Affine(self.map.pull_back(v), -support)
 
     def at(self, x: np.ndarray) -> Parameters:
         """The residual's sign, direction, or itself."""
@@ -118,9 +142,47 @@ class NormShape(Shape):
             residual = residual / max(float(np.linalg.norm(residual)), TINY)
         return self.set.parameters(residual)
 
-    def from_slope(self, slope: np.ndarray) -> Parameters:
-        """V is the slope, or half of it for squares."""
-        return self.set.parameters(slope / 2.0 if self.norm == "l2-squared" else slope)
+    def maps(self) -> tuple[Map, ...]:
+        """The only one."""
+        return (self.map,)
+
+    def mixed_value(self, at: Mixed, rounding: float) -> float:
+        """The norm, with |r| rounded to sqrt(r^2 + e^2)."""
+        residual = at.u[0] - self.set.project(at.u[0])
+        if self.norm == "l2-squared":
+            return float((residual**2).sum())
+        if self.norm == "l1":
+            return float(np.sqrt(residual**2 + (rounding / residual.size) ** 2).sum())
+        return math.sqrt(float((residual**2).sum()) + rounding**2)
+
+    def second(self, at: Mixed, rounding: float) -> Local:
+        """The projection counts as fixed in the Hessian, which then bends at least as much."""
+        (images,), (u,), _ = at
+        residual = u - self.set.project(u)
+        value = self.mixed_value(at, rounding)
+        if self.norm == "l2-squared":
+            parameters = self.set.parameters(residual)
+            return Local(value, images @ (2.0 * residual), 2.0 * images @ images.T, parameters)
+        if self.norm == "l1":
+            edge = rounding / residual.size
+            sizes = np.sqrt(residual**2 + edge**2)
+            direction = residual / sizes
+            bent = images * (edge / sizes**1.5)
+            hessian = bent @ bent.T
+        else:
+            direction = residual / value
+            along = images @ direction
+            hessian = (images @ images.T - np.outer(along, along)) / value
+        return Local(value, images @ direction, hessian, self.set.parameters(direction))
+
+    def modulus(self, one_hot: bool, pairs: np.ndarray) -> Modulus | None:
+        """Distances change by no more than u moves."""
+        absolute, longest = self.map.column_norms()
+        if self.norm == "l1":
+            return Modulus(lambda step: absolute * step.l1)
+        spectral = self.map.singular()[0]
+        squared = self.norm == "l2-squared"
+        return Modulus(lambda step: min(spectral * step.l2, longest * step.l1), squared)
 
     def constants(self, space: Space) -> Constants:
         """l1: sqrt(rows)-Lipschitz; l2: 1-Lipschitz; squared: 2-smooth, strong for a point; times |M|."""

@@ -10,14 +10,20 @@ import numpy as np
 import scipy.sparse as sp
 
 from cvxmdp.atoms.maps import FirstRows, Map
+from cvxmdp.atoms.shapes.entropy_shape import entropy_change
 from cvxmdp.atoms.shapes.shape import (
     TINY,
+    Affine,
+    ConicForm,
     ConicProgram,
-    Form,
+    Local,
+    Mixed,
+    Modulus,
+    Move,
     Parameters,
     Plain,
     Shape,
-    Tangent,
+    slope_of,
 )
 from cvxmdp.base.arrays import Array, namespace
 
@@ -48,6 +54,7 @@ class RelativeEntropyShape(Shape):
     floor: float = 0.0
     static: ClassVar[tuple[str, ...]] = ("floor",)
     kind: ClassVar[str] = "relative_entropy"
+    exponent: ClassVar[str] = "log_ratio"
     roughness: ClassVar[str] = "its gradient is unbounded where the occupancy goes to zero"
 
     def _base(self, x: Array) -> Array:
@@ -102,23 +109,23 @@ class RelativeEntropyShape(Shape):
         """Linear where p is below ``FLOOR`` times q."""
         return replace(self, floor=FLOOR)
 
-    def conic(self, program: ConicProgram) -> Form:
-        """CVXPY's kl_div over the rows a policy can make positive; the others add q."""
-        p = program.argument(self.map)
-        others = np.setdiff1d(np.arange(self.map.rows), p.rows)
-        offset = np.zeros(self.map.rows) if self.base_offset is None else self.base_offset
-        q, outside = offset[p.rows], float(offset[others].sum())
-        if self.base_map is not None:
-            base = program.argument(self.base_map, whole=True).expression
-            q, outside = q + base[p.rows], outside + program.cp.sum(base[others])
+    def conic(self, program: ConicProgram) -> ConicForm:
+        """T <= p log(q/p) is an exponential cone over the rows a policy can move; the others add q."""
+        cp, rows = program.cp, program.live(self.map)
+        p = program.image(self.map)[rows]
+        q = np.zeros(self.map.rows) if self.base_offset is None else self.base_offset
+        q = q if self.base_map is None else q + program.image(self.base_map)
+        t = cp.Variable(rows.size)
+        cone = cp.ExpCone(t, p, q[rows])
+        program.require(cone)
 
         def parameters(factor: float, x: np.ndarray) -> Parameters:
-            slope = p.slope(factor)
-            return self.at(x) if slope is None else self.from_slope(slope, p.rows, self.at(x))
+            slope = slope_of(cone.dual_value[1], factor)
+            return self.at(x) if slope is None else self.from_slope(slope - 1.0, rows, self.at(x))
 
-        return Form(program.cp.sum(program.cp.kl_div(p.expression, q)) + outside, parameters)
+        return ConicForm(cp.sum(q) - cp.sum(t) - cp.sum(p), parameters)
 
-    def tangent(self, parameters: Parameters) -> Tangent:
+    def tangent(self, parameters: Parameters) -> Affine:
         """A p - (e^a - 1) q for any a."""
         ratio = parameters["log_ratio"]
         less = 1.0 - np.exp(ratio)
@@ -126,7 +133,7 @@ class RelativeEntropyShape(Shape):
         if self.base_map is not None:
             reward = reward + self.base_map.pull_back(less)
         constant = 0.0 if self.base_offset is None else float(less @ self.base_offset)
-        return Tangent(reward, constant)
+        return Affine(reward, constant)
 
     def at(self, x: np.ndarray) -> Parameters:
         """A = log(p/q); zero where both are."""
@@ -139,6 +146,51 @@ class RelativeEntropyShape(Shape):
         ratio = near["log_ratio"].copy()
         ratio[rows] = np.minimum(slope, LARGEST_LOG)
         return {"log_ratio": ratio}
+
+    def maps(self) -> tuple[Map, ...]:
+        """Of p, and of q where it moves."""
+        return (self.map,) if self.base_map is None else (self.map, self.base_map)
+
+    def _mixed(self, at: Mixed) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        p = at.u[0]
+        q = np.zeros(p.size) if self.base_offset is None else self.base_offset
+        q = q if self.base_map is None else q + at.u[1]
+        return p, q, np.log(np.maximum(p, TINY)) - np.log(np.maximum(q, TINY))
+
+    def mixed_value(self, at: Mixed, rounding: float) -> float:
+        """The divergence."""
+        p, q, logs = self._mixed(at)
+        return float((p * logs - p + q).sum())
+
+    def second(self, at: Mixed, rounding: float) -> Local:
+        """Slopes log(p/q) and 1 - p/q; the curvature is that of one direction per row, (dp - p/q dq)^2 / p."""
+        p, q, logs = self._mixed(at)
+        images, slope = at.images[0], at.images[0] @ logs
+        if self.base_map is not None:
+            ratio = np.exp(np.minimum(logs, LARGEST_LOG))
+            slope = slope + at.images[1] @ (1.0 - ratio)
+            images = images - ratio * at.images[1]
+        bent = images / np.sqrt(np.maximum(p, TINY))
+        value = float((p * logs - p + q).sum())
+        return Local(value, slope, bent @ bent.T, {"log_ratio": np.minimum(logs, LARGEST_LOG)})
+
+    def log_weights(self) -> np.ndarray | None:
+        """Log q is the parameter plus that of a fixed q; None where q moves."""
+        return None if self.base_map is not None else np.log(np.maximum(self.base_offset, TINY))
+
+    def modulus(self, one_hot: bool, pairs: np.ndarray) -> Modulus | None:
+        """As for the entropy, plus the linear part; not known where q moves."""
+        if not one_hot or self.base_map is not None:
+            return None
+        inside = np.asarray(self.base_offset) > 0
+        steepest = float(np.abs(np.log(self.base_offset[inside])).max()) + 1.0
+        cells, scale = int(inside.sum()), self.map.column_norms()[0]
+
+        def omega(step: Move) -> float:
+            moved = scale * step.l1
+            return entropy_change(cells, moved) + steepest * moved
+
+        return Modulus(omega)
 
     def plain(self) -> Plain:
         """Both maps and offsets."""

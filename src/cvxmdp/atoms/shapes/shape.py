@@ -14,12 +14,15 @@ u = M x of the occupancy x, shape (S, A), or a sum, logarithm or minimum of othe
 - ``tangent(parameters)``: an affine function that is nowhere below a concave phi (nowhere above a convex one),
   whatever admissible parameters are given (Fenchel's inequality); ``at(x)``: parameters that are good near x;
   ``mean(...)``: of an average of tangents; ``from_slope(...)``: from the duals of u = M x;
+- ``second(at, rounding)``: value, gradient and Hessian in the weights of a mixture of occupancies;
+- ``modulus(...)``: by how much the value changes when x moves;
 - ``constants(space)``: what the paper's assumption on utilities asks for, where it is known;
 - ``kind`` and ``plain()``: the shape as plain data, for files, fingerprints and the checker.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Protocol, Self
@@ -36,6 +39,7 @@ if TYPE_CHECKING:
 Parameters = dict[str, Any]  # of a tangent: arrays by name, and "parts" of the same kind
 Plain = dict[str, Any]  # numbers, text, arrays, csr arrays and tables of such
 TINY = 1e-300
+NEGLIGIBLE = 1e-9  # a factor below which a slope cannot be read off a dual
 
 
 class Affine(NamedTuple):
@@ -43,13 +47,6 @@ class Affine(NamedTuple):
 
     reward: np.ndarray  # (S, A)
     offset: float
-
-
-class Tangent(NamedTuple):
-    """<reward, x> + constant: an affine bound."""
-
-    reward: np.ndarray  # (S, A)
-    constant: float
 
 
 @dataclass(frozen=True)
@@ -70,26 +67,55 @@ class Constants:
     strength: float = 0.0
 
 
-class Argument(Protocol):
-    """u = M x in a conic program."""
+class Local(NamedTuple):
+    """A function of the weights of a mixture, at a mixture."""
 
-    @property
-    def expression(self) -> Any:
-        """In CVXPY, over ``rows``."""
-        ...
+    value: float
+    gradient: np.ndarray  # (K,)
+    hessian: np.ndarray  # (K, K)
+    parameters: Parameters  # of the tangent there
 
-    @property
-    def rows(self) -> np.ndarray:
-        """The rows of the map that are in it: all, or those that some policy can make positive."""
-        ...
 
-    def slope(self, factor: float) -> np.ndarray | None:
-        """The dual of u = M x, divided by the factor before the shape; None where it says nothing."""
-        ...
+class Mixed(NamedTuple):
+    """What a shape looks at of a mixture of K occupancies, for each of its ``maps``.
+
+    Attributes:
+        images: M x_k of the occupancies, (K, rows) each.
+        u: M x of the mixture, (rows,) each.
+        live: boolean (rows,) each: rows that some policy can make differ from zero.
+    """
+
+    images: tuple[np.ndarray, ...]
+    u: tuple[np.ndarray, ...]
+    live: tuple[np.ndarray, ...]
+
+
+class Move(NamedTuple):
+    """How far an occupancy moves, in two norms."""
+
+    l1: float
+    l2: float
+
+
+class Modulus(NamedTuple):
+    """phi = outer(inner), inner with the modulus of continuity ``omega``, everywhere at once.
+
+    Attributes:
+        omega: |inner(x) - inner(y)| <= omega(|x - y|).
+        squared: the outer function is the square of an inner one that is never negative.
+        floor, ceiling: no occupancy has a smaller or larger value.
+        promise: what a user said, and this rests on.
+    """
+
+    omega: Callable[[Any], float]  # of anything with ``l1`` and ``l2``
+    squared: bool = False
+    floor: float = 0.0
+    ceiling: float = math.inf
+    promise: str = ""
 
 
 class ConicProgram(Protocol):
-    """What ``Shape.conic`` is written in."""
+    """What ``Shape.conic`` is written in: a program over the pairs that some policy can take."""
 
     cp: Any  # the module cvxpy
 
@@ -97,8 +123,12 @@ class ConicProgram(Protocol):
         """<reward, x>."""
         ...
 
-    def argument(self, map: Map, whole: bool = False) -> Argument:
-        """U = M x, over rows that can be positive, or over all of them."""
+    def image(self, map: Map) -> Any:
+        """U = M x, (rows,); rows that no policy can move are zero."""
+        ...
+
+    def live(self, map: Map) -> np.ndarray:
+        """Rows of the map that some policy can move, as indices."""
         ...
 
     def require(self, *constraints: Any) -> None:
@@ -106,7 +136,7 @@ class ConicProgram(Protocol):
         ...
 
 
-class Form(NamedTuple):
+class ConicForm(NamedTuple):
     """A shape in CVXPY, and its tangent's parameters once the program is solved.
 
     Attributes:
@@ -124,6 +154,11 @@ class Shape(Pytree):
 
     kind: ClassVar[str]
     roughness: ClassVar[str] = "it is not known"  # why it has no smoothness constant
+    trusted: ClassVar[bool] = False  # a user's own function, known at occupancies only
+    additive: ClassVar[bool] = False  # a weighted sum of its children
+    exponent: ClassVar[str] = (
+        ""  # the parameter, if the tangent's constant is a sum of its exponentials
+    )
 
     def value(self, x: Array) -> Any:
         """The function's value at x, shape ()."""
@@ -169,11 +204,11 @@ class Shape(Pytree):
         """Whether CVXPY can write it: all but functions of the user's own."""
         return all(part.has_conic_form for part in self.children())
 
-    def conic(self, program: ConicProgram) -> Form:
+    def conic(self, program: ConicProgram) -> ConicForm:
         """The function in CVXPY; only where ``has_conic_form``."""
         raise NotImplementedError
 
-    def tangent(self, parameters: Parameters) -> Tangent:
+    def tangent(self, parameters: Parameters) -> Affine:
         """The affine bound of these parameters."""
         raise NotImplementedError
 
@@ -181,11 +216,53 @@ class Shape(Pytree):
         """Parameters of the tangent at (or near) x."""
         raise NotImplementedError
 
+    def from_slope(self, slope: np.ndarray, rows: np.ndarray, near: Parameters) -> Parameters:
+        """Parameters of the tangent with this slope in u at these rows, and as nearby in the others."""
+        raise NotImplementedError
+
+    def log_weights(self) -> np.ndarray | None:
+        """With an ``exponent``: log q is the parameter plus this, (rows,); None where q is not fixed."""
+        return None
+
     def mean(self, many: Sequence[Parameters], weights: np.ndarray) -> Parameters:
         """Parameters of a tangent about as good as the weighted mean of these."""
         return {
             name: weighted_mean([one[name] for one in many], weights) for name in (many[-1] or {})
         }
+
+    def maps(self) -> tuple[Map, ...]:
+        """The linear maps that a shape without children looks through."""
+        return ()
+
+    def mixed_value(self, at: Mixed, rounding: float) -> float:
+        """The value at a mixture, kinks made round to the safe side by ``rounding``."""
+        raise NotImplementedError
+
+    def second(self, at: Mixed, rounding: float) -> Local:
+        """The same with gradient and Hessian in the weights of the mixture, and the tangent there.
+
+        The Hessian is a product with mapped columns. The gradient of the rounded function is a convex
+        combination of those that meet at a kink, and gives the dual weights that a certificate needs:
+        linearising at the kink itself would prove nothing.
+        """
+        raise NotImplementedError
+
+    def combined_value(self, values: Sequence[float], rounding: float = 0.0) -> float:
+        """The value of a combination, from values of its children: monotone in each."""
+        raise NotImplementedError
+
+    def combined(self, parts: Sequence[Local], rounding: float) -> Local:
+        """The same with derivatives."""
+        raise NotImplementedError
+
+    def modulus(self, one_hot: bool, pairs: np.ndarray) -> Modulus | None:
+        """By how much a shape without children changes when x moves; None where that is not known.
+
+        Args:
+            one_hot: whether occupancies are those of a table (or of bins); entropy and kl need that.
+            pairs: boolean (S, A), the entries that can differ from zero.
+        """
+        return None
 
     def constants(self, space: Space) -> Constants:
         """The constants of the paper's assumption, where known."""
@@ -229,6 +306,13 @@ class Composite(Shape):
     def with_children(self, children: Sequence[Shape]) -> Self:
         """Other parts."""
         return replace(self, parts=tuple(children))
+
+
+def slope_of(dual: Any, factor: float) -> np.ndarray | None:
+    """The slope of a shape from the dual of its cone and the factor before it; None where that says nothing."""
+    if dual is None or abs(factor) < NEGLIGIBLE:
+        return None
+    return np.ravel(np.asarray(dual, dtype=np.float64)) / factor
 
 
 def weighted_mean(arrays: Any, weights: np.ndarray) -> Any:

@@ -12,12 +12,12 @@ import numpy as np
 from cvxmdp.atoms.shapes.shape import (
     Affine,
     Composite,
+    ConicForm,
     ConicProgram,
     Constants,
-    Form,
+    Local,
     Parameters,
     Plain,
-    Tangent,
 )
 from cvxmdp.base.arrays import Array
 from cvxmdp.models.space import Space
@@ -30,6 +30,7 @@ class SumShape(Composite):
     weights: tuple[float, ...]
     offset: float
     kind: ClassVar[str] = "sum"
+    additive: ClassVar[bool] = True
 
     def factors(self) -> tuple[float, ...]:
         """The weights."""
@@ -59,7 +60,7 @@ class SumShape(Composite):
         offset = self.offset + sum(weight * part.offset for weight, part in pairs)
         return Affine(np.asarray(reward), float(offset))
 
-    def conic(self, program: ConicProgram) -> Form:
+    def conic(self, program: ConicProgram) -> ConicForm:
         """The weighted sum of the forms."""
         forms = [part.conic(program) for part in self.parts]
         total = self.offset
@@ -70,15 +71,15 @@ class SumShape(Composite):
             pairs = zip(self.weights, forms, strict=True)
             return {"parts": [form.parameters(factor * weight, x) for weight, form in pairs]}
 
-        return Form(total, parameters)
+        return ConicForm(total, parameters)
 
-    def tangent(self, parameters: Parameters) -> Tangent:
+    def tangent(self, parameters: Parameters) -> Affine:
         """The weighted sum of tangents."""
         pairs = zip(self.parts, parameters["parts"], strict=True)
         tangents = [part.tangent(given) for part, given in pairs]
         reward = sum(w * one.reward for w, one in zip(self.weights, tangents, strict=True))
-        terms = [w * one.constant for w, one in zip(self.weights, tangents, strict=True)]
-        return Tangent(np.asarray(reward), math.fsum([*terms, self.offset]))
+        terms = [w * one.offset for w, one in zip(self.weights, tangents, strict=True)]
+        return Affine(np.asarray(reward), math.fsum([*terms, self.offset]))
 
     def at(self, x: np.ndarray) -> Parameters:
         """Each at x."""
@@ -89,6 +90,20 @@ class SumShape(Composite):
         columns = zip(*(one["parts"] for one in many), strict=True)
         pairs = zip(self.parts, columns, strict=True)
         return {"parts": [part.mean(column, weights) for part, column in pairs]}
+
+    def combined_value(self, values: Sequence[float], rounding: float = 0.0) -> float:
+        """The weighted sum."""
+        return self.offset + sum(w * value for w, value in zip(self.weights, values, strict=True))
+
+    def combined(self, parts: Sequence[Local], rounding: float) -> Local:
+        """Weighted sums."""
+        pairs = list(zip(self.weights, parts, strict=True))
+        return Local(
+            self.combined_value([one.value for one in parts]),
+            np.sum([weight * one.gradient for weight, one in pairs], axis=0),
+            np.sum([weight * one.hessian for weight, one in pairs], axis=0),
+            {"parts": [one.parameters for one in parts]},
+        )
 
     def constants(self, space: Space) -> Constants:
         """Constants add up with the absolute weights."""
