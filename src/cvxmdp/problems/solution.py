@@ -80,7 +80,6 @@ class Solution:
         history: what happened on the way, by name; empty for solvers without iterates to show.
         stats: solver, time, iterations and the like.
         message: the status in a sentence, with this run's details.
-        evidence: what the solver knows about the best objective: a certificate begins with it.
     """
 
     problem: Problem
