@@ -20,8 +20,7 @@ import jax
 import numpy as np
 
 import cvxmdp as cm
-from cvxmdp.solvers.environment_runs import run_of
-from cvxmdp.solvers.vr_pdpg_run import prepare
+from cvxmdp.solvers.contract import Task
 from hardware import hardware
 
 sys.path.insert(0, str(Path(__file__).parent.parent / "examples"))
@@ -33,10 +32,10 @@ CAR = cm.UniformBins([-1.2, -0.07], [0.6, 0.07], 8)
 
 
 def run_in(environment: Any, policy: Any, horizon: int, episodes: int) -> Any:
-    """A run of VR-PDPG that has not begun: its policy is nearly uniform."""
+    """VR-PDPG that has not begun: its policy is nearly uniform."""
     problem = cm.Problem(environment, maximize=cm.linear("reward"))
     solver = cm.VRPDPG(10, 0.03, 1.0, 0.3, horizon, batch_size=episodes, policy=policy)
-    return run_of(solver, problem, None, 0, prepare(solver, problem, np.zeros(0)))
+    return solver.prepare(Task(problem, seed=0))
 
 
 def plain(name: str, policy: Any, horizon: int) -> Callable[[], int]:
@@ -61,11 +60,11 @@ def plain(name: str, policy: Any, horizon: int) -> Callable[[], int]:
 
 def ours(run: Any) -> Callable[[], int]:
     """A batch of episodes as a run plays it."""
-    environment, batch = run.problem.environment, run.solver.batch_size
+    environment, batch, state = run.problem.environment, run.solver.batch_size, run.first()
 
     def play() -> int:
         before = environment.steps
-        run.play(0, batch)
+        run.play(state, 0, batch)
         return int(environment.steps - before)
 
     return play
@@ -73,7 +72,8 @@ def ours(run: Any) -> Callable[[], int]:
 
 def compiled(run: Any) -> Callable[[], int]:
     """The same in compiled code."""
-    return lambda: int(np.asarray(jax.block_until_ready(run.fresh()).alive).sum())
+    state = run.first()
+    return lambda: int(np.asarray(jax.block_until_ready(run.fresh(state)).alive).sum())
 
 
 def speeds(works: dict[str, Callable[[], int]]) -> dict[str, float]:
@@ -104,7 +104,7 @@ def main() -> None:
     ):
         with cm.GymnasiumEnv(name, 0.99, features=features, n_envs=LANES) as environment:
             run = run_in(environment, policy, horizon, LANES)
-            works = {"plain": plain(name, run.policy(), horizon), "lanes": ours(run)}
+            works = {"plain": plain(name, run.policy(run.first()), horizon), "lanes": ours(run)}
             if name == "CartPole-v1":
                 twin = cm.JaxEnv(CartPole(), 0.99, features=features)
                 works["compiled"] = compiled(run_in(twin, policy, horizon, 1_024))

@@ -179,7 +179,6 @@ def averages(case: Case, iterations: int, seeds: int) -> tuple[np.ndarray, np.nd
         dual_bound=dict(case.constants.dual_bound),
         evaluate_every=iterations,
         record_every=iterations,
-        progress=False,
     )
     gaps, slacks = [], []
     for run in cm.sweep(problem, solver, seeds=range(seeds), progress=False):

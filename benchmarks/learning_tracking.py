@@ -50,7 +50,6 @@ def setting(instance: str, iterations: int, **changes: Any) -> cm.VRPDPG:
         dual_bound=100.0 if large else 1_000.0,
         initial_multiplier=1.0,
         evaluate_every=iterations,
-        progress=False,
     )
     return replace(solver, **changes)
 

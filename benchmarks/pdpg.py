@@ -110,7 +110,7 @@ def timed(problem: cm.Problem, solver: cm.PDPG | cm.ConvexProgram) -> tuple[floa
 
 
 def time_to_gap(problem: cm.Problem, gap: float, iterations: int) -> Reached:
-    solver = cm.PDPG(iterations, tolerance=gap, check_every=50, progress=False)
+    solver = cm.PDPG(iterations, tolerance=gap, check_every=50)
     (first, _), *others = (timed(problem, solver) for _ in range(1 + ROUNDS))
     seconds, solution = min(others, key=lambda run: run[0])
     return Reached(

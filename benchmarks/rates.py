@@ -102,7 +102,6 @@ def direct(case: Case, iterations: int) -> cm.PDPG:
         iterations,
         strongly_concave=case.strongly_concave,
         check_every=iterations,
-        progress=False,
     )
 
 
@@ -119,7 +118,6 @@ def softmax(case: Case, iterations: int, primal_step: float) -> cm.PDPG:
         iterate="average",
         tolerance=None,
         check_every=iterations,
-        progress=False,
     )
 
 

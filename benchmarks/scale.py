@@ -102,9 +102,9 @@ def measure(kind: str, size: int, name: str, tolerance: float) -> dict[str, Any]
     if name in ("simplex", "interior point", "Clarabel"):
         return {"seconds": general_solver(problem, name), "memory": peak()}
     solvers = {
-        "ColumnGeneration": lambda: cm.ColumnGeneration(tolerance=tolerance, progress=False),
+        "ColumnGeneration": lambda: cm.ColumnGeneration(tolerance=tolerance),
         "ConvexProgram": cm.ConvexProgram,
-        "PDPG": lambda: cm.PDPG(tolerance=tolerance, progress=False),
+        "PDPG": lambda: cm.PDPG(tolerance=tolerance),
     }
     started = time.perf_counter()
     solution = cm.solve(problem, solvers[name]())

@@ -26,9 +26,7 @@ import cvxmdp as cm
 from cvxmdp.algorithms.recursion import iteration
 from cvxmdp.algorithms.views import view
 from cvxmdp.paper.tracking import expert_occupancy, tracking_model, tracking_problem
-from cvxmdp.runs.axes import read_cases
-from cvxmdp.runs.lanes import LaneGroup
-from cvxmdp.solvers.vr_pdpg_run import Run, prepare
+from cvxmdp.solvers.contract import Task
 from hardware import hardware
 
 CHUNK = 500
@@ -91,9 +89,20 @@ def onefile(instance: str, iterations: int, units: int = 0) -> Callable[[], None
     return work
 
 
-def fresh_run(instance: str, solver: cm.VRPDPG) -> Run:
-    problem = tracking_problem(instance)
-    return Run(solver, problem, None, 0, prepare(solver, problem, np.zeros(1)))
+class Chunks:
+    """Work of one lane or several, a chunk at a time."""
+
+    def __init__(self, instance: str, solver: cm.VRPDPG, lanes: int = 1) -> None:
+        problem = tracking_problem(instance)
+        one: Any = solver.prepare(Task(problem, seed=0))
+        others = [one.reseeded(Task(problem, seed=seed)) for seed in range(1, lanes)]
+        self.first = one
+        self.work: Any = one.batch(others) if others else one
+        self.state = self.work.first()
+
+    def advance(self) -> None:
+        """The next chunk."""
+        self.state, _ = self.work.advance(self.state, self.work.mark(self.state))
 
 
 def best_of(works: dict[str, Callable[[], Any]], repetitions: int) -> dict[str, float]:
@@ -109,7 +118,7 @@ def best_of(works: dict[str, Callable[[], Any]], repetitions: int) -> dict[str, 
 
 def compile_seconds(instance: str, solver: cm.VRPDPG) -> float:
     """Time to the end of the first chunk less that of the second."""
-    run = fresh_run(instance, solver)
+    run = Chunks(instance, solver)
     started = time.perf_counter()
     run.advance()
     first = time.perf_counter() - started
@@ -127,7 +136,7 @@ def cpu(instance: str) -> None:
     print("|---|---|---|---|---|---|---|")
     for name, policy, units in (("table", cm.Table(), 0), ("MLP(32)", cm.MLP(32), 32)):
         seconds = compile_seconds(instance, solver_for(instance, policy))
-        run = fresh_run(instance, solver_for(instance, policy, record_every=10))
+        run = Chunks(instance, solver_for(instance, policy, record_every=10))
         problem = tracking_problem(instance)
         many = replace(solver_for(instance, policy), iterations=10 * CHUNK)
         works = {
@@ -156,7 +165,7 @@ def cpu(instance: str) -> None:
 def logging(instance: str) -> None:
     """What records cost: all, every tenth, none."""
     runs = {
-        every: fresh_run(instance, solver_for(instance, record_every=every))
+        every: Chunks(instance, solver_for(instance, record_every=every))
         for every in (1, 10, CHUNK)
     }
     for run in runs.values():
@@ -170,12 +179,10 @@ def logging(instance: str) -> None:
 
 def batching(instance: str) -> None:
     """Lanes of one batched program on this processor, beside one run at a time on one core."""
-    problem, solver = tracking_problem(instance), solver_for(instance, record_every=CHUNK)
-    learning = prepare(solver, problem, np.zeros(1))
-    works: dict[str, Callable[[], Any]] = {"1": fresh_run(instance, solver).advance}
+    solver = solver_for(instance, record_every=CHUNK)
+    works: dict[str, Callable[[], Any]] = {"1": Chunks(instance, solver).advance}
     for lanes in (2, 4, 6, 8, 16, 32, 64):
-        group = LaneGroup(read_cases(problem, solver, None, range(lanes)), None, [learning] * lanes)
-        works[str(lanes)] = group.advance
+        works[str(lanes)] = Chunks(instance, solver, lanes).advance
     for work in works.values():
         work()
     found = best_of(works, 4)
@@ -186,11 +193,13 @@ def batching(instance: str) -> None:
 
 def parts(instance: str) -> None:
     """Where the time of an iteration goes: loops that do more and more of it."""
-    run = fresh_run(instance, solver_for(instance))
-    learning, state = run.learning, run.carry.state
+    run = Chunks(instance, solver_for(instance))
+    learning, state = run.first.learning, run.state.carry.state
 
     def numbers(now: Any) -> Any:
-        return learning.model.numbers(run.words, now.step, learning.batch_size, learning.horizon)
+        return learning.model.numbers(
+            run.first.begun[0], now.step, learning.batch_size, learning.horizon
+        )
 
     def looked_at(now: Any) -> Any:
         return view(learning.family, now.params, learning.horizon)
@@ -227,10 +236,7 @@ def parts(instance: str) -> None:
 
 def accelerator(instance: str, lanes: int) -> None:
     """Lanes of one batched program."""
-    problem, solver = tracking_problem(instance), solver_for(instance, record_every=CHUNK)
-    cases = read_cases(problem, solver, None, range(lanes))
-    learning = prepare(solver, problem, np.zeros(1))
-    group = LaneGroup(cases, None, [learning] * lanes)
+    group = Chunks(instance, solver_for(instance, record_every=CHUNK), lanes)
     started = time.perf_counter()
     group.advance()
     first = time.perf_counter() - started
@@ -240,7 +246,7 @@ def accelerator(instance: str, lanes: int) -> None:
         group.advance()
         times.append(time.perf_counter() - started)
     each = min(times) / (CHUNK * lanes)
-    state = sum(leaf.nbytes for leaf in jax.tree.leaves(group.carry.state))
+    state = sum(leaf.nbytes for leaf in jax.tree.leaves(group.state.learned.carry.state))
     ideal = 2 * state / lanes  # every state is read and written once
     device = jax.devices()[0].device_kind
     known = next((rate for name, rate in BANDWIDTH.items() if name in device), None)

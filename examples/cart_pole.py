@@ -52,7 +52,6 @@ def settings(iterations: int, dual_step: float = 20.0) -> cm.VRPDPG:
         dual_decay=0.25,
         evaluate_every=max(iterations // 20, 1),
         record_every=10,
-        progress=False,
     )
 
 

@@ -70,7 +70,6 @@ def settings(iterations: int) -> cm.VRPDPG:
         dual_decay=0.25,
         evaluate_every=max(iterations // 20, 1),
         record_every=10,
-        progress=False,
     )
 
 

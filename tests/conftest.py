@@ -6,6 +6,7 @@ import gc
 import json
 import os
 import resource
+import signal
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -111,3 +112,11 @@ def grid(reference: dict) -> cm.TabularMDP:
 def expert() -> cm.TabularPolicy:
     """The expert of those problems."""
     return cm.TabularPolicy(np.tile([0.05, 0.45, 0.45, 0.05], (64, 1)))
+
+
+@pytest.fixture
+def keyboard() -> Iterator[None]:
+    """Ctrl-C as in a terminal: a shell starts background jobs with the signal ignored."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)

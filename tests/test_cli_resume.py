@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import signal
 import subprocess
 import sys
@@ -26,23 +25,31 @@ def problem(tmp_path: Path) -> Path:
 
 
 LONG = ("--solver", "PDPG", "--set", "iterations=100000000", "--set", "check_every=20")
+# The command line, with a checkpoint after every piece.
+OFTEN = (
+    "import sys, cvxmdp.runs.run as r; r.CHECKPOINT_SECONDS, r.WRITING_SHARE = 0.0, 1.0\n"
+    "from cvxmdp.cli import app; sys.argv[0] = 'cvxmdp'; app()"
+)
 
 
-def started(problem: Path, run: Path) -> subprocess.Popen:
-    command = [sys.executable, "-m", "cvxmdp", "solve", str(problem), "-o", str(run), *LONG]
-    command += ["--set", "tolerance=1e-300", "--set", "progress=true", "--json"]
+def started(*words: str | Path) -> subprocess.Popen:
+    """A command that keeps a run, once it has written its first checkpoint."""
+    command = [sys.executable, "-c", OFTEN, *map(str, words)]
     process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
-    assert process.stderr is not None
+    checkpoint = Path(words[words.index("-o") + 1]) / "checkpoint" / "checkpoint.safetensors"
     ends = time.monotonic() + 120
-    seen = b""
-    while b"/100,000,000" not in seen and time.monotonic() < ends:
-        seen += os.read(process.stderr.fileno(), 4096)
+    while not checkpoint.exists() and time.monotonic() < ends and process.poll() is None:
+        time.sleep(0.02)
     return process
 
 
-def test_interrupted_runs_answer_with_what_there_is_and_are_run_again(problem, tmp_path):
+def long_run(problem: Path, run: Path) -> subprocess.Popen:
+    return started("solve", problem, "-o", run, *LONG, "--set", "tolerance=1e-300", "--json")
+
+
+def test_interrupted_runs_answer_with_what_there_is_and_go_on(problem, tmp_path):
     run = tmp_path / "run"
-    process = started(problem, run)
+    process = long_run(problem, run)
     second = Done("solve", problem, "-o", run)  # while the first is at work
     assert second.code == Exit.BAD_INPUT
     process.send_signal(signal.SIGINT)
@@ -51,11 +58,16 @@ def test_interrupted_runs_answer_with_what_there_is_and_are_run_again(problem, t
     assert json.loads(out)["status"] == "interrupted"
     assert read_run(run).status == "interrupted"
     assert "Interrupted" in Done("show", run).out
+    # The same command goes on: it never has fewer iterations than before.
+    again = long_run(problem, run)
+    again.send_signal(signal.SIGINT)
+    again.communicate(timeout=120)
+    assert read_run(run).stats["iterations"] >= json.loads(out)["stats"]["iterations"]
 
 
 def test_a_killed_run_is_seen_as_unfinished_and_run_again(problem, tmp_path):
     run = tmp_path / "run"
-    process = started(problem, run)
+    process = long_run(problem, run)
     shown = Done("show", tmp_path)
     assert "Another process is writing this run" in shown.out
     process.kill()
@@ -69,25 +81,24 @@ def test_a_killed_run_is_seen_as_unfinished_and_run_again(problem, tmp_path):
     assert Done("solve", problem, "-o", run, "--overwrite").code == Exit.OK
 
 
+def test_a_run_that_ended_before_its_first_file_does_not_block_the_folder(problem, tmp_path):
+    run = tmp_path / "run"
+    (run / "checkpoint").mkdir(parents=True)
+    (run / ".lock").touch()
+    (run / ".run.json.abc").touch()
+    assert Done("solve", problem, "-o", run).code == Exit.OK
+    (tmp_path / "other").mkdir()
+    (tmp_path / "other" / "thesis.tex").touch()
+    assert "other things in it" in Done("solve", problem, "-o", tmp_path / "other").err
+
+
 @pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGKILL], ids=["interrupted", "killed"])
 def test_a_learning_run_goes_on_with_the_same_bits(tmp_path, how):
     text = (PROBLEM + SAMPLING).replace("iterations = 40", "iterations = 6000")
     (tmp_path / "learn.toml").write_text(text)
     run = tmp_path / "run"
-    words = ["solve", str(tmp_path / "learn.toml"), "--seed", "1", "--set", "progress=true"]
-    code = (
-        "import sys, cvxmdp.cli.resumable as r; r.SECONDS = 0.0\n"
-        "from cvxmdp.cli import app; sys.argv[0] = 'cvxmdp'; app()"
-    )
-    process = subprocess.Popen(
-        [sys.executable, "-c", code, *words, "-o", str(run)],
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.PIPE,
-    )
-    assert process.stderr is not None
-    seen, ends = b"", time.monotonic() + 120
-    while seen.count(b"/6,000") < 3 and time.monotonic() < ends:
-        seen += os.read(process.stderr.fileno(), 4096)
+    words = ["solve", str(tmp_path / "learn.toml"), "--seed", "1"]
+    process = started(*words, "-o", str(run))
     process.send_signal(how)
     process.communicate(timeout=120)
     assert process.returncode == (Exit.INTERRUPTED if how == signal.SIGINT else -how)

@@ -2,8 +2,8 @@
 
 import io
 import math
+import signal
 import sys
-from dataclasses import replace
 
 import jax.numpy as jnp
 import numpy as np
@@ -15,7 +15,9 @@ from cvxmdp.base.errors import SolverError
 from cvxmdp.base.progress import Progress
 from cvxmdp.certificates import evidence as search
 from cvxmdp.certificates.claims import Claims
-from cvxmdp.runs.solving import choose_solver
+from cvxmdp.runs.run import Run
+from cvxmdp.solvers.choice import choose_solver
+from cvxmdp.solvers.contract import Task
 
 
 def budgets(mdp: cm.TabularMDP, budget: float, names: tuple[str, ...]) -> dict[str, cm.Constraint]:
@@ -260,18 +262,21 @@ def test_starts(kind: str) -> None:
         assert solution.stats["oracle_calls"] < cold.stats["oracle_calls"] / 2
 
 
-def test_interruption_keeps_the_best_certified_answer(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_interruption_keeps_the_best_certified_answer(
+    keyboard: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
     problem = LINEAR["three budgets"]
     step = generation.Generation.step
 
     def interrupted(self: generation.Generation) -> None:
-        if len(self.trail.upper) == 8:
-            raise KeyboardInterrupt
+        if len(self.trail.upper) == 7:
+            signal.raise_signal(signal.SIGINT)
         step(self)
 
     monkeypatch.setattr(generation.Generation, "step", interrupted)
     solution = cm.solve(problem, cm.ColumnGeneration())
     assert solution.status is cm.Status.INTERRUPTED
+    assert solution.stats["iterations"] == 8
     certificate = cm.certify(solution.problem, solution)
     assert 1e-6 < certificate.relative_gap < 1.0
     assert solution.evidence is not None
@@ -281,6 +286,26 @@ def test_interruption_keeps_the_best_certified_answer(monkeypatch: pytest.Monkey
     assert certificate.upper <= own.upper + 1e-9
     exact = cm.solve(problem, cm.ConvexProgram()).objective
     assert certificate.lower <= exact <= certificate.upper
+
+
+@pytest.mark.parametrize("kind", ["three budgets", "entropy"])
+def test_a_state_that_was_saved_goes_on_with_the_same_bits(kind: str) -> None:
+    problem = LINEAR[kind] if kind in LINEAR else CURVED[kind]
+    work = cm.ColumnGeneration().prepare(Task(problem))
+    whole, half = Run(work), Run(cm.ColumnGeneration().prepare(Task(problem)))
+    for _ in range(6):
+        half.advance()
+    rest = Run(cm.ColumnGeneration().prepare(Task(problem)))
+    rest.restore(half.dump())
+    for run in (whole, rest):
+        while not run.finished:
+            run.advance()
+    first, second = whole.solution(), rest.solution()
+    assert first.status is second.status
+    assert first.stats["iterations"] == second.stats["iterations"]
+    np.testing.assert_array_equal(first.occupancy, second.occupancy)
+    for name in ("upper", "lower", "columns"):
+        np.testing.assert_array_equal(first.history[name], second.history[name])
 
 
 def test_out_of_memory_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -341,7 +366,7 @@ def test_a_discount_too_near_one() -> None:
 
 
 def test_progress_is_shown_when_asked(capsys: pytest.CaptureFixture[str]) -> None:
-    cm.solve(LINEAR["three budgets"], replace(cm.ColumnGeneration(), progress=True))
+    cm.solve(LINEAR["three budgets"], cm.ColumnGeneration(), progress=True)
     assert "ColumnGeneration" in capsys.readouterr().err
 
 

@@ -112,7 +112,7 @@ def test_linear_bandit_with_a_budget(path: str, written: str, per: str) -> None:
     )
     solver = cm.ConvexProgram()
     solution = (
-        solver.solve(problem) if path == "HiGHS" else solver._conic(problem, Lowered(problem))
+        solver.answer(problem) if path == "HiGHS" else solver._conic(problem, Lowered(problem))
     )
     assert path in solution.stats["solver"]
     assert solution.objective == pytest.approx(sign * (1.0 + 0.4 * 3.0), abs=1e-8)
@@ -480,10 +480,11 @@ def test_a_budget_at_the_edge_of_feasibility_is_never_called_optimal_wrongly(
 def test_own_functions_are_sent_to_solvers_that_can_do_them() -> None:
     mdp = cm.garnet(5, 2, 2, seed=0)
     with pytest.raises(SolverError, match=r"coverage.*PDPG"):
-        cm.ConvexProgram().solve(cm.Problem(mdp, maximize=coverage))
+        cm.solve(cm.Problem(mdp, maximize=coverage), cm.ConvexProgram())
     with pytest.raises(SolverError, match=r"coverage >= 0.*PDPG"):
-        cm.ConvexProgram().solve(
-            cm.Problem(mdp, maximize=cm.entropy(), subject_to={"c": coverage >= 0.0})
+        cm.solve(
+            cm.Problem(mdp, maximize=cm.entropy(), subject_to={"c": coverage >= 0.0}),
+            cm.ConvexProgram(),
         )
 
 

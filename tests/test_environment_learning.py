@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 from functools import lru_cache
 
 import jax
@@ -12,10 +13,17 @@ from gymnasium.vector import SyncVectorEnv
 
 import cvxmdp as cm
 from cvxmdp.algorithms.recursion import iteration
-from cvxmdp.base.errors import ExperienceError, PolicyError, ProblemError, SolverError, UtilityError
+from cvxmdp.base.errors import (
+    ExperienceError,
+    PolicyError,
+    ProblemError,
+    SolverError,
+    UtilityError,
+)
 from cvxmdp.experience.trajectories import Experience
-from cvxmdp.solvers.environment_runs import learn, run_of
-from cvxmdp.solvers.vr_pdpg_run import prepare
+from cvxmdp.runs.run import Run
+from cvxmdp.solvers.contract import Task
+from cvxmdp.solvers.environment_work import learn
 from environments import JaxModel, JaxPoint, ModelEnv, Point, SixTuple, Trouble
 
 HORIZON = 12
@@ -36,7 +44,6 @@ def solver(**settings) -> cm.VRPDPG:
         "horizon": HORIZON,
         "batch_size": 8,
         "evaluate_every": 20,
-        "progress": False,
     }
     return cm.VRPDPG(**{**given, **settings})
 
@@ -58,16 +65,14 @@ def test_the_recursion_on_experience_is_that_on_a_table(mdp, policy) -> None:
     """The same trajectories, once as those of a model and once as experience: the same iterates."""
     settings = solver(policy=policy, baseline=True)
     known, played = problem_of(mdp), problem_of(cm.GymnasiumEnv(ModelEnv(mdp), 0.8))
-    learning = prepare(settings, known, np.zeros(2))
-    other = prepare(settings, played, np.zeros(2))
+    work, played_work = (settings.prepare(Task(one, seed=0)) for one in (known, played))
+    learning, other = work.learning, played_work.learning
     assert other.shape == (9 + 2, 4)
-    run = run_of(settings, known, None, 0, learning)
-    carry = run_of(settings, played, None, 0, other).carry
-    state = run.carry.state
+    carry, state = played_work.first().carry, work.first().carry.state
     signals = np.stack([mdp.signal("reward"), mdp.signal("cost")], axis=2)
     step = jax.jit(iteration)
     for t in range(12):
-        numbers = learning.model.numbers(run.words, t, 8, HORIZON)
+        numbers = learning.model.numbers(work.begun[0], t, 8, HORIZON)
         state, evidence = step(learning, state, numbers)
         tau = jax.tree.map(np.asarray, evidence.trajectories)
         seen = signals[tau.states, tau.actions] * tau.alive[..., None]
@@ -236,19 +241,19 @@ def test_same_seed_same_run_and_resumed_with_the_same_bits(mdp, tmp_path, source
     assert first.objective == again.objective
     # in a folder, stopped after a chunk and continued
     problem = problem_of(SOURCES[source](mdp))
-    settings = solver(iterations=30, evaluate_every=10)
-    learning = prepare(settings, problem, np.zeros(2))
-    half = run_of(settings, problem, None, 0, learning)
-    half.advance()
-    saved = half.dump()
-    rest = run_of(settings, problem, None, 0, learning)
-    rest.restore(saved)
+    work = solver(iterations=30, evaluate_every=10).prepare(Task(problem, seed=0))
+    half = Run(work)
+    for _ in range(3):
+        half.advance()
+    rest = Run(work)
+    rest.restore(half.dump())
     while not rest.finished:
         rest.advance()
-    np.testing.assert_array_equal(rest.params, first.stats["params"])
-    np.testing.assert_array_equal(
-        rest.solution(first.status, 0.0).history["objective"], first.history["objective"]
-    )
+    found = rest.solution()
+    assert found.status is first.status
+    np.testing.assert_array_equal(found.stats["params"], first.stats["params"])
+    np.testing.assert_array_equal(found.history["objective"], first.history["objective"])
+    np.testing.assert_array_equal(found.history["weight_max"], first.history["weight_max"])
 
 
 def test_sweeps_of_environments(mdp, tmp_path) -> None:
@@ -306,20 +311,20 @@ class Impatient(ModelEnv):
     def reset(self, **arguments):
         Impatient.episodes_left -= 1
         if Impatient.episodes_left == 0:
-            raise KeyboardInterrupt
+            signal.raise_signal(signal.SIGINT)
         return super().reset(**arguments)
 
 
 @pytest.mark.parametrize("episodes", [4, 100, 400])
-def test_interrupted_keeps_what_there_is(mdp, episodes) -> None:
+def test_interrupted_keeps_what_there_is(mdp, episodes, keyboard) -> None:
     Impatient.episodes_left = episodes
     problem = cm.Problem(cm.GymnasiumEnv(Impatient(mdp), 0.8), maximize=cm.linear("reward"))
     found = cm.solve(problem, solver(), seed=0)
     assert found.status is cm.Status.INTERRUPTED
-    assert found.stats["iterations"] == (episodes - 1) // 8
-    assert np.isfinite(found.objective) == (episodes > 8)
+    assert found.stats["iterations"] == -(-episodes // 8)  # the iteration is finished
+    assert np.isfinite(found.objective)
     assert found.policy.probabilities().shape == (9, 4)
-    assert Impatient.episodes_left == 0  # nothing is played after it
+    assert Impatient.episodes_left == -(-episodes % 8)  # nothing is played after it
 
 
 @pytest.mark.parametrize("kind", ["raises", "nan", "outside", "info", "reward", "tuple"])

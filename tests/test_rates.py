@@ -44,7 +44,6 @@ def run(problem: cm.Problem, iterations: int, strong: bool, **settings) -> cm.So
         iterations,
         strongly_concave=strong,
         check_every=iterations,
-        progress=False,
         **settings,
     )
     return cm.solve(problem, solver)

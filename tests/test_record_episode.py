@@ -52,7 +52,7 @@ def test_a_policy_on_observations_needs_no_features_to_be_shown() -> None:
         problem = cm.Problem(
             cm.GymnasiumEnv(Point(), 0.9, features=bins), maximize=cm.linear("reward")
         )
-        solver = cm.VRPDPG(2, 0.1, 0.1, 0.5, 10, policy=policy, progress=False)
+        solver = cm.VRPDPG(2, 0.1, 0.1, 0.5, 10, policy=policy)
         found = cm.solve(problem, solver, seed=0)
         frames = cm.record_episode(found, PaintedPoint(), seed=0, horizon=7)
         assert 2 <= len(frames) <= 8

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import signal
 from dataclasses import replace
 from typing import Any
 
@@ -17,7 +18,11 @@ import cvxmdp as cm
 from cvxmdp.base.errors import CvxmdpWarning, PolicyError, SettingsError, SolverError
 from cvxmdp.base.removed import REMOVED
 from cvxmdp.paper.tracking import tracking_problem
-from cvxmdp.solvers import vr_pdpg_run as runs
+from cvxmdp.runs import run as driver
+from cvxmdp.runs.run import Run
+from cvxmdp.solvers import learning
+from cvxmdp.solvers import vr_pdpg_work as work
+from cvxmdp.solvers.contract import Task
 from strategies import generator, random_policy, seeds, small_problem
 
 OPTIMUM = 23.927031448955  # 100 * 0.9**13 - 0.2 * (1 - 0.9**13) / 0.1
@@ -148,11 +153,11 @@ def test_chunks_do_not_change_the_bits(problem, solution, every):
 
 
 def test_another_seed_step_or_budget_does_not_compile_again(problem, solution):
-    before = runs.run_chunk.count
+    before = work.run_chunk.count
     assert before > 0
     tuned = replace(SOLVER, primal_step=0.2, dual_step=0.1, momentum=1.0, dual_decay=0.1)
     cm.solve(problem.with_budget("hazard", 0.3), tuned, seed=11)
-    assert runs.run_chunk.count == before
+    assert work.run_chunk.count == before
 
 
 @settings(max_examples=12)
@@ -211,11 +216,21 @@ def test_starts_from_a_policy(problem):
 
 
 def test_starts_from_a_solution_with_its_multipliers(problem, solution):
-    found = cm.solve(problem, replace(SOLVER, iterations=1), start=solution, seed=0)
+    short = replace(SOLVER, iterations=1, initial_multiplier=None)
+    found = cm.solve(problem, short, start=solution, seed=0)
     moved = np.linalg.norm(params_of(found) - params_of(solution))
     assert moved == pytest.approx(SOLVER.primal_step, rel=1e-4)
     for name, column in found.history["multipliers"].items():
         assert column[0] == pytest.approx(solution.multipliers[name], rel=1e-6)
+    assert found.stats["start"] == "parameters and multipliers of the solution"
+
+
+def test_an_explicit_multiplier_wins_over_that_of_the_start(problem, solution):
+    given = replace(SOLVER, iterations=1, initial_multiplier=0.7)
+    found = cm.solve(problem, given, start=solution, seed=0)
+    for column in found.history["multipliers"].values():
+        assert column[0] == pytest.approx(0.7)
+    assert found.stats["start"] == "parameters of the solution"
 
 
 def test_an_mlp_starts_from_its_own_solution(problem):
@@ -229,23 +244,36 @@ def test_an_mlp_starts_from_its_own_solution(problem):
 # --- interruption and errors --------------------------------------------------------------------
 
 
-def test_an_interrupt_returns_what_was_learnt(problem, solution, monkeypatch):
-    run_chunk, calls = runs.run_chunk, []
+@pytest.mark.parametrize("iterate", ["last", "average", "uniform"])
+def test_an_interrupt_returns_what_was_learnt(problem, solution, keyboard, monkeypatch, iterate):
+    run_chunk, lengths = work.run_chunk, []
 
     def interrupted(*arguments, **settings):
-        calls.append(None)
-        if len(calls) == 3:
-            raise KeyboardInterrupt
+        if sum(lengths) >= 3 and len(lengths) == 3:
+            signal.raise_signal(signal.SIGINT)
+        lengths.append(arguments[4])
         return run_chunk(*arguments, **settings)
 
-    monkeypatch.setattr(runs, "run_chunk", interrupted)
-    found = cm.solve(problem, SOLVER, seed=3)
+    monkeypatch.setattr(driver, "PIECE_SECONDS", 0.0)  # as if an iteration took long
+    monkeypatch.setattr(work, "run_chunk", interrupted)
+    found = cm.solve(problem, replace(SOLVER, iterate=iterate), seed=3)
+    assert lengths == [1] * 4
     assert found.status is cm.Status.INTERRUPTED
-    assert found.stats["iterations"] == 40
+    assert found.stats["iterations"] == 4
+    assert np.isfinite(found.objective)
+    np.testing.assert_array_equal(found.history["iteration"], [0, 4])
     np.testing.assert_array_equal(
-        found.history["gradient_norm"], solution.history["gradient_norm"][:40]
+        found.history["gradient_norm"], solution.history["gradient_norm"][:4]
     )
-    assert found.objective == pytest.approx(solution.history["objective"][2])
+
+
+def test_pieces_do_not_change_the_run(problem, solution, monkeypatch):
+    monkeypatch.setattr(driver, "PIECE_SECONDS", 1e-4)
+    pieces = cm.solve(problem, SOLVER, seed=3)
+    np.testing.assert_array_equal(params_of(pieces), params_of(solution))
+    np.testing.assert_array_equal(pieces.occupancy, solution.occupancy)
+    for name in ("gradient_norm", "objective", "episode_return"):
+        np.testing.assert_array_equal(pieces.history[name], solution.history[name])
 
 
 @pytest.mark.parametrize("seed", [None, True, 0.5, "0"], ids=repr)
@@ -371,7 +399,7 @@ def normal(table):
 
 
 def test_uniform_keeps_a_fair_share_of_a_long_run(problem, monkeypatch):
-    monkeypatch.setattr(runs, "KEPT", 16)
+    monkeypatch.setattr(learning, "KEPT", 16)
     found = cm.solve(problem, replace(SOLVER, iterate="uniform"), seed=3)
     assert len(found.policy.components) == 16
 
@@ -439,11 +467,10 @@ def test_what_decays_ends_at_zero_and_not_in_denormal_numbers() -> None:
     """They slow a processor down several times; a table that is no longer visited would end there."""
     mdp = cm.gridworld(3, discount=0.9, goal=1)
     problem = cm.Problem(mdp, maximize=cm.entropy(), subject_to={"all": cm.linear("reward") <= 9.0})
-    solver = cm.VRPDPG(400, 0.1, 0.1, 0.9, 4, progress=False)
-    run = runs.Run(solver, problem, None, 0, runs.prepare(solver, problem, np.zeros(1)))
+    run = Run(cm.VRPDPG(400, 0.1, 0.1, 0.9, 4).prepare(Task(problem, seed=0)))
     while not run.finished:
         run.advance()
-    state = run.carry.state
+    state = run.state.carry.state
     for leaf in (np.asarray(state.occupancy), np.asarray(state.gradients)):
         assert not ((leaf != 0) & (np.abs(leaf) < 1e-30)).any()
     assert (np.asarray(state.occupancy) == 0).any()

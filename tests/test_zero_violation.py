@@ -7,8 +7,10 @@ import pytest
 
 import cvxmdp as cm
 from cvxmdp.base.errors import SolverError
-from cvxmdp.solvers import pdpg_loop as loop
-from cvxmdp.solvers.pdpg_run import Run
+from cvxmdp.solvers import pdpg_work as work
+from cvxmdp.solvers.contract import Task
+from cvxmdp.solvers.pdpg_setting import PDPGSetting
+from cvxmdp.solvers.pdpg_work import PDPGWork
 from cvxmdp.theory import TheoryError
 from test_pdpg_reaches import LISTED, budgets, costly_garnet, listed  # noqa: F401 (a fixture)
 
@@ -56,21 +58,24 @@ def test_auto_halves_what_was_more_than_enough(
     small: cm.Problem, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # A first run that misses by far more than the others: what it missed is no measure of what is needed.
-    asked, go = [], Run.go
+    asked, finish = [], PDPGWork.finish
 
-    def first_is_bad(run, pessimism):
-        asked.append(pessimism.max())
+    def first_is_bad(self, state, rows, status):
+        asked.append(np.asarray(self.compiled.pessimism).max())
         if len(asked) > 1:
-            return go(run, pessimism)
-        best = cm.solve(cm.Problem(run.problem.mdp, maximize=cm.linear("reward"))).policy
-        return cm.Solution.of_policy(run.problem, best, cm.Status.ITERATION_LIMIT, {})
+            return finish(self, state, rows, status)
+        best = cm.solve(cm.Problem(self.problem.mdp, maximize=cm.linear("reward"))).policy
+        return cm.Solution.of_policy(self.problem, best, cm.Status.ITERATION_LIMIT, {})
 
-    monkeypatch.setattr(Run, "go", first_is_bad)
+    monkeypatch.setattr(PDPGWork, "finish", first_is_bad)
     solution = cm.solve(small, cm.PDPG(pessimism="auto", iterations=300, tolerance=None))
     assert asked[0] == 0
+    assert (
+        asked.pop() == asked[-2]
+    )  # the last try was too little, and the one before it is finished again
+    assert max(solution.stats["pessimism"].values()) == asked[-2]
     assert asked[2:] == pytest.approx(asked[1] * 0.5 ** np.arange(1, len(asked) - 1))
     assert len(asked) > 4
-    assert max(solution.stats["pessimism"].values()) == asked[-2]  # the last was too little
     assert solution.stats["violation_proven_zero"]
 
 
@@ -101,14 +106,14 @@ def test_auto_is_feasible_even_where_pessimism_is_not_enough(small: cm.Problem) 
 
 
 def test_auto_compiles_once(small: cm.Problem, monkeypatch: pytest.MonkeyPatch) -> None:
-    sizes, run_chunk = [], loop.run_piece
+    sizes, run_chunk = [], work.run_piece
 
     def counted(*arguments):
         answer = run_chunk(*arguments)
         sizes.append(run_chunk.count)
         return answer
 
-    monkeypatch.setattr(loop, "run_piece", counted)
+    monkeypatch.setattr(work, "run_piece", counted)
     solver = cm.PDPG(pessimism="auto", iterations=60, check_every=15, tolerance=None)
     solution = cm.solve(small, solver)
     assert max(solution.stats["pessimism"].values()) > 0
@@ -136,12 +141,11 @@ def test_numbers_ask_for_that_much_slack(small: cm.Problem) -> None:
 def test_the_box_of_the_multipliers_grows_with_pessimism(small: cm.Problem) -> None:
     # C_{0,delta} = 1 + (M - f) / (xi - delta) of theorem zero
     room = cm.slater(small)
-    run = Run(cm.PDPG(), small, None, None)
-    run.prepare()
+    setting = PDPGSetting(cm.PDPG(), Task(small))
     pessimism = 0.5 * np.array(list(room.margins.values()))
     plain = np.array(list(room.dual_bound.values()))
-    np.testing.assert_allclose(run.widened(np.zeros(2)), plain)
-    np.testing.assert_allclose(run.widened(pessimism) - 1.0, 2.0 * (plain - 1.0))
+    np.testing.assert_allclose(setting.widened(np.zeros(2)), plain)
+    np.testing.assert_allclose(setting.widened(pessimism) - 1.0, 2.0 * (plain - 1.0))
 
 
 @pytest.mark.parametrize(
@@ -185,7 +189,7 @@ def test_theory_is_theorem_zero(small: cm.Problem, monkeypatch: pytest.MonkeyPat
         asked.append((constants, iterations))
         return 0.01
 
-    monkeypatch.setattr("cvxmdp.theory.theory_pessimism", stand_in)
+    monkeypatch.setattr("cvxmdp.solvers.pdpg_setting.theory_pessimism", stand_in)
     settings = {"pessimism": "theory", "direction": "vanilla", "iterations": 200}
     solution = cm.solve(small, cm.PDPG(policy=cm.Direct(), **settings))
     assert solution.stats["pessimism"] == {"cost 0": 0.01, "cost 1": 0.01}

@@ -53,6 +53,8 @@ def run_chunk(
 ) -> tuple[Carry, Summary, LearningTrace]:
     """``count`` iterations, at most ``length``, of which each ``every``-th is recorded.
 
+    A chunk has ``length`` iterations; this may be all of it or a part that begins where a record does.
+
     The random numbers of iteration t depend on the key and on t alone, so chunks of any length give the same.
     A shorter last chunk is another ``count``, not another compilation.
     """
@@ -73,7 +75,9 @@ def run_chunk(
         row = ravel_pytree(trace_of(learning, carry.state, witnessed))[0]
         return inner, jax.lax.dynamic_update_index_in_dim(rows, row, index, 0)
 
-    carry = carry._replace(seen=jax.tree.map(jnp.zeros_like, carry.seen))
+    # The mean begins anew at the beginning of a chunk; a piece may begin within one.
+    fresh = carry.state.step % length == 0
+    carry = carry._replace(seen=jax.tree.map(lambda leaf: jnp.where(fresh, 0.0, leaf), carry.seen))
     nothing = empty_summary()
     witnessed, form = jax.eval_shape(lambda: _forms(learning, carry.state, words))
     unseen = jax.tree.map(lambda leaf: jnp.zeros(leaf.shape, leaf.dtype), witnessed)

@@ -1,4 +1,4 @@
-"""Checkpoints of a sweep: whole files with a checksum, of which the previous one is kept."""
+"""Checkpoints: whole files with a checksum, of which the previous one is kept."""
 
 from __future__ import annotations
 
@@ -10,52 +10,58 @@ from typing import Any
 import numpy as np
 
 from cvxmdp.base.errors import FileFormatError, SolverError
+from cvxmdp.base.saved_trees import Arrays
 from cvxmdp.base.storage import read_arrays, whole_file, write_arrays
-from cvxmdp.solvers.saved_runs import Arrays
 
-KIND = "sweep checkpoint"
+KIND = "checkpoint"
 
 
-class Folder:
-    """Where a sweep keeps what it has computed: ``sweep.json`` and a file per group of runs."""
+class Checkpoints:
+    """The checkpoints of some work in a folder, and what the work is.
 
-    def __init__(self, path: str | Path, spec: dict[str, Any]) -> None:
-        self.path, self.spec = Path(path), spec
+    Args:
+        path: of the folder, made if absent.
+        what: of the work: "sweep", "run".
+        specification: by name, all that must be the same for the work to go on from here.
+    """
+
+    def __init__(self, path: str | Path, what: str, specification: dict[str, Any]) -> None:
+        self.path, self.what, self.specification = Path(path), what, specification
         try:
             self.path.mkdir(parents=True, exist_ok=True)
-            self._check_spec()
+            self._check_specification()
         except OSError as error:
             raise SolverError(
-                f"the folder {self.path} cannot be used for the sweep: {error}. Give another folder=, or "
+                f"the folder {self.path} cannot be used for the {what}: {error}. Give another folder=, or "
                 "none to keep everything in memory."
             ) from error
 
-    def _check_spec(self) -> None:
+    def _check_specification(self) -> None:
         """The same call finds its own folder; another one is refused before anything is overwritten."""
-        place = self.path / "sweep.json"
+        place = self.path / f"{self.what}.json"
         if not place.exists():
             with whole_file(place) as temporary:
-                temporary.write_text(
-                    json.dumps(self.spec, indent=1, sort_keys=True) + "\n", "utf-8"
-                )
+                text = json.dumps(self.specification, indent=1, sort_keys=True)
+                temporary.write_text(text + "\n", "utf-8")
             return
         try:
             theirs = json.loads(place.read_text("utf-8"))
         except ValueError as error:
             raise FileFormatError(f"{place} is damaged: {error}") from error
-        different = [name for name in self.spec if theirs.get(name) != self.spec[name]]
+        names = {**self.specification, **theirs}
+        different = [name for name in names if theirs.get(name) != self.specification.get(name)]
         if different:
             raise SolverError(
-                f"the folder {self.path} holds another sweep: {', '.join(different)} differ. Give another "
-                f"folder=, or delete this one."
+                f"the folder {self.path} holds another {self.what}: {', '.join(different)} differ. Give "
+                "another folder=, or delete this one."
             )
 
-    def _place(self, group: int) -> Path:
-        return self.path / f"group-{group:05d}.safetensors"
+    def _place(self, name: str) -> Path:
+        return self.path / f"{name}.safetensors"
 
-    def save(self, group: int, arrays: Arrays) -> None:
-        """Replace the checkpoint of a group; the one before it stays as ``.previous``."""
-        place = self._place(group)
+    def save(self, name: str, arrays: Arrays) -> None:
+        """Replace a checkpoint; the one before it stays as ``.previous``."""
+        place = self._place(name)
         try:
             fresh = place.with_suffix(".new")
             write_arrays(fresh, KIND, arrays, {"checksum": _checksum(arrays)})
@@ -68,9 +74,9 @@ class Folder:
                 f"{self.path}; make room and repeat the call to go on from there."
             ) from error
 
-    def load(self, group: int) -> Arrays | None:
-        """The newest whole checkpoint of a group, or None."""
-        place = self._place(group)
+    def load(self, name: str) -> Arrays | None:
+        """The newest whole checkpoint of this name, or None."""
+        place = self._place(name)
         for path in (place, place.with_suffix(".previous")):
             try:
                 arrays, description = read_arrays(path, KIND)
@@ -81,14 +87,13 @@ class Folder:
         return None
 
 
-def recorded_lanes(folder: str | Path | None) -> int | None:
-    """The lanes of the sweep that a folder holds, or None."""
-    place = None if folder is None else Path(folder) / "sweep.json"
+def recorded(folder: str | Path | None, what: str, name: str) -> Any:
+    """One entry of the specification that a folder holds, or None."""
+    place = None if folder is None else Path(folder) / f"{what}.json"
     try:
-        lanes = json.loads(place.read_text("utf-8"))["lanes"] if place is not None else None
+        return json.loads(place.read_text("utf-8"))[name] if place is not None else None
     except (OSError, ValueError, KeyError, TypeError):  # none, or one that will be refused
         return None
-    return lanes if isinstance(lanes, int) and lanes >= 1 else None
 
 
 def _checksum(arrays: Arrays) -> str:

@@ -15,8 +15,10 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import safetensors.numpy
+from safetensors import SafetensorError, safe_open
 
-from cvxmdp.base.errors import FileFormatError, require
+from cvxmdp.base.errors import FileFormatError
 
 
 def write_arrays(
@@ -30,12 +32,14 @@ def write_arrays(
         arrays: the numbers, by name.
         description: everything else; numbers, strings, lists and dictionaries.
     """
-    safetensors = require("safetensors.numpy", "all")
     metadata = {"cvxmdp": kind, "description": json.dumps(description)}
     # ascontiguousarray would turn a single number into a list of one
     contiguous = {name: np.asarray(array, order="C") for name, array in arrays.items()}
     with whole_file(path) as temporary:
-        safetensors.save_file(contiguous, temporary, metadata)
+        try:
+            safetensors.numpy.save_file(contiguous, temporary, metadata)
+        except SafetensorError as error:  # a full disk, for instance
+            raise OSError(f"cannot write {path}: {error}") from error
 
 
 @contextmanager
@@ -48,10 +52,19 @@ def whole_file(path: str | Path) -> Iterator[Path]:
         umask = os.umask(0)
         os.umask(umask)
         temporary.chmod(0o666 & ~umask)  # mkstemp makes it private; a saved file is not
+        _to_the_disk(temporary)  # or a name that is new could, after a power cut, stand for nothing
         temporary.replace(target)
     except BaseException:
         temporary.unlink(missing_ok=True)
         raise
+
+
+def _to_the_disk(path: Path) -> None:
+    handle = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
 
 
 def _temporary_beside(target: Path) -> Path:
@@ -71,9 +84,6 @@ def _temporary_beside(target: Path) -> Path:
 
 def read_arrays(path: str | Path, kind: str) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
     """Read a file written by ``write_arrays``; an error when it is not one of that kind."""
-    require("safetensors.numpy", "all")
-    from safetensors import SafetensorError, safe_open
-
     try:
         with safe_open(path, framework="numpy") as file:
             metadata = file.metadata() or {}

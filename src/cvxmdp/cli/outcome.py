@@ -17,7 +17,7 @@ import typer
 from rich.console import Console
 from rich.text import Text
 
-from cvxmdp.base.errors import CvxmdpError, SolverError
+from cvxmdp.base.errors import CvxmdpError, DivergedError
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 
@@ -86,10 +86,8 @@ def command(function: Command) -> Command:
             # Whoever read has seen enough ("| head"). Nothing more is written, not even at exit.
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
             code = Exit.OK
-        except SolverError as error:
-            # A run that diverged names its iteration; everything else is about the settings.
-            diverged = str(error).startswith("iteration ")
-            code = _fail(str(error), Exit.NOT_CONVERGED if diverged else Exit.BAD_INPUT, as_json)
+        except DivergedError as error:
+            code = _fail(str(error), Exit.NOT_CONVERGED, as_json)
         except (CvxmdpError, OSError) as error:
             code = _fail(str(error), Exit.BAD_INPUT, as_json)
         except Exception as error:

@@ -18,8 +18,9 @@ from cvxmdp.cli.solve_command import problem_files
 from cvxmdp.runs.frontier import frontier
 from cvxmdp.runs.record import frontier_facts, record_of
 from cvxmdp.runs.run_folder import RunState, StoreError, state_of, write_run, writing
-from cvxmdp.runs.solving import choose_solver, solve
+from cvxmdp.runs.solving import solve
 from cvxmdp.runs.specs.places import SpecError
+from cvxmdp.solvers.choice import choose_solver
 
 
 def certify_policy(

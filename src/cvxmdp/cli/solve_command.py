@@ -5,19 +5,22 @@ from __future__ import annotations
 import hashlib
 import json
 import shlex
+import shutil
 from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from cvxmdp.base.checkpoints import Checkpoints
+from cvxmdp.base.errors import FileFormatError, SolverError
 from cvxmdp.certificates.certificate import Certificate
 from cvxmdp.certificates.certify import certify
 from cvxmdp.cli.outcome import Exit, note, say, say_json, working
 from cvxmdp.cli.overrides import read
-from cvxmdp.cli.resumable import can_resume, learn
 from cvxmdp.problems.solution import Solution, Status
 from cvxmdp.runs.record import RunRecord, record_of, settings_of
 from cvxmdp.runs.record_text import record_json, record_text
+from cvxmdp.runs.run import STOPPED
 from cvxmdp.runs.run_folder import (
     RunState,
     StoreError,
@@ -27,9 +30,15 @@ from cvxmdp.runs.run_folder import (
     write_run,
     writing,
 )
-from cvxmdp.runs.solving import choose_solver, solve
+from cvxmdp.runs.solving import CHECKPOINT, run_task
+from cvxmdp.runs.specification import machine_text
 from cvxmdp.runs.specs.places import SpecError
 from cvxmdp.runs.specs.problem_specs import ProblemSpec
+from cvxmdp.solvers.choice import choose_solver
+from cvxmdp.solvers.contract import Task
+
+# Statuses of runs that the same command goes on with.
+UNFINISHED = [status.name.lower() for status in STOPPED]
 
 
 def solve_file(
@@ -47,13 +56,13 @@ def solve_file(
     spec = read(problem, solver, settings)
     seed = spec.seed if seed is None else seed
     chosen, reason = (spec.solver, None) if spec.solver else choose_solver(spec.problem)
-    if seed is None and type(chosen).__name__ == "VRPDPG":
+    if seed is None and chosen.needs_seed:
         raise SpecError(
             f"{type(chosen).__name__} samples and needs a seed, so that the run can be repeated: give "
             "--seed 0, or seed = 0 under [solver]"
         )
     prove = prove and spec.problem.environment is None  # nothing is proven of an environment
-    task = Task(
+    task = SolveCommand(
         spec,
         chosen,
         reason,
@@ -70,6 +79,8 @@ def solve_file(
             if out:
                 files = problem_files(spec)
                 write_run(out, record, problem_files=files, specification=task.specification)
+                if record.status not in UNFINISHED:
+                    shutil.rmtree(out / CHECKPOINT, ignore_errors=True)
     code = exit_code(record, gap)
     if as_json:
         extra = {"run": None if out is None else str(out), "exit_code": int(code)}
@@ -82,7 +93,7 @@ def solve_file(
 
 
 @dataclass(frozen=True)
-class Task:
+class SolveCommand:
     """What one call of ``cvxmdp solve`` is to do."""
 
     spec: ProblemSpec
@@ -98,7 +109,7 @@ class Task:
         """Solve, and prove."""
         problem, solution = self.spec.problem, self._solution()
         certificate = None
-        if self.prove and solution.status is not Status.INTERRUPTED:
+        if self.prove and solution.status.name.lower() not in UNFINISHED:
             with working("proving"):
                 certificate = certify(problem, solution)
         record = record_of(
@@ -114,10 +125,11 @@ class Task:
         return replace(record, stats={**record.stats, "chosen": self.reason})
 
     def _solution(self) -> Solution:
-        if self.folder is not None and self.seed is not None and can_resume(self.solver):
-            problem, seed = self.spec.problem, self.seed
-            return learn(problem, self.solver, seed, self.folder, self.specification)
-        return solve(self.spec.problem, self.solver, seed=self.seed)
+        place = None
+        if self.folder is not None:
+            place = _checkpoints(self.folder / CHECKPOINT, self.specification)
+        task = Task(self.spec.problem, None, self.seed)
+        return run_task(self.solver, task, place, None, None)
 
     def proven(self, record: RunRecord) -> RunRecord:
         """A finished run, with the certificate that nobody had asked for yet."""
@@ -132,7 +144,7 @@ def _finished(out: Path | None, wanted: str, overwrite: bool) -> RunRecord | Non
         return None
     state = state_of(out)
     if state is RunState.ABSENT:
-        if out.is_dir() and any(out.iterdir()):
+        if any(_is_other(entry) for entry in out.glob("*")):
             raise StoreError(f"{out} is a folder with other things in it; choose another")
         return None
     if specification_of(out) != wanted and not overwrite:
@@ -145,11 +157,26 @@ def _finished(out: Path | None, wanted: str, overwrite: bool) -> RunRecord | Non
     if state is not RunState.COMPLETE or specification_of(out) != wanted:
         return None
     record = read_run(out)
-    if record.status == Status.INTERRUPTED.name.lower():
-        note(f"{out} was interrupted. It goes on.")
+    if record.status in UNFINISHED:
+        note(f"{out} was stopped before its end. It goes on.")
         return None
     note(f"{out} is finished already; this is what it found.")
     return record
+
+
+def _is_other(entry: Path) -> bool:
+    """Whether something in a folder is none of ours: of a run that ended before it wrote its list of files."""
+    return entry.name != CHECKPOINT and not entry.name.startswith(".")
+
+
+def _checkpoints(path: Path, specification: str) -> Checkpoints:
+    """The folder's checkpoints; those of another run are thrown away."""
+    facts = {"specification": specification, **machine_text()}
+    try:
+        return Checkpoints(path, "run", facts)
+    except (SolverError, FileFormatError):
+        shutil.rmtree(path)
+        return Checkpoints(path, "run", facts)
 
 
 def specification(spec: ProblemSpec, solver: Any, seed: int | None) -> str:

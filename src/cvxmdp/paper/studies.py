@@ -128,7 +128,6 @@ def paper_grid(instance: str, norm: str) -> list[Study]:
         dual_bound=10.0,
         initial_multiplier=1.0,
         policy=MLP(32),
-        progress=False,
     )
     budgets = (0.001, 0.005, 0.01, 0.05) if small else (0.001, 0.005, 0.01)
     axes: dict[str, Sequence[Any]] = (
@@ -200,7 +199,6 @@ def _ours(size: str, step: float, momentum: float, policy: str) -> VRPDPG:
         dual_bound=DUAL_BOUND[size],
         initial_multiplier=1.0,
         policy=Table() if policy == "table" else MLP(32),
-        progress=False,
     )
 
 

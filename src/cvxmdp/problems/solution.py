@@ -37,6 +37,7 @@ class Status(Enum):
     INACCURATE = "The solver stopped short of its tolerances and calls its answer inaccurate."
     INFEASIBLE = "No policy satisfies all constraints."
     ITERATION_LIMIT = "The iterations ran out before any test of convergence was met."
+    TIME_LIMIT = "The time ran out before any test of convergence was met."
     INTERRUPTED = "Interrupted; this is the best answer so far."
     FAILED = "The run stopped with an error."
 

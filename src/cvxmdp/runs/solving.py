@@ -1,73 +1,127 @@
-"""solve(problem): one driver for all solvers, and the choice of one when none is given."""
+"""solve(problem): one driver for all solvers."""
 
 from __future__ import annotations
 
+import math
+import time
 from dataclasses import replace
-from typing import Any, Protocol, runtime_checkable
+from pathlib import Path
+from typing import Any
 
+from cvxmdp.base.checkpoints import Checkpoints
 from cvxmdp.base.compiling import let_go
-from cvxmdp.base.errors import ProblemError, SolverError
+from cvxmdp.base.errors import ExperienceError, ProblemError, SettingsError
+from cvxmdp.base.progress import Progress
 from cvxmdp.problems.problem import Problem
-from cvxmdp.problems.solution import Solution
-from cvxmdp.solvers.column_generation import ColumnGeneration
-from cvxmdp.solvers.convex_program import ConvexProgram
-from cvxmdp.solvers.pdpg import PDPG
+from cvxmdp.problems.solution import Solution, Status
+from cvxmdp.runs.interruption import listening
+from cvxmdp.runs.run import Keeper, Run, drive
+from cvxmdp.runs.run_folder import locked
+from cvxmdp.runs.specification import specification_of_run
+from cvxmdp.solvers.choice import choose_solver
+from cvxmdp.solvers.contract import Solver, Task
 
-# State-action pairs up to which one convex program is taken, for its exactness; beyond, column generation
-# is many times faster (docs/large-models.md).
-LARGEST_PROGRAM = 20_000
-LARGEST_LINEAR_PROGRAM = 10_000
-LARGE_TOLERANCE = 1e-3  # certified relative gap that is asked of large concave problems
-
-
-@runtime_checkable
-class Solver(Protocol):
-    """A small immutable object that holds its own settings."""
-
-    def solve(self, problem: Problem, start: Any = None, seed: int | None = None) -> Solution:
-        """Solve the problem."""
-        ...
+CHECKPOINT = "checkpoint"  # the folder, and the file in it
 
 
 def solve(
-    problem: Problem, solver: Solver | None = None, start: Any = None, seed: int | None = None
+    problem: Problem,
+    solver: Solver | None = None,
+    start: Any = None,
+    seed: int | None = None,
+    *,
+    folder: str | Path | None = None,
+    time_limit: float | None = None,
+    progress: bool | None = None,
 ) -> Solution:
     """Solve a problem.
+
+    Ctrl-C ends the iterations and gives the best answer so far; a second one raises ``KeyboardInterrupt``.
 
     Args:
         problem: what to solve.
         solver: how; without one, a solver is chosen and the solution says which and why.
-        start: a solution or policy to start from, for solvers that can use one.
+        start: a solution, a policy, a saved policy's path or a run's folder to start from, for solvers that can
+            use one; ``stats["start"]`` says what was taken over.
         seed: of the random numbers, for solvers that sample.
+        folder: where to keep the run. Stopped or killed, the same call goes on from its last checkpoint, with
+            the same bits as if it had never stopped; a finished run is read, not run again.
+        time_limit: seconds after which the iterations end, with the best answer so far.
+        progress: False for no progress line. By default a line on a terminal, elsewhere now and then one.
     """
     if not isinstance(problem, Problem):
         raise ProblemError(f"solve takes a Problem; got {problem!r}")
     let_go()
+    reason = None
     if solver is None:
         solver, reason = choose_solver(problem)
-        solution = solver.solve(problem, start=start, seed=seed)
-        return replace(solution, stats={**solution.stats, "chosen": reason})
+    check_solver(solver, seed)
+    if folder is None:
+        solution = run_task(solver, Task(problem, start, seed), None, time_limit, progress)
+    else:
+        with locked(folder) as held:
+            facts = specification_of_run(problem, solver, start, seed)
+            place = Checkpoints(held / CHECKPOINT, "run", facts)
+            solution = run_task(solver, Task(problem, start, seed), place, time_limit, progress)
+    if reason is None:
+        return solution
+    return replace(solution, stats={**solution.stats, "chosen": reason})
+
+
+def check_solver(solver: Any, seed: Any) -> None:
+    """An error for what is no solver, and for one that samples without a seed."""
     if isinstance(solver, type) or not isinstance(solver, Solver):
         hint = f"; write {solver.__name__}()" if isinstance(solver, type) else ""
-        raise SolverError(
+        raise SettingsError(
             f"solver must be a solver object such as ConvexProgram(); got {solver!r}{hint}"
         )
-    return solver.solve(problem, start=start, seed=seed)
+    if solver.needs_seed and (isinstance(seed, bool) or not hasattr(seed, "__index__")):
+        raise SettingsError(
+            f"sampling needs a seed, so that the run can be repeated: solve(..., seed=0); got {seed!r}"
+        )
 
 
-def choose_solver(problem: Problem) -> tuple[Solver, str]:
-    """The solver for a problem, and the reason in words."""
-    problem.require_model("an exact solver, which is chosen where none is given,")
-    functions = (problem.objective_function, *problem.slack_functions.values())
-    pairs = int(problem.mdp.reachable_pairs.sum())
-    if all(function.affine() is not None for function in functions):
-        if pairs > LARGEST_LINEAR_PROGRAM:
-            return ColumnGeneration(), f"a linear problem with {pairs:,} pairs is decomposed"
-        return ConvexProgram(), "the model is known, and ConvexProgram gives the exact answer"
-    if not all(function.has_conic_form for function in functions):
-        reason = "a function of your own has no conic form, and PDPG only needs its gradient"
-        return PDPG(), reason
-    if pairs > LARGEST_PROGRAM:
-        reason = f"{pairs:,} pairs are too many for a convex program in reasonable time"
-        return ColumnGeneration(tolerance=LARGE_TOLERANCE), reason
-    return ConvexProgram(), "the model is known, and ConvexProgram gives the exact answer"
+def run_task(
+    solver: Solver,
+    task: Task,
+    place: Checkpoints | None,
+    time_limit: float | None,
+    progress: bool | None,
+) -> Solution:
+    """A run from its beginning, or from its checkpoint, to its end."""
+    started = time.perf_counter()
+    deadline = math.inf if time_limit is None else started + read_seconds(time_limit)
+    timed = replace(task, seconds_left=lambda: deadline - time.perf_counter())
+    with listening() as stop:
+        work = solver.prepare(timed)
+        run = Run(work, time.perf_counter() - started)
+        keeper = None if place is None else Keeper(place, CHECKPOINT)
+        if keeper is not None:
+            keeper.take_up(run)
+        line = Progress(work.name, 1, progress)
+
+        def show(line: Progress) -> None:
+            done, total = work.where(run.state)
+            line.update(done, run.note, total)
+
+        try:
+            stopped = drive(run, stop, line, show, keeper, deadline)
+        except ExperienceError as error:
+            # Hours of simulation may be behind it: what was learned so far goes with the error.
+            done = 0 if run.state is None else work.where(run.state)[0]
+            run.error = error
+            error.solution = run.solution() if done else None
+            if place is not None:
+                error.args = (f"{error} The same call goes on from iteration {done}.",)
+            raise
+        finally:
+            line.close()
+    return run.solution(stopped or Status.INTERRUPTED)
+
+
+def read_seconds(given: Any) -> float:
+    """A time limit, or an error."""
+    plain = isinstance(given, int | float) and not isinstance(given, bool)
+    if not plain or not given > 0:
+        raise SettingsError(f"time_limit is a positive number of seconds; got {given!r}")
+    return float(given)

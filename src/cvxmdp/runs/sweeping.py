@@ -3,37 +3,33 @@
 from __future__ import annotations
 
 import os
-import platform
-import time
-from collections.abc import Iterable, Mapping
-from dataclasses import fields, replace
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import jax
-import numpy as np
 
-from cvxmdp.algorithms.recursion import Learning
-from cvxmdp.base.checkpoints import Folder, recorded_lanes
+from cvxmdp.base.checkpoints import Checkpoints, recorded
 from cvxmdp.base.compiling import let_go
-from cvxmdp.base.errors import ProblemError, SolverError
+from cvxmdp.base.errors import ProblemError, SettingsError
 from cvxmdp.base.progress import Progress
-from cvxmdp.certificates.checking import fingerprint
 from cvxmdp.experience.environments.environment import environment_of
 from cvxmdp.problems.problem import Problem
 from cvxmdp.runs.axes import Case, read_cases
-from cvxmdp.runs.jobs import LearningJob, WholeJob
-from cvxmdp.runs.lanes import Group, LaneGroup, ThreadGroup
+from cvxmdp.runs.interruption import listening
+from cvxmdp.runs.lanes import Group, Member
+from cvxmdp.runs.run import Keeper, asked_to_stop, drive
+from cvxmdp.runs.specification import specification_of_run
 from cvxmdp.runs.sweep_results import Sweep
-from cvxmdp.solvers.start import per_constraint
-from cvxmdp.solvers.vr_pdpg import VRPDPG
-from cvxmdp.solvers.vr_pdpg_run import prepare
+from cvxmdp.solvers.contract import Task, Work
 
 GROUP = 64  # runs that threads compute between two checkpoints
 # Lanes, and the largest table of all lanes together, that a CPU still gains from (docs/sweeps.md).
 MOST_ON_A_CPU, LARGEST_TABLE = 32, 8_192
 WIDEST = 16_384  # lanes of one batched program
-CHUNKS = 20  # of a run, at most; between them come progress, checkpoints and interruption
+CHUNKS = 20  # of a run, at most, at whose ends it is evaluated exactly
 
 
 def sweep(
@@ -74,100 +70,111 @@ def sweep(
     if not isinstance(problem, Problem):
         raise ProblemError(f"sweep takes a Problem; got {problem!r}")
     if isinstance(rows, bool) or not isinstance(rows, int) or rows < 1:
-        raise SolverError(f"rows must be a whole number of at least 1; got {rows!r}")
-    cases = [_thinned(case, rows) for case in read_cases(problem, solver, over, seeds)]
+        raise SettingsError(f"rows must be a whole number of at least 1; got {rows!r}")
+    cases = [_rarely_evaluated(case) for case in read_cases(problem, solver, over, seeds)]
     if lanes is not None and (isinstance(lanes, bool) or not isinstance(lanes, int) or lanes < 1):
-        raise SolverError(f"lanes must be a whole number of at least 1; got {lanes!r}")
+        raise SettingsError(f"lanes must be a whole number of at least 1; got {lanes!r}")
     if _is_played(problem):
         lanes = 1
     elif lanes is None:
         # A sweep that goes on keeps its lanes, also on a machine with more or fewer cores.
-        lanes = recorded_lanes(folder) or _lanes_for(problem, len(cases))
+        lanes = _recorded_lanes(folder) or _lanes_for(problem, len(cases))
     width = min(lanes, len(cases))
-    place = None if folder is None else Folder(folder, _spec(problem, solver, cases, width, rows))
-    groups, compiled = _groups(cases, start, width)
-    line = Progress(f"sweep of {len(cases):,} runs", len(cases), progress)
-    interrupted, before = False, 0
-    try:
+    specification = _specification(problem, solver, start, cases, width, rows)
+    place = None if folder is None else Checkpoints(folder, "sweep", specification)
+    with listening() as stop:
+        groups, compiled = _groups([(case, _task(case, start, rows)) for case in cases], width)
+        line = Progress(f"sweep of {len(cases):,} runs", len(cases), progress)
+        before, stopped = 0, asked_to_stop(stop)
         for number, group in enumerate(groups):
             let_go()
-            _finish(group, number, place, checkpoint_seconds, line, before)
+            keeper = None
+            if place is not None:
+                keeper = Keeper(place, f"group-{number:05d}", checkpoint_seconds)
+                keeper.take_up(group)
+
+            def show(line: Progress, before: int = before, group: Group = group) -> None:
+                line.update(round(before + group.progress, 1))
+
+            if stopped is None:
+                stopped = drive(group, stop, line, show, keeper)
             before += len(group.cases)
-    except KeyboardInterrupt:
-        interrupted = True
-        if place is not None:
-            place.save(number, group.dump())
-    finally:
         line.close()
-    return Sweep(problem, solver, tuple(groups), len(cases), compiled, interrupted)
+    return Sweep(problem, solver, tuple(groups), len(cases), compiled, stopped is not None)
 
 
-def _finish(
-    group: Group,
-    number: int,
-    place: Folder | None,
-    checkpoint_seconds: float,
-    line: Progress,
-    before: int,
-) -> None:
-    """Advance a group to its end, from its checkpoint if there is one."""
-    saved = None if place is None else place.load(number)
-    if saved is not None:
-        group.restore(saved)
-    written = time.perf_counter()
-    while not group.finished:
-        group.advance()
-        line.update(round(before + group.progress, 1))
-        now = time.perf_counter()
-        if place is not None and (group.finished or now - written >= checkpoint_seconds):
-            place.save(number, group.dump())
-            written = now
-    line.update(before + len(group.cases))
+def _task(case: Case, start: Any, rows: int) -> Task:
+    return Task(case.problem, start, case.seed, rows=rows)
 
 
-def _thinned(case: Case, rows: int) -> Case:
-    """With a history of at most ``rows`` records and at most CHUNKS chunks."""
+def _rarely_evaluated(case: Case) -> Case:
+    """With at most CHUNKS exact evaluations of a run that learns: there are many runs."""
     solver = case.solver
-    if not isinstance(solver, VRPDPG):
+    if not hasattr(solver, "evaluate_every"):
         return case
-    every = max(solver.record_every, -(-solver.iterations // rows))
-    length = max(solver.evaluate_every, -(-solver.iterations // CHUNKS))
-    return replace(case, solver=replace(solver, record_every=every, evaluate_every=length))
+    every = max(solver.evaluate_every, -(-solver.iterations // CHUNKS))
+    return replace(case, solver=replace(solver, evaluate_every=every))
 
 
-def _groups(cases: list[Case], start: Any, lanes: int) -> tuple[list[Group], int]:
+def _groups(cases: list[tuple[Case, Task]], lanes: int) -> tuple[list[Group], int]:
     """Cases that share a compiled program, in groups; and how many programs there are."""
-    threads = 1 if _is_played(cases[0].problem) else os.cpu_count() or 1
-    chunked = [case for case in cases if _is_chunked(case.solver)]
-    learnings = _learnings(chunked)
-    alike: dict[Any, list[Case]] = {}
-    for case in chunked:
-        alike.setdefault(_signature(case.solver, learnings[case.index]), []).append(case)
+    threads = 1 if _is_played(cases[0][0].problem) else os.cpu_count() or 1
+    alike: dict[Any, list[tuple[Case, Work[Any]]]] = {}
+    others: list[Member] = []
+    for case, task, work in _prepared(cases):
+        if work is not None and work.program is not None:
+            alike.setdefault(work.program, []).append((case, work))
+        else:
+            prepare = partial(case.solver.prepare, task) if work is None else partial(_same, work)
+            others.append(Member([case], prepare))
     groups: list[Group] = []
     for members in alike.values():
         width = min(lanes, len(members))
         sets = [
-            _lane_set(members[begin : begin + width], start, learnings, width)
+            _lane_set(members[begin : begin + width], width)
             for begin in range(0, len(members), width)
         ]
         together = max(threads, GROUP // width)
-        for begin in range(0, len(sets), together):
-            part = sets[begin : begin + together]
-            groups.append(part[0] if len(part) == 1 else ThreadGroup(part, threads))
-    whole = [case for case in cases if not _is_chunked(case.solver)]
-    for begin in range(0, len(whole), GROUP):
-        jobs = [WholeJob(case, start) for case in whole[begin : begin + GROUP]]
-        groups.append(ThreadGroup(jobs, threads))
+        groups += [Group(sets[k : k + together], threads) for k in range(0, len(sets), together)]
+    groups += [Group(others[k : k + GROUP], threads) for k in range(0, len(others), GROUP)]
     return groups, len(alike)
 
 
-def _lane_set(cases: list[Case], start: Any, learnings: dict[int, Learning], width: int) -> Group:
+def _prepared(
+    cases: list[tuple[Case, Task]],
+) -> Iterator[tuple[Case, Task, Work[Any] | None]]:
+    """The work of every case whose solver has lanes; those that differ in their seed alone share the rest."""
+    made: dict[Any, Work[Any]] = {}
+    for case, task in cases:
+        if not case.solver.has_lanes:
+            yield case, task, None
+            continue
+        key = (id(case.problem), *((name, id(value)) for name, value in case.settings.items()))
+        if key in made:
+            yield case, task, made[key].reseeded(task)
+        else:
+            made[key] = case.solver.prepare(task)
+            yield case, task, made[key]
+
+
+def _same(work: Work[Any]) -> Work[Any]:
+    return work
+
+
+def _lane_set(members: list[tuple[Case, Work[Any]]], width: int) -> Member:
     """Runs that are computed at once."""
-    mine = [learnings[case.index] for case in cases]
+    cases, works = [case for case, _ in members], [work for _, work in members]
     if width == 1:
-        return LearningJob(cases[0], start, mine[0])
+        return Member(cases, partial(_same, works[0]))
     # The last lanes are filled up: bits depend on the width.
-    return LaneGroup(cases, start, mine, idle=width - len(cases))
+    filled = [*works, *works[-1:] * (width - len(works))]
+    return Member(cases, partial(_batch, filled))
+
+
+def _batch(works: list[Work[Any]]) -> Work[Any]:
+    together = works[0].batch(works[1:])
+    assert together is not None  # their programs are equal
+    return together
 
 
 def _lanes_for(problem: Problem, runs: int) -> int:
@@ -178,57 +185,29 @@ def _lanes_for(problem: Problem, runs: int) -> int:
     return max(1, min(MOST_ON_A_CPU, LARGEST_TABLE // problem.space.actions.size, share))
 
 
+def _recorded_lanes(folder: str | Path | None) -> int | None:
+    """The lanes of the sweep that a folder holds, or None."""
+    lanes = recorded(folder, "sweep", "lanes")
+    return lanes if isinstance(lanes, int) and lanes >= 1 else None
+
+
 def _is_played(problem: Problem) -> bool:
     """Whether there is one simulator, outside of compiled code, that all runs must take turns with."""
     environment = environment_of(problem)
     return environment is not None and not environment.compiled
 
 
-def _is_chunked(solver: Any) -> bool:
-    return isinstance(solver, VRPDPG) and not isinstance(solver.pessimism, str)
-
-
-def _learnings(cases: list[Case]) -> dict[int, Learning]:
-    """By the case's index; those that differ in their seed alone share one."""
-    made: dict[Any, Learning] = {}
-    found = {}
-    for case in cases:
-        key = (id(case.problem), *((name, id(value)) for name, value in case.settings.items()))
-        if key not in made:
-            pessimism = per_constraint(case.solver.pessimism, case.problem, "pessimism")
-            made[key] = prepare(case.solver, case.problem, pessimism)
-        found[case.index] = made[key]
-    return found
-
-
-def _signature(solver: VRPDPG, learning: Learning) -> Any:
-    """Equal for runs of one compiled program."""
-    leaves, form = jax.tree.flatten(learning)
-    shapes = tuple((leaf.shape, leaf.dtype.name) for leaf in leaves)
-    plan = (solver.iterations, solver.evaluate_every, solver.record_every, solver.iterate)
-    return form, shapes, plan
-
-
-def _spec(
-    problem: Problem, solver: Any, cases: list[Case], width: int, rows: int
+def _specification(
+    problem: Problem, solver: Any, start: Any, cases: list[Case], width: int, rows: int
 ) -> dict[str, Any]:
     """What must be the same for a folder to be continued."""
     axes = {
         name: sorted({repr(case.settings[name]) for case in cases}) for name in cases[0].settings
     }
     return {
-        "problem": fingerprint(problem),
-        "solver": type(solver).__name__,
-        "settings": {
-            field.name: repr(getattr(solver, field.name))
-            for field in fields(solver)
-            if field.name != "progress"
-        },
+        **specification_of_run(problem, solver, start, None),
         "axes": axes,
         "seeds": sorted({case.seed for case in cases}),
         "rows": rows,
         "lanes": width,
-        "device": f"{jax.default_backend()} {platform.machine()}",
-        "jax": jax.__version__,
-        "numpy": np.__version__,
     }

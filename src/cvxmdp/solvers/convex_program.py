@@ -11,7 +11,7 @@ objective and slack are those of a policy that exists, not of a nearly feasible 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -22,6 +22,8 @@ from cvxmdp.policies.occupancies import policy_of
 from cvxmdp.problems.lowered import Lowered
 from cvxmdp.problems.problem import Problem
 from cvxmdp.problems.solution import Solution, Status, infeasible_message
+from cvxmdp.solvers.contract import Task
+from cvxmdp.solvers.whole import Whole
 
 
 @dataclass(frozen=True)
@@ -35,6 +37,8 @@ class ConvexProgram:
 
     tolerance: float = 1e-10
     verbose: bool = False
+    needs_seed: ClassVar[bool] = False
+    has_lanes: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
         if not 0.0 < self.tolerance <= 1e-2:
@@ -43,9 +47,13 @@ class ConvexProgram:
                 "is 1e-8; 1e-10 is about the tightest that float64 allows."
             )
 
-    def solve(self, problem: Problem, start: Any = None, seed: int | None = None) -> Solution:
-        """The exact answer. ``start`` and ``seed`` are accepted and have nothing to do here."""
-        problem.require_model("ConvexProgram")
+    def prepare(self, task: Task) -> Whole:
+        """See ``Solver``. ``start`` and ``seed`` are accepted and have nothing to do here."""
+        task.problem.require_model("ConvexProgram")
+        return Whole("ConvexProgram", task.problem, lambda: self.answer(task.problem))
+
+    def answer(self, problem: Problem) -> Solution:
+        """The exact answer, in one call."""
         lowered = Lowered(problem)
         if lowered.affine:
             if conic_is_faster(lowered.flow):

@@ -1,32 +1,126 @@
-"""From a solver's settings and a problem to the numbers that compiled code takes."""
+"""What VR-PDPG reads of its task: when things are recorded, and the numbers that compiled code takes."""
 
 from __future__ import annotations
 
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import jax
 import numpy as np
 
+from cvxmdp.algorithms.chunks import Carry, Snapshot
 from cvxmdp.algorithms.recursion import Learning, Watched
 from cvxmdp.atoms import Shape, walk
-from cvxmdp.base.errors import SolverError
+from cvxmdp.base.errors import SettingsError
 from cvxmdp.base.precision import on_device
+from cvxmdp.base.saved_trees import Growing
 from cvxmdp.experience.environments.environment import environment_of
 from cvxmdp.experience.trajectories import sampling_model
 from cvxmdp.policies.families import BoundDirect, BoundFamily
 from cvxmdp.problems.problem import Problem
-from cvxmdp.solvers.start import per_constraint
+from cvxmdp.solvers.contract import Task, spacing
+from cvxmdp.solvers.start import per_constraint, take_start
 
 if TYPE_CHECKING:
     from cvxmdp.solvers.vr_pdpg import VRPDPG
+
+
+KEPT = 256  # iterates that iterate="uniform" draws from, themselves drawn uniformly from all
+
+
+class Plan(NamedTuple):
+    """When things are recorded and evaluated, by counts of iterations."""
+
+    iterations: int
+    every: int  # iterations between records
+    length: int  # of a chunk, at whose end the policy is kept; a multiple of ``every``
+    iterate: str
+
+    @classmethod
+    def of(cls, solver: VRPDPG, rows: int | None) -> Plan:
+        """As the settings have it, with at most so many records. Chunks begin where a record does."""
+        every = solver.record_every or 1
+        if solver.record_every is None or rows is not None:
+            every = max(every, spacing(solver.iterations, rows))
+        length = -(-min(solver.evaluate_every, solver.iterations) // every) * every
+        return cls(solver.iterations, every, length, solver.iterate)
+
+    def end(self, done: int) -> int:
+        """Of the chunk that is under way."""
+        return min((done // self.length + 1) * self.length, self.iterations)
+
+    def begun(self, done: int) -> int:
+        """Where the chunk that is under way, or has just ended, began."""
+        return max(done - 1, 0) // self.length * self.length
+
+
+class Kept(NamedTuple):
+    """The policy at the end of a chunk."""
+
+    done: Any
+    snapshot: Snapshot
+
+
+class Learned(NamedTuple):
+    """The state between two pieces."""
+
+    done: Any
+    carry: Carry
+    steps: Any  # taken in the model
+    largest_weight: Any
+    snapshots: Growing  # of ``Kept``, the first of the start
+
+
+class Shared:
+    """What runs that differ in their seed alone have in common."""
+
+    def __init__(self, solver: VRPDPG, task: Task, pessimism: np.ndarray) -> None:
+        self.solver = solver
+        self.plan = Plan.of(solver, task.rows)
+        self.learning: Learning = single_precision(read_learning(solver, task.problem, pessimism))
+
+
+def first_numbers(shared: Shared, task: Task) -> tuple[Any, Any, str]:
+    """theta_0, or None where the family draws it, and mu_0, in single precision; and what ``start=`` gave."""
+    bound = np.asarray(shared.learning.dual_bound)
+    given, problem = shared.solver.initial_multiplier, task.problem
+    if given is not None:
+        multipliers = per_constraint(given, problem, "initial_multiplier")
+        outside = multipliers > bound
+        if outside.any():
+            k = int(np.argmax(outside))
+            raise SettingsError(
+                f"the initial_multiplier of {list(problem.constraints)[k]!r} is {multipliers[k]:g}, outside "
+                f"the box that ends at dual_bound={bound[k]:g}"
+            )
+    found = take_start(task, shared.learning.family, given)
+    multipliers = np.minimum(found.multipliers, bound)
+    return single_precision(found.params), single_precision(multipliers), found.taken
+
+
+def choose_iterates(plan: Plan, seed: int) -> np.ndarray | None:
+    """For iterate="uniform": iterations drawn uniformly without replacement, in order."""
+    if plan.iterate != "uniform":
+        return None
+    count = min(KEPT, plan.iterations)
+    chosen = np.random.default_rng([seed, 1]).choice(plan.iterations, count, False)
+    return np.sort(chosen).astype(np.int32)
+
+
+def not_finite(iteration: int) -> str:
+    """What to say of a run that broke."""
+    return (
+        f"iteration {iteration}: the gradient, the slack or an importance weight is not finite. Likely causes: "
+        "steps so large that the weights explode (try a smaller primal_step), or a utility of your own that is "
+        "not finite at points that are no occupancies."
+    )
 
 
 def read_learning(solver: VRPDPG, problem: Problem, pessimism: np.ndarray) -> Learning:
     """Everything an iteration needs."""
     family = solver.policy.bind(problem.space)
     if isinstance(family, BoundDirect):
-        raise SolverError(
+        raise SettingsError(
             "VR-PDPG needs scores: use Table(), LinearSoftmax, MLP or an Equinox module"
         )
     theorem = isinstance(solver.momentum, str)

@@ -16,8 +16,8 @@ its policy is at least as good and as feasible as the average that the theorem b
 be deployed that the theorem speaks of. The average over all iterations carries the burn-in; the default is
 the average over the last half.
 
-``solve`` reads the settings (``run``), and iterates (``loop``) one step after the other (``primal_dual``, which
-says what ``primal_step="auto"`` does); ``zero_violation`` finds a pessimism.
+``pdpg_setting`` reads the task, ``pdpg_work`` iterates one step after the other (``primal_dual``, which says
+what ``primal_step="auto"`` does); ``zero_violation`` finds a pessimism.
 """
 
 from __future__ import annotations
@@ -25,17 +25,23 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, ClassVar
 
-import cvxmdp.theory as paper
-from cvxmdp.base.errors import SolverError
+from cvxmdp.base.errors import SettingsError
 from cvxmdp.policies.families import Direct, PolicyFamily, Table
 from cvxmdp.problems.problem import Problem
-from cvxmdp.problems.solution import Solution
-from cvxmdp.solvers.pdpg_run import Run
+from cvxmdp.solvers.contract import Task, Work
+from cvxmdp.solvers.pdpg_setting import PDPGSetting
 from cvxmdp.solvers.start import Normalised
-from cvxmdp.solvers.zero_violation import zero_violation
-from cvxmdp.theory import DirectConstants, ParameterisationConstants
+from cvxmdp.solvers.whole import Whole
+from cvxmdp.solvers.zero_violation import ZeroViolation
+from cvxmdp.theory import (
+    DirectConstants,
+    ParameterisationConstants,
+    direct_constants,
+    exact_schedule,
+    problem_constants,
+)
 
 __all__ = ["PDPG", "Normalised"]
 
@@ -60,10 +66,9 @@ class PDPG:
         pessimism: asks for slack of at least this much: a number, one per constraint, "auto" for the
             smallest (up to a factor of 2) with which the returned policy is certified feasible, or "theory"
             for that of theorem zero (with ``Direct()``, whose constants are known).
-        initial_multiplier: mu_0.
+        initial_multiplier: mu_0; by default that of ``start=``, or zero.
         tolerance: certified relative gap at which to stop early; None to never stop early.
         check_every: iterations between checks of the certified gap.
-        progress: show a progress line; by default on a terminal.
     """
 
     iterations: int = 2_000
@@ -74,35 +79,38 @@ class PDPG:
     policy: PolicyFamily = field(default_factory=Table)
     iterate: str = "half"
     pessimism: float | Mapping[str, float] | str = 0.0
-    initial_multiplier: float | Mapping[str, float] = 0.0
+    initial_multiplier: float | Mapping[str, float] | None = None
     tolerance: float | None = 1e-6
     check_every: int = 100
-    progress: bool | None = None
+    needs_seed: ClassVar[bool] = False
+    has_lanes: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
         if not isinstance(self.iterations, int) or self.iterations < 1:
-            raise SolverError(
+            raise SettingsError(
                 f"iterations must be a positive whole number; got {self.iterations!r}"
             )
         if not isinstance(self.check_every, int) or self.check_every < 1:
-            raise SolverError(
+            raise SettingsError(
                 f"check_every must be a positive whole number; got {self.check_every!r}"
             )
         if self.direction not in ("natural", "vanilla"):
-            raise SolverError(f'direction must be "natural" or "vanilla"; got {self.direction!r}')
+            raise SettingsError(f'direction must be "natural" or "vanilla"; got {self.direction!r}')
         if self.iterate not in ITERATES:
-            raise SolverError(f"iterate must be one of {', '.join(ITERATES)}; got {self.iterate!r}")
+            raise SettingsError(
+                f"iterate must be one of {', '.join(ITERATES)}; got {self.iterate!r}"
+            )
         if isinstance(self.pessimism, str) and self.pessimism not in ("auto", "theory"):
-            raise SolverError(
+            raise SettingsError(
                 f'pessimism must be numbers, "auto" or "theory"; got {self.pessimism!r}'
             )
         if self.tolerance is not None and not (
             isinstance(self.tolerance, int | float) and self.tolerance > 0
         ):
-            raise SolverError(f"tolerance must be positive, or None; got {self.tolerance!r}")
+            raise SettingsError(f"tolerance must be positive, or None; got {self.tolerance!r}")
         if isinstance(self.policy, type) or not isinstance(self.policy, PolicyFamily):
             hint = f"; write {self.policy.__name__}()" if isinstance(self.policy, type) else ""
-            raise SolverError(
+            raise SettingsError(
                 f"policy must be a family such as Table() or MLP(32), not {self.policy!r}{hint}"
             )
         self._check_steps()
@@ -111,20 +119,20 @@ class PDPG:
         step = self.primal_step
         if isinstance(step, str):
             if step != "auto":
-                raise SolverError(f'primal_step must be "auto", a number, ...; got {step!r}')
+                raise SettingsError(f'primal_step must be "auto", a number, ...; got {step!r}')
             if self.dual_step is not None:
-                raise SolverError(
+                raise SettingsError(
                     'primal_step="auto" chooses the dual step itself; give a number for both, or none'
                 )
             return
         size = step.step if isinstance(step, Normalised) else step
         if isinstance(size, bool) or not (isinstance(size, int | float) or hasattr(size, "update")):
-            raise SolverError(
+            raise SettingsError(
                 'primal_step must be "auto", a number, Normalised(number) or an Optax transformation; '
                 f"got {step!r}"
             )
         if isinstance(size, int | float) and not (math.isfinite(size) and size > 0):
-            raise SolverError(f"primal_step must be positive and finite; got {size}")
+            raise SettingsError(f"primal_step must be positive and finite; got {size}")
 
     @classmethod
     def theory(
@@ -154,9 +162,9 @@ class PDPG:
             **settings: any other setting of ``PDPG``.
         """
         direct = parameterisation is None
-        known = parameterisation or paper.direct_constants(problem.mdp)
-        constants = paper.problem_constants(problem, known)
-        schedule = paper.exact_schedule(
+        known = parameterisation or direct_constants(problem.mdp)
+        constants = problem_constants(problem, known)
+        schedule = exact_schedule(
             constants, iterations, strongly_concave=strongly_concave, zero_violation=zero_violation
         )
         chosen: dict[str, Any] = {
@@ -172,16 +180,12 @@ class PDPG:
         }
         return cls(**{**chosen, **settings})
 
-    def solve(self, problem: Problem, start: Any = None, seed: int | None = None) -> Solution:
-        """Run PDPG. ``start`` is a solution or a policy; ``seed`` is for families with random weights."""
-        problem.require_model("PDPG")
-        run = Run(self, problem, start, seed)
-        try:
-            run.prepare()
-            if run.infeasible is not None:
-                return run.infeasible
-            if self.pessimism == "auto":
-                return zero_violation(run)
-            return run.go(run.pessimism())
-        except KeyboardInterrupt:
-            return run.untouched()
+    def prepare(self, task: Task) -> Work[Any]:
+        """See ``Solver``. A seed is only needed by families with random weights."""
+        task.problem.require_model("PDPG")
+        setting = PDPGSetting(self, task)
+        if setting.infeasible is not None:
+            return Whole.known("PDPG", setting.infeasible)
+        if self.pessimism == "auto":
+            return ZeroViolation(setting.certifier, setting.work)
+        return setting.work(setting.pessimism())

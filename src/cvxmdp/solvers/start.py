@@ -1,10 +1,14 @@
-"""Reading what a user gives to an iterative solver: numbers per constraint, and where to start."""
+"""Reading what a user gives to an iterative solver: numbers per constraint, and where to start.
+
+This is the one place that reads ``start=``.
+"""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any
 
 import jax
@@ -13,15 +17,19 @@ import numpy as np
 
 from cvxmdp.atoms import Shape, walk
 from cvxmdp.atoms.shapes import MinimumShape
-from cvxmdp.base.errors import ProblemError, SolverError, did_you_mean
+from cvxmdp.base.errors import ProblemError, SettingsError, did_you_mean
 from cvxmdp.certificates.claims import Claims
 from cvxmdp.certificates.slater import prove
 from cvxmdp.policies.families import BoundFamily, first_params
 from cvxmdp.policies.networks import BoundMLP, BoundNetwork
 from cvxmdp.policies.occupancies import as_policy
 from cvxmdp.policies.parametric import ParametricPolicy
+from cvxmdp.policies.policy_file import load_policy
 from cvxmdp.problems.problem import Problem
 from cvxmdp.problems.solution import Solution
+from cvxmdp.solvers.contract import Task
+
+POLICY_FILE = "policy.safetensors"  # of a run's folder
 
 
 @dataclass(frozen=True)
@@ -37,65 +45,119 @@ def per_constraint(given: Any, problem: Problem, what: str) -> np.ndarray:
     if isinstance(given, Mapping):
         unknown = [name for name in given if name not in problem.constraints]
         if unknown:
-            raise SolverError(
+            raise SettingsError(
                 f"{what} is given for {unknown[0]!r}, which is no constraint. "
                 f"{did_you_mean(unknown[0], names)}"
             )
         missing = [name for name in names if name not in given]
         if missing:
-            raise SolverError(f"{what} is not given for the constraint {missing[0]!r}")
+            raise SettingsError(f"{what} is not given for the constraint {missing[0]!r}")
         numbers = [given[name] for name in names]
     else:
         numbers = [given] * len(names)
     for number in numbers:
         if isinstance(number, bool) or not isinstance(number, int | float | np.number):
-            raise SolverError(f"{what} must be a number, or numbers by constraint; got {number!r}")
+            raise SettingsError(
+                f"{what} must be a number, or numbers by constraint; got {number!r}"
+            )
         if not (math.isfinite(number) and number >= 0):
-            raise SolverError(f"{what} must be finite and not negative; got {number}")
+            raise SettingsError(f"{what} must be finite and not negative; got {number}")
     return np.array(numbers, dtype=np.float64)
 
 
-def read_start(
-    problem: Problem,
-    family: BoundFamily,
-    claims: Claims,
-    start: Any,
-    seed: int | None,
-    initial_multiplier: Any,
-) -> tuple[Any, np.ndarray]:
-    """First parameters and multipliers.
+@dataclass(frozen=True)
+class Start:
+    """Where an iterative solver begins.
 
-    From a solution of the same family, its parameters; from another solution or a policy, its
-    probabilities where the family can take them over; from nothing, the family's own start, or a point
-    inside the domain where logarithms or barriers are infinite there.
+    Attributes:
+        params: first parameters; None where the family's own are to be drawn.
+        multipliers: mu_0, (n,).
+        taken: in words, what was taken over from ``start=``; empty without one.
     """
-    multipliers = per_constraint(initial_multiplier, problem, "initial_multiplier")
-    if isinstance(start, Solution):
-        if set(start.multipliers) == set(problem.constraints):
-            known = np.array([start.multipliers[name] for name in problem.constraints])
-            multipliers = known if np.isfinite(known).all() else multipliers
-        if start.stats.get("family") == family.name:
-            taken = _take_over(start.stats.get("params"), family)
-            if taken is not None:
-                return taken, multipliers
+
+    params: Any
+    multipliers: np.ndarray
+    taken: str = ""
+
+
+def given_start(start: Any) -> Any:
+    """What ``start=`` stands for: itself, or what is kept at a path: a saved policy, a run's folder."""
+    if not isinstance(start, str | Path):
+        return start
+    path = Path(start)
+    if path.is_dir():
+        return load_policy(path / POLICY_FILE)
+    return load_policy(path)
+
+
+def take_start(task: Task, family: BoundFamily, initial_multiplier: Any) -> Start:
+    """What there is to take over from ``start=``, and mu_0.
+
+    From a solution or policy of the same family, its parameters; from any other, its probabilities where the
+    family can take them over. Multipliers are those of the solution, unless others were asked for.
+    """
+    problem, start = task.problem, given_start(task.start)
+    explicit = initial_multiplier is not None
+    multipliers = per_constraint(initial_multiplier or 0.0, problem, "initial_multiplier")
+    if start is None:
+        return Start(None, multipliers)
+    taken: list[str] = []
+    if not explicit and problem.constraints:
+        known = known_multipliers(problem, start)
+        multipliers, taken = (multipliers, []) if known is None else (known, ["multipliers"])
+    params = _parameters(start, family)
+    taken.insert(0, "probabilities" if params is None else "parameters")
+    if params is None:
+        policy = as_policy(problem.mdp, start)
+        params = family.from_probabilities(policy.probabilities())
+    whose = "the solution" if isinstance(start, Solution) else "the policy"
+    return Start(params, multipliers, f"{' and '.join(taken)} of {whose}")
+
+
+def known_multipliers(problem: Problem, start: Any) -> np.ndarray | None:
+    """Those of a solution for the same constraints, (n,); None where there are none."""
+    known = getattr(start, "multipliers", None) or {}
+    if set(known) != set(problem.constraints):
+        return None
+    found = np.array([float(known[name]) for name in problem.constraints])
+    return found if np.isfinite(found).all() and (found >= 0).all() else None
+
+
+def _parameters(start: Any, family: BoundFamily) -> Any:
+    """Parameters of the family that a solution or a policy has, or None."""
+    if isinstance(start, Solution) and start.stats.get("family") == family.name:
+        taken = _take_over(start.stats.get("params"), family)
+        if taken is not None:
+            return taken
     policy = getattr(start, "policy", start)
     if isinstance(policy, ParametricPolicy) and policy.family == family.name:
-        taken = _take_over(policy.params, family)
-        if taken is not None:
-            return taken, multipliers
-    if start is not None:
-        policy = as_policy(problem.mdp, start)
-        return family.from_probabilities(policy.probabilities()), multipliers
-    if isinstance(family, BoundMLP) and seed is None:
-        raise SolverError("an MLP starts from random weights: give solve(..., seed=...)")
-    params = first_params(family, 0 if seed is None else seed)
-    inside = _arguments(problem)
+        return _take_over(policy.params, family)
+    return None
+
+
+def read_start(task: Task, family: BoundFamily, claims: Claims, initial_multiplier: Any) -> Start:
+    """The same with parameters in any case.
+
+    From nothing, the family's own start, or a point inside the domain where logarithms or barriers are infinite
+    there.
+    """
+    found = take_start(task, family, initial_multiplier)
+    if found.params is not None:
+        return found
+    return replace(found, params=_own_start(task, family, claims))
+
+
+def _own_start(task: Task, family: BoundFamily, claims: Claims) -> Any:
+    if isinstance(family, BoundMLP) and task.seed is None:
+        raise SettingsError("an MLP starts from random weights: give solve(..., seed=...)")
+    params = first_params(family, 0 if task.seed is None else task.seed)
+    inside = _arguments(task.problem)
     if inside and not isinstance(family, BoundNetwork):
         logs = family.log_probabilities(params, jnp.arange(family.actions.shape[0]))
-        found = problem.evaluate(np.exp(np.asarray(logs)))
+        found = task.problem.evaluate(np.exp(np.asarray(logs)))
         if not np.isfinite([found.objective, *found.slack.values()]).all():
-            return _inside_domain(family, claims, inside), multipliers
-    return params, multipliers
+            return _inside_domain(family, claims, inside)
+    return params
 
 
 def _take_over(params: Any, family: BoundFamily) -> Any:

@@ -21,16 +21,21 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
-from cvxmdp.base.errors import SolverError
+from cvxmdp.base.errors import SettingsError
 from cvxmdp.base.removed import refusing_removed
+from cvxmdp.certificates.certify import Certifier
 from cvxmdp.policies.families import PolicyFamily, Table
-from cvxmdp.problems.problem import Problem
-from cvxmdp.problems.solution import Solution
-from cvxmdp.solvers.vr_pdpg_study import Study
+from cvxmdp.solvers.confident import ConfidentlyFeasible
+from cvxmdp.solvers.contract import Task, Work
+from cvxmdp.solvers.environment_work import work_of
+from cvxmdp.solvers.learning import Shared
+from cvxmdp.solvers.start import per_constraint
+from cvxmdp.solvers.vr_pdpg_work import LearningWork
+from cvxmdp.solvers.zero_violation import ZeroViolation
 from cvxmdp.theory import sample_schedule
 
 ITERATES = ("last", "uniform", "average")
@@ -50,7 +55,7 @@ class VRPDPG:
         horizon: H, the longest episode.
         batch_size: trajectories per iteration.
         dual_bound: the box of the multipliers, a number or one per constraint.
-        initial_multiplier: mu_0.
+        initial_multiplier: mu_0; by default that of ``start=``, or zero.
         policy: the family of policies.
         pessimism: asks for slack of at least this much: a number, one per constraint, or "auto" for the
             smallest (up to a factor of 2) with which the returned policy is certified feasible; in an
@@ -58,10 +63,9 @@ class VRPDPG:
         iterate: "last"; "uniform", the theorem's: a policy that draws one iterate afresh per episode; or
             "average": the policy of the average exact occupancy over the last half, in an environment a policy
             that draws one from the last half per episode.
-        evaluate_every: iterations between exact evaluations, progress and interruption.
-        record_every: iterations between records of episodes, weights and multipliers in the history; 1 records
-            all of them, which takes about a third of the time.
-        progress: show a progress line; by default on a terminal.
+        evaluate_every: iterations between exact evaluations.
+        record_every: iterations between records of episodes, weights and multipliers in the history; recording
+            all of them takes about a third of the time. By default as many as give at most 10,000 records.
 
     Departures from the paper, all off by default (docs/vr-pdpg.md says what each does, measured):
 
@@ -78,43 +82,48 @@ class VRPDPG:
     horizon: int
     batch_size: int = 1
     dual_bound: float | Mapping[str, float] = 10.0
-    initial_multiplier: float | Mapping[str, float] = 0.0
+    initial_multiplier: float | Mapping[str, float] | None = None
     policy: PolicyFamily = field(default_factory=Table)
     pessimism: float | Mapping[str, float] | str = 0.0
     iterate: str = "last"
     evaluate_every: int = 250
-    record_every: int = 1
-    progress: bool | None = None
+    record_every: int | None = None
     baseline: bool = False
     primal_decay: float = 0.0
     dual_decay: float = 0.0
+    needs_seed: ClassVar[bool] = True
+    has_lanes: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         for name in ("iterations", "horizon", "batch_size", "evaluate_every", "record_every"):
             value = getattr(self, name)
+            if name == "record_every" and value is None:
+                continue
             if isinstance(value, bool) or not isinstance(value, int) or value < 1:
-                raise SolverError(f"{name} must be a whole number of at least 1; got {value!r}")
+                raise SettingsError(f"{name} must be a whole number of at least 1; got {value!r}")
         if not hasattr(self.primal_step, "update") and not _is_number(self.primal_step, above=0.0):
-            raise SolverError(
+            raise SettingsError(
                 f"primal_step must be positive and finite, or an Optax transformation; got "
                 f"{self.primal_step!r}"
             )
         if isinstance(self.momentum, str):
             if self.momentum != SQUARE_ROOT:
-                raise SolverError(
+                raise SettingsError(
                     f"momentum must be a number or {SQUARE_ROOT!r}; got {self.momentum!r}"
                 )
         elif not (_is_number(self.momentum, above=0.0) and self.momentum <= 1.0):
-            raise SolverError(
+            raise SettingsError(
                 f"momentum must be in (0, 1]: 1 forgets the past, small values average over it; got "
                 f"{self.momentum!r}"
             )
         if self.iterate not in ITERATES:
-            raise SolverError(f"iterate must be one of {', '.join(ITERATES)}; got {self.iterate!r}")
+            raise SettingsError(
+                f"iterate must be one of {', '.join(ITERATES)}; got {self.iterate!r}"
+            )
         if isinstance(self.pessimism, str) and self.pessimism != "auto":
-            raise SolverError(f'pessimism must be numbers or "auto"; got {self.pessimism!r}')
+            raise SettingsError(f'pessimism must be numbers or "auto"; got {self.pessimism!r}')
         if isinstance(self.policy, type) or not isinstance(self.policy, PolicyFamily):
-            raise SolverError(
+            raise SettingsError(
                 f"policy must be a family such as Table(), MLP(32) or LinearSoftmax(features); got "
                 f"{self.policy!r}"
             )
@@ -124,9 +133,9 @@ class VRPDPG:
         for name in ("primal_decay", "dual_decay"):
             value = getattr(self, name)
             if not _is_number(value, above=-1.0) or value < 0:
-                raise SolverError(f"{name} must be finite and not negative; got {value!r}")
+                raise SettingsError(f"{name} must be finite and not negative; got {value!r}")
         if not isinstance(self.baseline, bool):
-            raise SolverError(f"baseline must be True or False; got {self.baseline!r}")
+            raise SettingsError(f"baseline must be True or False; got {self.baseline!r}")
 
     @classmethod
     def theory(cls, iterations: int, discount: float, **settings: Any) -> VRPDPG:
@@ -152,9 +161,17 @@ class VRPDPG:
         }
         return cls(**{**chosen, **settings})
 
-    def solve(self, problem: Problem, start: Any = None, seed: int | None = None) -> Solution:
-        """Learn from samples. ``seed`` is required; ``start`` is a policy or a solution."""
-        return Study(self, problem, start, seed).answer()
+    def prepare(self, task: Task) -> Work[Any]:
+        """See ``Solver``. A seed is needed."""
+
+        def work(pessimism: np.ndarray) -> LearningWork:
+            return work_of(Shared(self, task, pessimism), task)
+
+        if self.pessimism != "auto":
+            return work(per_constraint(self.pessimism, task.problem, "pessimism"))
+        if task.problem.environment is None:
+            return ZeroViolation(Certifier(task.problem), work)
+        return ConfidentlyFeasible(task, self.horizon, work)
 
 
 def _is_number(value: Any, above: float) -> bool:

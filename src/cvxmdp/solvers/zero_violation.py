@@ -9,108 +9,83 @@ answer, and with half of it one that is not proven feasible.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
-from typing import Protocol
+from functools import cached_property
+from typing import Any
 
 import numpy as np
 
 from cvxmdp.certificates.certificate import Certificate
 from cvxmdp.certificates.certify import Certifier
-from cvxmdp.problems.problem import Problem
-from cvxmdp.problems.solution import Solution, Status
+from cvxmdp.problems.solution import Solution
+from cvxmdp.solvers.contract import Work
+from cvxmdp.solvers.repeated import Repeated, Tries
 
 MOST_HALVINGS = 20  # to a millionth of what was enough at first
 
 
-class Repeatable(Protocol):
-    """A solver on a problem, ready to run from the same start with any pessimism."""
-
-    problem: Problem
-    n: int
-
-    @property
-    def certifier(self) -> Certifier:
-        """Of the problem's model."""
-        ...
-
-    def go(self, pessimism: np.ndarray) -> Solution:
-        """A run with this pessimism."""
-        ...
-
-    def timed(self, solution: Solution) -> Solution:
-        """With the time that all runs took."""
-        ...
-
-
-def zero_violation(run: Repeatable) -> Solution:
-    """The answer with the smallest pessimism, up to a factor of 2, that is surely feasible; and its price.
+class ZeroViolation(Repeated):
+    """The smallest pessimism, up to a factor of 2, with which the answer is surely feasible; and its price.
 
     Where even the largest pessimism that leaves a policy is not enough, the answer is mixed with the Slater
     point, as ``certify`` does it.
     """
-    solution = _feasible(run)
-    if not solution.has_policy:
-        return solution
-    if solution.status is Status.INTERRUPTED:  # no long proofs after Ctrl-C
-        proven = not _shortfall(run, solution).any()
-        return replace(solution, stats={**solution.stats, "violation_proven_zero": proven})
-    certificate = run.certifier.certify(solution, None)
-    if certificate.repaired and certificate.policy is not None:
-        solution = _take_repaired(solution, certificate)
-    bound = certificate.upper if run.problem.sign > 0 else certificate.lower
-    price = run.problem.sign * (bound - solution.objective)
-    proven = certificate.policy is not None
-    stats = {**solution.stats, "violation_proven_zero": proven, "price": price}
-    message = f"{solution.message} {_note(proven, stats['pessimism'], price, bound)}"
-    return run.timed(replace(solution, stats=stats, message=message))
 
+    def __init__(self, certifier: Certifier, make: Callable[[np.ndarray], Work[Any]]) -> None:
+        self.certifier = certifier
+        self.names = list(certifier.problem.constraints)
+        super().__init__(make, len(self.names))
 
-def _feasible(run: Repeatable) -> Solution:
-    """Raise the pessimism until the answer is surely feasible, then halve it while it still is."""
-    names = list(run.problem.constraints)
-    margins = run.certifier.slater().margins if names else {}
-    limit = 0.9 * np.array([max(margins[name], 0.0) for name in names])
-    too_little = pessimism = np.zeros(run.n)
-    solution = run.go(pessimism)
-    while (short := _shortfall(run, solution)).any():
-        # Violated constraints ask for at least what they missed, and for twice as much as last time.
-        wanted = np.where(short > 0, np.maximum(2.0 * pessimism, short), pessimism)
-        wanted = np.minimum(wanted, limit)
-        if solution.status is Status.INTERRUPTED or (wanted <= pessimism).all():
+    @cached_property
+    def limit(self) -> np.ndarray:
+        """The largest pessimism that is tried, (n,)."""
+        margins = self.certifier.slater().margins if self.names else {}
+        return 0.9 * np.array([max(margins[name], 0.0) for name in self.names])
+
+    def concluded(self, state: Tries, solution: Solution) -> Tries:
+        """Raise the pessimism until the answer is surely feasible, then halve it while it still is."""
+        short, pessimism = self._shortfall(solution), state.current.pessimism
+        if state.halvings >= 0 and short.any():
+            return state._replace(over=np.array(True))
+        state = state._replace(kept=state.current)
+        if short.any():
+            # Violated constraints ask for at least what they missed, and for twice as much as last time.
+            wanted = np.where(short > 0, np.maximum(2.0 * pessimism, short), pessimism)
+            wanted = np.minimum(wanted, self.limit)
+            if (wanted <= pessimism).all():
+                return state._replace(over=np.array(True))
+            return self.following(state, wanted, too_little=pessimism)
+        halvings = np.array(max(int(state.halvings), 0) + 1)
+        if halvings > MOST_HALVINGS or (0.5 * pessimism <= state.too_little).all():
+            return state._replace(over=np.array(True))
+        return self.following(state, 0.5 * pessimism, halvings=halvings)
+
+    def searched(self, state: Tries, solution: Solution) -> Solution:
+        """With the proof, and what feasibility costs."""
+        if not solution.has_policy:
             return solution
-        too_little, pessimism = pessimism, wanted
-        solution = _another(run, pessimism, solution)
-    for _ in range(MOST_HALVINGS):
-        pessimism = 0.5 * pessimism
-        if solution.status is Status.INTERRUPTED or (pessimism <= too_little).all():
-            break
-        less = _another(run, pessimism, solution)
-        if less.status is Status.INTERRUPTED:
-            return _interrupted(solution)
-        if _shortfall(run, less).any():
-            break
-        solution = less
-    return solution
+        certificate = self.certifier.certify(solution, None)
+        if certificate.repaired and certificate.policy is not None:
+            solution = _take_repaired(solution, certificate)
+        bound = certificate.upper if self.problem.sign > 0 else certificate.lower
+        price = self.problem.sign * (bound - solution.objective)
+        proven = certificate.policy is not None
+        stats = {**solution.stats, "violation_proven_zero": proven, "price": price}
+        message = f"{solution.message} {_note(proven, stats['pessimism'], price, bound)}"
+        return replace(solution, stats=stats, message=message)
 
+    def stopped(self, solution: Solution) -> Solution:
+        """Without long proofs after Ctrl-C."""
+        proven = solution.has_policy and not self._shortfall(solution).any()
+        return replace(solution, stats={**solution.stats, "violation_proven_zero": proven})
 
-def _another(run: Repeatable, pessimism: np.ndarray, solution: Solution) -> Solution:
-    """A run with this pessimism; where it is interrupted at once, the solution there was."""
-    try:
-        return run.go(pessimism)
-    except KeyboardInterrupt:
-        return _interrupted(solution)
-
-
-def _interrupted(solution: Solution) -> Solution:
-    return replace(solution, status=Status.INTERRUPTED, message=Status.INTERRUPTED.value)
-
-
-def _shortfall(run: Repeatable, solution: Solution) -> np.ndarray:
-    """What each constraint surely misses at most, (n,); zeros for a surely feasible policy."""
-    if not solution.has_policy:
-        return np.zeros(run.n)
-    sure = run.certifier.claims.achieved(solution.policy.probabilities())
-    return np.array([max(0.0, -sure.slack[name]) for name in run.problem.constraints])
+    def _shortfall(self, solution: Solution) -> np.ndarray:
+        """What each constraint surely misses at most, (n,); zeros for a surely feasible policy."""
+        if not solution.has_policy:
+            return np.zeros(self.n)
+        sure = self.certifier.claims.achieved(solution.policy.probabilities())
+        return np.array([max(0.0, -sure.slack[name]) for name in self.names])
 
 
 def _take_repaired(solution: Solution, certificate: Certificate) -> Solution:

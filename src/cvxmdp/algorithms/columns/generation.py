@@ -162,9 +162,8 @@ class Generation:
         self.error = share * tolerance * self.model.mass
         if lowered.trusts:  # a function of the user's own is linearised at occupancies only
             self.error = min(self.error, OCCUPANCY_ERROR * self.model.mass)
-        self.columns = Columns(self.model.shape, most_columns)
-        kind = LinearMaster if lowered.affine else ConcaveMaster
-        self.master: Any = kind(lowered, self.error)
+        self.most_columns = most_columns
+        self.clear()
         self.lower, self.upper = -math.inf, math.inf
         self.room_upper = math.inf  # of the smallest slack in units
         self.current: Answer | None = None  # of the last master
@@ -185,10 +184,17 @@ class Generation:
         """Take a policy's occupancy as a column. Returns its objective."""
         matrix = self.model.chain(policy)
         visits = self.oracle.visits(matrix, self.error)
-        self._add(Column(visits, None, policy, self.error))
+        self.add(Column(visits, None, policy, self.error))
         return float(self.lowered.objective.value(visits[:, None] * policy))
 
-    def _add(self, column: Column) -> None:
+    def clear(self) -> None:
+        """Without any column."""
+        self.columns = Columns(self.model.shape, self.most_columns)
+        kind = LinearMaster if self.lowered.affine else ConcaveMaster
+        self.master: Any = kind(self.lowered, self.error)
+
+    def add(self, column: Column) -> None:
+        """Take one more column."""
         self.columns.add(column)
         self.master.add(column)
 
@@ -213,9 +219,13 @@ class Generation:
         size = max(abs(self.upper), abs(self.lower), abs(self.upper - self.uniform))
         return (self.upper - self.lower) / size if size > 0 else 0.0
 
+    def begin(self) -> Answer:
+        """The best mixture of the columns there are, before the first step."""
+        return self.current if self.current is not None else self._mix()
+
     def step(self) -> None:
         """One call of the oracle, and the best mixture with what it found."""
-        found = self.current if self.current is not None else self._mix()
+        found = self.begin()
         upper, lower = self.upper, self.lower
         before = self.proof if found.feasible else self.room_proof
         asked = found if before is None else self.master.between(before[0], found, SMOOTHING)
@@ -273,7 +283,7 @@ class Generation:
         values, following = self.natural.evaluate(policy, price.reward, accuracy)
         if leaf is not None:
             self._bound(asked, values, following)
-        self._add(self.natural.column(policy, self.error))
+        self.add(self.natural.column(policy, self.error))
 
     def _bound(self, asked: Answer, values: np.ndarray, following: np.ndarray) -> None:
         """Upper bounds from values: these, and the mean of the last ones.
@@ -333,7 +343,7 @@ class Generation:
             self.upper, self.proof = upper, (asked, best.values)
         if not asked.feasible and upper < self.room_upper:
             self.room_upper, self.room_proof = upper, (asked, best.values)
-        self._add(self._column(best))
+        self.add(self._column(best))
 
     def _accuracy(self, asked: Answer, price: Price) -> float:
         """How wide the oracle's interval may stay."""
@@ -370,7 +380,7 @@ class Generation:
         x = self.columns.mix(self._padded(self.answer.weights))
         stay = self.columns.forget(self.master.needed(), self.columns.most - 3)
         self.master.keep(stay)
-        self._add(Column(x.sum(axis=1), None, self.model.policy(x), self.error))
+        self.add(Column(x.sum(axis=1), None, self.model.policy(x), self.error))
         alone = np.zeros(len(self.columns))
         alone[-1] = 1.0
         self.answer = self.answer._replace(weights=alone)

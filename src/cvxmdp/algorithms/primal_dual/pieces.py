@@ -46,23 +46,26 @@ class Totals(NamedTuple):
     visits: Any  # the sum of the occupancies, (S, A)
     multipliers: Any  # the sum of the multipliers, (n,)
     best: Any  # an occupancy, (S, A)
-    best_score: Any
+    best_objective: Any
+    least_violated: Any
 
     @classmethod
     def zero(cls, shape: tuple[int, ...], n: int) -> Totals:
         """Before the first iteration."""
-        return cls(np.zeros(shape), np.zeros(n), np.zeros(shape), np.array(-np.inf))
+        nothing = np.zeros(shape)
+        return cls(nothing, np.zeros(n), nothing, np.array(-np.inf), np.array(np.inf))
 
     def plus(self, compiled: core.Compiled, point: core.Point, multipliers: Any) -> Totals:
         """With one more iterate. The best one violates least, and of the feasible has the best objective."""
         violated = jnp.maximum(0.0, -(point.slack + compiled.pessimism)).sum()
-        score = point.objective - 1e9 * violated
-        better = score > self.best_score
+        better = violated < self.least_violated
+        better |= (violated == self.least_violated) & (point.objective > self.best_objective)
         return Totals(
             self.visits + point.occupancy,
             self.multipliers + multipliers,
             jnp.where(better, point.occupancy, self.best),
-            jnp.where(better, score, self.best_score),
+            jnp.where(better, point.objective, self.best_objective),
+            jnp.where(better, violated, self.least_violated),
         )
 
 

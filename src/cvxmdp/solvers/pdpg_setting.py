@@ -1,27 +1,25 @@
-"""One call of ``PDPG.solve``: reads the settings once, then runs with one pessimism or several."""
+"""What PDPG reads of its task, once: the multipliers' box, the steps, the first parameters, the pessimism."""
 
 from __future__ import annotations
 
-import time
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-import cvxmdp.theory as paper
 from cvxmdp.algorithms.primal_dual import iteration as core
 from cvxmdp.algorithms.primal_dual.pieces import Method
-from cvxmdp.base.errors import SolverError
+from cvxmdp.base.errors import SettingsError
 from cvxmdp.base.precision import double_precision, on_device
 from cvxmdp.certificates.certify import Certifier
 from cvxmdp.models.compiled_systems import dynamics
 from cvxmdp.policies import SoftmaxTable
 from cvxmdp.policies.families import BoundDirect, BoundFamily
-from cvxmdp.policies.occupancies import as_policy, occupancy_of, uniform_policy
-from cvxmdp.problems.problem import Problem
+from cvxmdp.policies.occupancies import occupancy_of
 from cvxmdp.problems.solution import Solution, Status, infeasible_message
-from cvxmdp.solvers.pdpg_loop import Loop
+from cvxmdp.solvers.contract import Task
+from cvxmdp.solvers.pdpg_work import PDPGWork
 from cvxmdp.solvers.start import Normalised, per_constraint, read_start
+from cvxmdp.theory import direct_constants, problem_constants, theory_pessimism
 
 if TYPE_CHECKING:
     from cvxmdp.solvers.pdpg import PDPG
@@ -29,39 +27,41 @@ if TYPE_CHECKING:
 PROPORTIONAL = 0.1  # of the natural scale of multiplier per slack, for primal_step="auto"
 
 
-class Run:
-    """A solver on a problem: first the cheap checks, then ``prepare``, then ``go``, once or more often."""
+class PDPGSetting:
+    """A solver on a task: first the cheap checks, then what programs may have to be solved for."""
 
-    def __init__(self, solver: PDPG, problem: Problem, start: Any, seed: int | None) -> None:
-        self.solver, self.problem = solver, problem
-        self.start, self.seed = start, seed
-        self.certifier = Certifier(problem)
+    def __init__(self, solver: PDPG, task: Task) -> None:
+        self.solver, self.problem, self.rows = solver, task.problem, task.rows
+        self.n = len(self.problem.constraints)
+        self.names = list(self.problem.constraints)
+        self.certifier = Certifier(self.problem)
         self.infeasible: Solution | None = None
         self.margins: np.ndarray | None = None  # of the Slater point, where it was asked for
-        self.params: Any = None
-        self.multipliers = per_constraint(solver.initial_multiplier, problem, "initial_multiplier")
-        self.n = len(problem.constraints)
-        self.started = time.perf_counter()
-        self.family: BoundFamily = solver.policy.bind(problem.mdp)
+        self.family: BoundFamily = solver.policy.bind(self.problem.mdp)
         if solver.direction == "natural" and isinstance(self.family, BoundDirect):
-            raise SolverError(
+            raise SettingsError(
                 'the direct parameterisation has no score function: use direction="vanilla"'
             )
-
-    def prepare(self) -> None:
-        """The multipliers' box and the first parameters, for which programs may have to be solved."""
         self.dual_bound, self.penalty = self._read_dual()
         self.method, self.steps = self._read_method()
         with double_precision():
             self.dynamics = dynamics(self.problem.mdp)
-            self.params, self.multipliers = read_start(
-                self.problem,
-                self.family,
-                self.certifier.claims,
-                self.start,
-                self.seed,
-                self.solver.initial_multiplier,
+            self.start = read_start(
+                task, self.family, self.certifier.claims, solver.initial_multiplier
             )
+
+    def work(self, pessimism: np.ndarray) -> PDPGWork:
+        """The run with this pessimism."""
+        with double_precision():
+            given = core.Compiled(
+                self.dynamics,
+                self.problem.objective_function,
+                tuple(self.problem.slack_functions.values()),
+                self.family,
+                self.widened(pessimism),
+                pessimism,
+            )
+            return PDPGWork(self, on_device(given))  # once, not with every piece
 
     def _read_dual(self) -> tuple[np.ndarray, np.ndarray]:
         """The box of the multipliers and the strength of the proportional term."""
@@ -74,17 +74,18 @@ class Run:
             return bound, PROPORTIONAL * bound / self._typical(scale, uniform.occupancy)
         room = self.certifier.slater()
         if room.infeasible:
-            self.infeasible = self._infeasible()
+            self.infeasible = self.no_policy()
             return np.ones(self.n), np.ones(self.n)
         if room.dual_bound is None:
-            raise SolverError(f"the multipliers have no bound. {room} Give dual_bound= yourself.")
+            raise SettingsError(f"the multipliers have no bound. {room} Give dual_bound= yourself.")
         bound = np.array(list(room.dual_bound.values()))
         self.margins = np.array(list(room.margins.values()))
         # Outside the domain of a logarithm there is no slack to go by.
         scale = np.where(np.isfinite(scale), np.maximum(scale, self.margins), self.margins)
         return bound, PROPORTIONAL * (bound - 1.0 + 1e-12) / scale
 
-    def _infeasible(self) -> Solution:
+    def no_policy(self) -> Solution:
+        """The answer where no policy satisfies all constraints."""
         message, stats = infeasible_message(reason=str(self.certifier.slater())), {"solver": "PDPG"}
         return Solution.without_policy(
             self.problem, Status.INFEASIBLE, message=message, stats=stats
@@ -112,7 +113,7 @@ class Run:
         if given.any():
             room = self.certifier.slater()
             if given.min() > room.margin_bound:
-                raise SolverError(
+                raise SettingsError(
                     f"no policy has a slack of at least pessimism = {given.min():.6g} in every "
                     f"constraint: the smallest is at most {room.margin_bound:.6g} (proven)"
                 )
@@ -120,10 +121,10 @@ class Run:
 
     def _theorem_zero(self) -> np.ndarray:
         """delta of theorem zero; an error that names the T it needs where there is none."""
-        known = paper.problem_constants(self.problem, paper.direct_constants(self.problem.mdp))
-        pessimism = paper.theory_pessimism(known, self.solver.iterations)
+        known = problem_constants(self.problem, direct_constants(self.problem.mdp))
+        pessimism = theory_pessimism(known, self.solver.iterations)
         if not isinstance(self.family, BoundDirect):
-            raise SolverError(
+            raise SettingsError(
                 'pessimism="theory" needs the constants of the policies. They are known for '
                 "policy=Direct(); for others use PDPG.theory(..., parameterisation=..., "
                 "zero_violation=True)."
@@ -135,7 +136,7 @@ class Run:
         if isinstance(step, str):
             return Method("tuned", "auto", solver.direction, None), self.penalty
         if solver.dual_step is None and self.n:
-            raise SolverError(
+            raise SettingsError(
                 "a primal step of your own needs a dual_step as well (or use neither)"
             )
         dual = per_constraint(solver.dual_step or 0.0, self.problem, "dual_step")
@@ -153,46 +154,3 @@ class Run:
         if smooth[0] is exact[0] and all(a is b for a, b in zip(smooth[1], exact[1], strict=True)):
             return None
         return on_device(smooth)
-
-    def go(self, pessimism: np.ndarray) -> Solution:
-        """Run to the end, to the tolerance, or until interrupted."""
-        with double_precision():
-            given = core.Compiled(
-                self.dynamics,
-                self.problem.objective_function,
-                tuple(self.problem.slack_functions.values()),
-                self.family,
-                self.widened(pessimism),
-                pessimism,
-            )
-            loop = Loop(self, on_device(given))  # once, not with every piece
-            status = loop.run()
-            if not status.has_policy:
-                return self._infeasible()
-            return self.timed(loop.solution(status))
-
-    def timed(self, solution: Solution) -> Solution:
-        """With the solver's name and the time since the call."""
-        seconds, name = time.perf_counter() - self.started, f"PDPG ({self.solver.direction})"
-        return replace(solution, stats={**solution.stats, "seconds": seconds, "solver": name})
-
-    def untouched(self) -> Solution:
-        """What there is before the first iteration: the start."""
-        if self.params is not None:
-            with double_precision():
-                policy = self.family.deploy(self.params)
-        elif self.start is not None:
-            policy = as_policy(self.problem.mdp, self.start)
-        else:
-            policy = uniform_policy(self.problem.mdp)
-        multipliers = dict(zip(self.problem.constraints, self.multipliers.tolist(), strict=True))
-        return self.timed(
-            Solution.of_policy(
-                self.problem,
-                policy,
-                Status.INTERRUPTED,
-                multipliers,
-                stats={"iterations": 0},
-                message="Interrupted before the first iteration was done; this is the start.",
-            )
-        )

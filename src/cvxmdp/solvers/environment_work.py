@@ -1,4 +1,4 @@
-"""Runs of VR-PDPG in environments: nothing is known but episodes.
+"""VR-PDPG in environments: nothing is known but episodes.
 
 One written in JAX is a source of trajectories inside the compiled chunk, like a model. Any other is played
 between compiled steps. In both, the random numbers of iteration t depend on the seed and on t alone, so that a
@@ -8,7 +8,7 @@ run that is stopped and continued ends as if it had not been.
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -20,7 +20,6 @@ from cvxmdp.algorithms.chunks import (
     empty_summary,
     host,
     keep,
-    snapshot_of,
     summarise,
 )
 from cvxmdp.algorithms.estimators import discounts
@@ -33,91 +32,101 @@ from cvxmdp.experience.trajectories import Experience, Played
 from cvxmdp.policies.networks import BoundNetwork
 from cvxmdp.policies.observers import mixture_on_observations, on_observations
 from cvxmdp.policies.policy import draw_actions
-from cvxmdp.problems.problem import Evaluation, Problem
-from cvxmdp.problems.solution import Solution, Status
-from cvxmdp.solvers.vr_pdpg_run import Run, chunk_size
-
-if TYPE_CHECKING:
-    from cvxmdp.solvers.vr_pdpg import VRPDPG
+from cvxmdp.problems.problem import Evaluation
+from cvxmdp.problems.solution import Status
+from cvxmdp.solvers.contract import Rows, Task
+from cvxmdp.solvers.learning import Learned, Shared
+from cvxmdp.solvers.vr_pdpg_work import LearningWork
 
 EVALUATED = 100  # episodes, at least, from which the answer's objective and slack are estimated
 
 
-def run_of(solver: VRPDPG, problem: Problem, start: Any, seed: int, learning: Learning) -> Run:
-    """A run of the kind that goes with the problem."""
-    if problem.environment is None:
-        return Run(solver, problem, start, seed, learning)
-    kind = PlayedRun if isinstance(learning.model, Played) else EnvironmentRun
-    return kind(solver, problem, start, seed, learning)
+def work_of(shared: Shared, task: Task) -> LearningWork:
+    """Work of the kind that goes with the problem."""
+    if environment_of(task.problem) is None:
+        return LearningWork(shared, task)
+    kind = PlayedWork if isinstance(shared.learning.model, Played) else EnvironmentWork
+    return kind(shared, task)
 
 
-class EnvironmentRun(Run):
-    """A run whose policies nobody can evaluate exactly; here, in compiled code.
+class EnvironmentWork(LearningWork):
+    """VR-PDPG where nobody can evaluate policies exactly; here, in compiled code.
 
     The history's objective and slack are those of the mean occupancy of each chunk's episodes; the answer's are
     estimated from fresh episodes of its policy.
     """
-
-    def __init__(
-        self, solver: VRPDPG, problem: Problem, start: Any, seed: int, learning: Learning
-    ) -> None:
-        self.seed, self.tail, self.cut = seed, 0.0, 0.0
-        self.ended_early = False
-        super().__init__(solver, problem, start, seed, learning)
 
     @property
     def episodes(self) -> int:
         """How many estimate the answer."""
         return max(EVALUATED, self.solver.batch_size)
 
-    def fresh(self) -> Experience:
+    def fresh(self, state: Learned) -> Experience:
         """Episodes of the last policy that nothing was learned from."""
         drawn: Experience = play(
             self.learning,
-            self.carry.state.params,
-            self.words,
+            state.carry.state.params,
+            self.begun[0],
             self.solver.iterations,
             self.episodes,
         )
         return drawn
 
-    def solution(self, status: Status, seconds: float) -> Solution:
-        """The answer; of a run that was stopped, from the episodes it learned from."""
-        self.ended_early = status is not Status.ITERATION_LIMIT
-        return super().solution(status, seconds)
-
-    def evaluated(self) -> tuple[Any, Evaluation, dict[str, Any]]:
-        """The policy of the answer, estimates of what it is worth, and of those on the way."""
-        chunks, policy = self.snapshots[1:], self.policy()
-        visits = np.array([one.seen for _, one in chunks], dtype=np.float64)
+    def evaluated(
+        self, state: Learned, status: Status
+    ) -> tuple[Any, Evaluation, dict[str, Any], dict[str, Any], str]:
+        """Estimates from fresh episodes; of a run that was stopped, from the episodes it learned from."""
+        chunks, policy = state.snapshots[1:], self.policy(state)
+        visits = np.array([one.snapshot.seen for one in chunks], dtype=np.float64)
         visits = visits.reshape(-1, *self.learning.shape)
-        history = self.curves(np.array([at for at, _ in chunks], dtype=int), visits)
-        if self.ended_early:  # the environment is not to be asked again
-            found = self._of_latest(visits)
-        else:
-            last = self.solver.iterate == "last"
-            experience = self.fresh() if last else self.play_mixture(policy)
-            mean, self.tail = mean_of(self.learning, experience)
-            self.cut = float(np.mean(experience.cut))
-            found = self.problem.evaluate_occupancy(mean)
-        return policy, found, history
+        history = self.curves(np.array([int(one.done) for one in chunks], dtype=int), visits)
+        if status is not Status.ITERATION_LIMIT:  # the environment is not to be asked again
+            stats = {"evaluation_episodes": 0, "truncated": 0.0, "truncation_bias": 0.0}
+            remark = " Objective and slack are those of the last episodes it learned from."
+            return policy, self._of_latest(state, visits), history, stats, remark
+        last = self.solver.iterate == "last"
+        experience = self.fresh(state) if last else self.play_mixture(policy)
+        mean, tail = mean_of(self.learning, experience)
+        cut = float(np.mean(experience.cut))
+        stats = {
+            "evaluation_episodes": self.episodes,
+            "truncated": cut,
+            "truncation_bias": tail,
+        }
+        found = self.problem.evaluate_occupancy(mean)
+        return policy, found, history, stats, self._remark(cut, tail)
 
-    def _of_latest(self, visits: np.ndarray) -> Evaluation:
+    def _remark(self, cut: float, tail: float) -> str:
+        """Where the numbers come from, and what truncation hid."""
+        share = tail * (1.0 - self.problem.space.discount)
+        hidden = (
+            f" ({cut:.0%} of them cut, which hides at most {share:.1%} of the discounted mass)"
+            if cut
+            else ""
+        )
+        return (
+            f" Objective and slack are estimates from {self.episodes} episodes{hidden}; bounds on them: "
+            "evaluate(solution, environment, episodes)."
+        )
+
+    def _of_latest(self, state: Learned, visits: np.ndarray) -> Evaluation:
         """What the latest episodes were worth; nothing is known before there are any."""
         if len(visits):
             return self.problem.evaluate_occupancy(visits[-1])
-        if self.done:
-            return self.problem.evaluate_occupancy(np.asarray(self.carry.seen) / self.done)
+        if state.done:
+            mean = np.asarray(state.carry.seen, dtype=np.float64) / int(state.done)
+            return self.problem.evaluate_occupancy(mean)
         unknown = dict.fromkeys(self.problem.constraints, math.nan)
         return Evaluation(math.nan, unknown, np.full(self.learning.shape, math.nan))
 
-    def policy(self) -> Any:
+    def policy(self, state: Learned) -> Any:
         """What acts on the environment's own observations: the last iterate, or one of several per episode."""
-        environment, chosen = self.environment, [self.params]
+        environment, chosen = self.environment, [self.latest(state)]
         if self.solver.iterate == "uniform":
-            chosen = self.kept() or chosen
+            chosen = self.drawn(state) or chosen
         elif self.solver.iterate == "average":
-            late = [one.params for at, one in self.snapshots[1:] if at >= self.done // 2]
+            half = int(state.done) // 2
+            late = [one.snapshot.params for one in state.snapshots[1:] if int(one.done) >= half]
             chosen = late or chosen
         policies = [self.family.deploy(params) for params in chosen]
         if self.solver.iterate == "last":
@@ -194,33 +203,6 @@ class EnvironmentRun(Run):
             cut=(~np.concatenate([part.terminated for part in parts])[:count]).astype(np.float32),
         )
 
-    def so_far(self, seconds: float) -> Solution | None:
-        """What was learned before the environment failed; None if that was at once."""
-        return self.solution(Status.FAILED, seconds) if self.done else None
-
-    def more_stats(self) -> dict[str, Any]:
-        """What truncation hid."""
-        return {
-            "evaluation_episodes": 0 if self.ended_early else self.episodes,
-            "truncated": self.cut,
-            "truncation_bias": self.tail,
-        }
-
-    def remark(self) -> str:
-        """Where the numbers come from."""
-        if self.ended_early:
-            return " Objective and slack are those of the last episodes it learned from."
-        share = self.tail * (1.0 - self.problem.space.discount)
-        cut = (
-            f" ({self.cut:.0%} of them cut, which hides at most {share:.1%} of the discounted mass)"
-            if self.cut
-            else ""
-        )
-        return (
-            f" Objective and slack are estimates from {self.episodes} episodes{cut}; bounds on them: "
-            "evaluate(solution, environment, episodes)."
-        )
-
 
 @program("episodes")
 def play(learning: Learning, params: Any, words: Any, t: Any, episodes: int) -> Any:
@@ -240,36 +222,36 @@ def mean_of(learning: Learning, experience: Experience) -> tuple[np.ndarray, flo
     return mean, float(tails.mean())
 
 
-class PlayedRun(EnvironmentRun):
-    """A run in an environment that is stepped by Python, such as Gymnasium's."""
+class PlayedWork(EnvironmentWork):
+    """VR-PDPG in an environment that is stepped by Python, such as Gymnasium's."""
 
-    def fresh(self) -> Experience:
+    def __init__(self, shared: Shared, task: Task) -> None:
+        super().__init__(shared, task)
+        # Each iteration is taken over at once: an error of the environment keeps what was before it.
+        self.grain = self.longest = 1
+
+    @property
+    def program(self) -> Any:
+        """There is one simulator, which runs take turns with."""
+        return None
+
+    def fresh(self, state: Learned) -> Experience:
         """Played, too."""
-        return self.play(self.solver.iterations, self.episodes)
+        return self.play(state, self.solver.iterations, self.episodes)
 
-    def advance(self) -> None:
-        """Iterations to the end of a chunk, each taken over at once: an error keeps what was before it."""
-        length, _ = chunk_size(self.solver, 0)
-        end = min((self.done // length + 1) * length, self.solver.iterations)
-        while self.done < end:
-            experience = self.play(self.done, self.solver.batch_size)
-            carry, summary, trace = learn(
-                self.learning, self.carry, self.kept_at, experience, length
-            )
-            self.take(1, carry, host(summary), host(trace))
+    def advance(self, state: Learned, until: int) -> tuple[Learned, Rows]:
+        """One iteration."""
+        experience = self.play(state, int(state.done), self.solver.batch_size)
+        carry, summary, trace = learn(
+            self.learning, state.carry, self.kept_at, experience, self.plan.length
+        )
+        return self._taken(state, until, carry, host(summary), host(trace))
 
-    def keep_snapshot(self, carry: Carry, done: int, count: int) -> None:
-        """At the ends of chunks only."""
-        length, _ = chunk_size(self.solver, 0)
-        if done % length == 0 or done == self.solver.iterations:
-            begun = (done - 1) // length * length
-            self.snapshots.append((done, snapshot_of(carry, done - begun)))
-
-    def play(self, t: int, count: int) -> Experience:
+    def play(self, state: Learned, t: int, count: int) -> Experience:
         """``count`` episodes under the current policy."""
         rounds = -(-count // self.environment.n_lanes)
         pairs = [seeds(self.seed, t, number, count=2) for number in range(rounds)]
-        chances = self._chances()
+        chances = self._chances(state)
 
         def act_of(number: int) -> Any:
             random = np.random.default_rng(pairs[number][1])
@@ -277,9 +259,9 @@ class PlayedRun(EnvironmentRun):
 
         return self.played(count, act_of, *(of_environment for of_environment, _ in pairs))
 
-    def _chances(self) -> Any:
+    def _chances(self, state: Learned) -> Any:
         """A function from inputs (n, ...) to the chances of the actions, (n, A)."""
-        environment, params = self.environment, self.carry.state.params
+        environment, params = self.environment, state.carry.state.params
         if isinstance(self.family, BoundNetwork) and self.family.observes:
             return self.family.rows(params)
         table = np.asarray(chances_on_states(self.family, params), dtype=np.float64)

@@ -1,0 +1,103 @@
+"""What a resume needs of column generation, as plain data with arrays, and back.
+
+Arrays are handed over, not copied: nothing in ``generation`` changes one in place.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from cvxmdp.algorithms.columns.generation import Generation
+from cvxmdp.algorithms.columns.linear_master import Answer
+from cvxmdp.algorithms.columns.pool import Column
+
+COUNTS = ("calls", "sweeps", "policy_sweeps")  # of the oracle
+NUMBERS = (  # of the generation
+    "lower",
+    "upper",
+    "room_upper",
+    "steady",
+    "mean_values",
+    "mean_multipliers",
+    "steps",
+    "stalled",
+    "uniform",
+)
+# Of a master for concave problems; one for linear problems is made of its columns alone.
+MASTERED = ("units", "margins", "weights", "safe", "room", "gap", "size")
+
+
+def saved(generation: Generation) -> dict[str, Any]:
+    """Everything that the next step depends on."""
+    columns, oracle, natural = generation.columns, generation.oracle, generation.natural
+    master = generation.master
+    return {
+        **{name: getattr(generation, name) for name in NUMBERS},
+        "columns": [_column(column) for column in columns],
+        "idle": list(columns.idle),
+        "last": columns.last,
+        "master": {name: getattr(master, name) for name in MASTERED if natural is not None},
+        "current": _answer(generation.current),
+        "answer": _answer(generation.answer),
+        "proof": _proof(generation.proof),
+        "room_proof": _proof(generation.room_proof),
+        "oracle": {name: getattr(oracle.work, name) for name in COUNTS},
+        "values": oracle.values,
+        "visits": oracle.visits_before,
+        "natural": None if natural is None else [natural.values, natural.step, natural.policy],
+    }
+
+
+def resume(fresh: Generation, plain: dict[str, Any]) -> Generation:
+    """Put a generation that has just been made where ``saved`` was."""
+    for name in NUMBERS:
+        setattr(fresh, name, plain[name])
+    fresh.clear()
+    for one in plain["columns"]:
+        fresh.add(Column(one["visits"], one["actions"], one["policy"], one["error"]))
+    fresh.columns.idle, fresh.columns.last = list(plain["idle"]), plain["last"]
+    for name, value in plain["master"].items():
+        setattr(fresh.master, name, value)
+    fresh.current, fresh.answer = _read_answer(plain["current"]), _read_answer(plain["answer"])
+    fresh.proof, fresh.room_proof = _read_proof(plain["proof"]), _read_proof(plain["room_proof"])
+    for name, count in plain["oracle"].items():
+        setattr(fresh.oracle.work, name, count)
+    fresh.oracle.values, fresh.oracle.visits_before = plain["values"], plain["visits"]
+    if fresh.natural is not None:
+        fresh.natural.values, fresh.natural.step, fresh.natural.policy = plain["natural"]
+    return fresh
+
+
+def _column(column: Column) -> dict[str, Any]:
+    return {
+        "visits": column.visits,
+        "actions": column.actions,
+        "policy": column.policy,
+        "error": column.error,
+    }
+
+
+def _answer(answer: Answer | None) -> list[Any] | None:
+    if answer is None:
+        return None
+    return [
+        answer.weights,
+        float(answer.value),
+        answer.multipliers,
+        answer.tangents,
+        bool(answer.feasible),
+    ]
+
+
+def _read_answer(plain: list[Any] | None) -> Answer | None:
+    return None if plain is None else Answer(*plain)
+
+
+def _proof(proof: tuple[Answer, np.ndarray] | None) -> list[Any] | None:
+    return None if proof is None else [_answer(proof[0]), proof[1]]
+
+
+def _read_proof(plain: list[Any] | None) -> tuple[Answer, np.ndarray] | None:
+    return None if plain is None else (Answer(*plain[0]), plain[1])

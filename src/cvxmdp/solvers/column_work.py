@@ -1,0 +1,316 @@
+"""Column generation as work: an iteration is a step of ``generation``, certified where that may be enough."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from cvxmdp.algorithms.columns.flow_duals import only_leaf
+from cvxmdp.algorithms.columns.generation import Generation
+from cvxmdp.algorithms.columns.resuming import resume, saved
+from cvxmdp.base.errors import SettingsError
+from cvxmdp.base.saved_trees import Plain
+from cvxmdp.certificates.certificate import Certificate
+from cvxmdp.certificates.certify import Certifier
+from cvxmdp.certificates.claims import Claims
+from cvxmdp.certificates.repair import Repaired, repair
+from cvxmdp.certificates.slater import slater_of
+from cvxmdp.models.flow import Flow
+from cvxmdp.models.systems import EPS
+from cvxmdp.policies import TabularPolicy
+from cvxmdp.policies.occupancies import as_policy
+from cvxmdp.problems.lowered import Evidence
+from cvxmdp.problems.solution import Solution, Status, infeasible_message
+from cvxmdp.solvers.contract import Judgement, Rows, Task, Work, spacing
+from cvxmdp.solvers.start import given_start, known_multipliers
+
+if TYPE_CHECKING:
+    from cvxmdp.solvers.column_generation import ColumnGeneration
+
+ROUNDING_FACTOR = 64.0  # between the rounding of a bound and the tolerance that is sure to be met
+USELESS = 1e-2  # relative gap beyond which rounding makes a certificate useless
+STOP_EARLY = 0.9  # of the tolerance: the certificate allows for rounding and errors on top
+KEPT = {"linear": 200, "entropy": 12, "concave": 40}  # columns, by kind of problem
+TRIES = 3  # of certification before what there is is returned
+
+
+class Certified(NamedTuple):
+    """What is proven, of which occupancy, and by what."""
+
+    certificate: Certificate
+    occupancy: np.ndarray
+    evidence: Evidence | None
+
+
+def smallest_tolerance(model: Flow) -> float:
+    """The relative gap that float64 can surely certify: rounding of a bound grows with 1 / (1 - gamma)."""
+    successors = int(np.diff(model.transition.indptr).max(initial=0))
+    return ROUNDING_FACTOR * (successors + 8) * EPS * model.mass
+
+
+class ColumnWork(Work[Plain]):
+    """Column generation on a problem.
+
+    The state is plain data (``resuming``). The generation that it was taken from is kept beside it, so that
+    nothing is put together again while a run goes on.
+    """
+
+    name = "ColumnGeneration"
+
+    def __init__(self, solver: ColumnGeneration, task: Task) -> None:
+        self.solver, self.problem = solver, task.problem
+        self.every = spacing(solver.iterations, task.rows)
+        self.claims = Claims.of(task.problem)
+        self._check_tolerance()
+        self.certifier = Certifier(task.problem, self.claims)
+        self.start, self.taken = given_start(task.start), ""
+        self.live: tuple[Plain, Generation] | None = None
+        self.certified: tuple[Plain, Certified | None] | None = None
+
+    def _check_tolerance(self) -> None:
+        least = smallest_tolerance(self.claims.flow)
+        if least > USELESS:
+            raise SettingsError(
+                f"with a discount of {self.claims.flow.discount!r} rounding alone loosens a bound by up to "
+                f"{least:.1g} of its size: float64 can certify nothing useful. Use a discount further from "
+                "one, or let episodes end."
+            )
+        if self.solver.tolerance < least:
+            raise SettingsError(
+                f"tolerance = {self.solver.tolerance:.1g} is tighter than float64 can certify: with a discount "
+                f"of {self.claims.flow.discount:g} the least is {least:.1g}"
+            )
+
+    def _columns(self) -> int:
+        lowered, most = self.claims.lowered, self.solver.columns
+        if most is None:
+            kind = "linear" if lowered.affine else "entropy" if only_leaf(lowered) else "concave"
+            most = KEPT[kind]
+        return max(most, len(self.claims.slacks) + 5)
+
+    def _fresh(self) -> Generation:
+        return Generation(self.claims.lowered, self.solver.tolerance, self._columns())
+
+    def first(self) -> Plain:
+        """The uniform policy's column, and that of the start."""
+        generation = self._fresh()
+        if self.start is not None:
+            self._take_start(generation)
+        target = STOP_EARLY * self.solver.tolerance
+        return self._kept(generation, done=0, tries=0, target=target, ended=None, trouble="")
+
+    def _take_start(self, generation: Generation) -> None:
+        policy = as_policy(self.problem.mdp, self.start).probabilities()
+        generation.add_policy(np.asarray(policy, dtype=np.float64))
+        known = known_multipliers(self.problem, self.start)
+        if known is not None and len(known):
+            generation.start_at(dict(zip(self.claims.slacks, known.tolist(), strict=True)))
+        self.taken = "policy" if known is None else "policy and multipliers"
+
+    def _kept(self, generation: Generation, **facts: Any) -> Plain:
+        state = Plain(**facts, generation=saved(generation))
+        self.live = state, generation
+        return state
+
+    def generation(self, state: Plain) -> Generation:
+        """Where a state is."""
+        if self.live is None or self.live[0] is not state:
+            self.live = state, resume(self._fresh(), state["generation"])
+        return self.live[1]
+
+    def where(self, state: Plain) -> tuple[int, int]:
+        """Calls of the oracle."""
+        return state["done"], self.solver.iterations
+
+    def mark(self, state: Plain) -> int:
+        """Every step is judged."""
+        return int(state["done"]) + 1
+
+    def advance(self, state: Plain, until: int) -> tuple[Plain, Rows]:
+        """One step; as soon as its bounds are close enough, the certificate."""
+        generation = self.generation(state)
+        try:
+            generation.step()
+        except MemoryError:
+            count = len(generation.columns)
+            trouble = f" Out of memory with {count} columns: ask for fewer (columns=)."
+            stopped = Plain({**state, "trouble": trouble, "ended": Status.INTERRUPTED.name})
+            self.live = stopped, generation
+            return stopped, {}
+        facts = {name: state[name] for name in ("tries", "target", "trouble")}
+        ended, found = self._ended(generation, facts)
+        following = self._kept(generation, done=until, ended=ended and ended.name, **facts)
+        if found is not None:
+            self.certified = following, found
+        return following, self._row(generation, until)
+
+    def _ended(
+        self, generation: Generation, facts: dict[str, Any]
+    ) -> tuple[Status | None, Certified | None]:
+        """Whether that was the last step, and the certificate where one was made."""
+        if generation.infeasible:
+            return Status.INFEASIBLE, None
+        if generation.stuck:
+            return Status.INACCURATE, None
+        if generation.gap > facts["target"]:
+            return None, None
+        found = self._certify(generation)
+        facts["tries"] += 1
+        facts["target"] *= 0.1
+        if found is not None and found.certificate.relative_gap <= self.solver.tolerance:
+            return Status.OPTIMAL, found
+        return (Status.INACCURATE if facts["tries"] == TRIES else None), found
+
+    def _row(self, generation: Generation, done: int) -> Rows:
+        """The bounds after a step, if it is recorded."""
+        n, trail = len(self.claims.slacks), generation.trail
+        recorded = slice(None) if done % self.every == 0 else slice(0)
+        return {
+            "iteration": np.array([done])[recorded],
+            "upper": np.array(trail.upper[-1:])[recorded],
+            "lower": np.array(trail.lower[-1:])[recorded],
+            "multipliers": np.reshape(trail.multipliers[-1], (1, n))[recorded],
+            "columns": np.array(trail.columns[-1:])[recorded],
+        }
+
+    def judge(self, state: Plain) -> Judgement:
+        """As the step found it."""
+        gap, ended = self.generation(state).gap, state["ended"]
+        note = f"gap {gap:.2g}" if gap < 9 else ""
+        return Judgement(note, ended=None if ended is None else Status[ended])
+
+    def _certify(self, generation: Generation) -> Certified | None:
+        """The certificate of the best mixture and bound so far; None where there is none."""
+        if generation.infeasible:
+            room = generation.room_evidence()
+            proof = None if room is None else self.claims.smallest_slack().prove(room)
+            if proof is not None and proof.upper < 0:
+                self.certifier.take_slater(slater_of(self.claims, proof))
+                slater, nothing = self.certifier.slater(), np.zeros(self.claims.flow.shape)
+                against = replace(slater.evidence, infeasible=True)
+                return Certified(self.certifier.infeasible(None, slater), nothing, against)
+        x = generation.occupancy()
+        if x is None:
+            return None
+        policy = self.claims.flow.policy(x)
+        given = self.claims.achieved(policy)
+        kept: Repaired | None = Repaired(policy, 0.0, given)
+        if not given.feasible:
+            kept = repair(
+                self.claims,
+                policy,
+                given,
+                lambda: self.claims.flow.policy(generation.safest()),
+            )
+        evidence = generation.evidence()
+        proof = None if evidence is None else self.claims.prove(evidence)
+        written = self.certifier.write(given, kept, proof)
+        return Certified(written, given.occupancy, evidence)
+
+    def finish(self, state: Plain, rows: Rows, status: Status) -> Solution:
+        """What is certified of the best mixture so far."""
+        generation = self.generation(state)
+        generation.begin()
+        found = self.certified[1] if self.certified and self.certified[0] is state else None
+        found = found or self._certify(generation)
+        history, trouble = self._history(rows), state["trouble"]
+        if found is None:
+            return self._without_answer(generation, status, state, history)
+        certificate, x, evidence = found
+        stats = self._stats(generation, state, certificate)
+        if certificate.infeasible:
+            return Solution.without_policy(
+                self.problem,
+                Status.INFEASIBLE,
+                message=infeasible_message(reason=str(self.certifier.slater())),
+                stats=stats,
+                history=history,
+                evidence=evidence,
+            )
+        if status is Status.OPTIMAL and certificate.relative_gap > self.solver.tolerance:
+            status = Status.INACCURATE
+        # What is returned is what is certified: the mixture's policy or, where rounding made it miss a
+        # constraint, the repaired one.
+        policy, evaluation = certificate.policy, None
+        if policy is None or certificate.repaired:
+            policy = policy or TabularPolicy(self.claims.flow.policy(x))
+        else:
+            evaluation = self.problem.evaluate_occupancy(x)
+        known = certificate.multipliers or dict.fromkeys(self.claims.slacks, math.nan)
+        return Solution.of_policy(
+            self.problem,
+            policy,
+            status,
+            known,
+            evaluation=evaluation,
+            history=history,
+            stats=stats,
+            message=self._message(status, certificate, trouble),
+            evidence=evidence,
+        )
+
+    def _message(self, status: Status, certificate: Certificate, trouble: str) -> str:
+        gap = certificate.relative_gap
+        known = f" The certified relative gap is {gap:.1e}." if math.isfinite(gap) else ""
+        if status is Status.OPTIMAL:
+            return f"The certified relative gap is {gap:.1e}, at most {self.solver.tolerance:.0e}."
+        return status.value + known + trouble
+
+    def _without_answer(
+        self, generation: Generation, status: Status, state: Plain, history: dict[str, Any]
+    ) -> Solution:
+        """No feasible mixture was found, and infeasibility was not proven either."""
+        bound = generation.room_upper
+        proven = f"; none above {bound:.2g} exists" if math.isfinite(bound) else ""
+        text = (
+            "No policy that satisfies all constraints was found so far. In units of the constraints the best "
+            f"smallest slack found is {generation.room:.2g}{proven}."
+        )
+        if status is Status.OPTIMAL:
+            status = Status.INACCURATE
+        return Solution.of_policy(
+            self.problem,
+            TabularPolicy(self.claims.flow.policy(generation.safest())),
+            status,
+            dict.fromkeys(self.claims.slacks, math.nan),
+            history=history,
+            stats=self._stats(generation, state, None),
+            message=f"{status.value} {text}{state['trouble']}",
+        )
+
+    def _history(self, rows: Rows) -> dict[str, Any]:
+        if not rows:
+            return {}
+        sign = self.problem.sign
+        above, below = sign * rows["upper"], sign * rows["lower"]
+        named = enumerate(self.claims.slacks)
+        return {
+            "iteration": rows["iteration"],
+            "upper": above if sign > 0 else below,
+            "lower": below if sign > 0 else above,
+            "columns": rows["columns"],
+            "multipliers": {name: rows["multipliers"][:, k] for k, name in named},
+        }
+
+    def _stats(
+        self, generation: Generation, state: Plain, certificate: Certificate | None
+    ) -> dict[str, Any]:
+        effort = generation.oracle.work
+        stats: dict[str, Any] = {
+            "solver": "ColumnGeneration",
+            "iterations": state["done"],
+            "columns": len(generation.columns),
+            "oracle_calls": effort.calls,
+            "sweeps": effort.sweeps,
+            "policy_sweeps": effort.policy_sweeps,
+        }
+        if self.taken:
+            stats["start"] = f"{self.taken} as the first column"
+        if certificate is not None:
+            stats["certified_gap"] = certificate.relative_gap
+        if self.solver.mixture:
+            stats["mixture"] = generation.mixture()
+        return stats

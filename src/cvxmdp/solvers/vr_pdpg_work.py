@@ -1,0 +1,286 @@
+"""VR-PDPG as work: compiled iterations, policies kept on the way, and the answer that is made of them.
+
+The model is only sampled from while learning. Where it is known, the policies at the ends of the chunks are
+evaluated exactly afterwards, so that a learning curve shows truth and sample. ``environment_work`` has what is
+different where it is not, ``vr_pdpg_lanes`` several runs as lanes of one program.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Sequence
+from functools import cached_property
+from typing import Any, Self
+
+import jax
+import numpy as np
+
+from cvxmdp.algorithms.chunks import (
+    NEVER,
+    Carry,
+    Snapshot,
+    begin,
+    host,
+    run_chunk,
+    snapshot_of,
+)
+from cvxmdp.algorithms.recursion import LearningTrace
+from cvxmdp.base.errors import CvxmdpWarning, DivergedError
+from cvxmdp.base.saved_trees import Growing
+from cvxmdp.policies.mixtures import MixturePolicy
+from cvxmdp.policies.occupancies import policy_of
+from cvxmdp.problems.problem import Evaluation
+from cvxmdp.problems.snapshots import snapshots_of
+from cvxmdp.problems.solution import Solution, Status
+from cvxmdp.solvers.contract import Batch, Judgement, Rows, Task, Work
+from cvxmdp.solvers.learning import (
+    Kept,
+    Learned,
+    Shared,
+    choose_iterates,
+    first_numbers,
+    not_finite,
+    targets_of,
+)
+from cvxmdp.solvers.vr_pdpg_lanes import Lanes
+
+EXPLODED = 20.0  # an importance weight that says the steps are too large
+
+
+class LearningWork(Work[Learned]):
+    """VR-PDPG on a problem with one seed.
+
+    Args:
+        shared: what runs of other seeds have, too.
+        task: problem, start and seed.
+    """
+
+    name = "VR-PDPG"
+
+    def __init__(self, shared: Shared, task: Task) -> None:
+        assert task.seed is not None
+        self.shared, self.task, self.seed = shared, task, task.seed
+        self.solver, self.plan = shared.solver, shared.plan
+        self.learning, self.problem = shared.learning, task.problem
+        self.family = self.learning.family
+        self.grain, self.longest = self.plan.every, self.plan.length
+        self.names = list(self.problem.constraints)
+        self.params, self.multipliers, self.taken = first_numbers(shared, task)
+        self.kept_at = choose_iterates(self.plan, self.seed)
+        self.recent = ""  # what the latest episodes showed, for people alone
+
+    @cached_property
+    def begun(self) -> tuple[Any, Any, Carry]:
+        """The words of the key, theta_0 and the first carry."""
+        found: tuple[Any, Any, Carry] = begin(
+            self.learning,
+            np.uint32(self.seed % 2**32),
+            self.params,
+            self.multipliers,
+            self.kept_at,
+        )
+        return found
+
+    @property
+    def program(self) -> Any:
+        """Equal for works that can be lanes of one program."""
+        leaves, form = jax.tree.flatten(self.learning)
+        return form, tuple((leaf.shape, leaf.dtype.name) for leaf in leaves), self.plan
+
+    def first(self) -> Learned:
+        """At theta_0."""
+        _, params, carry = self.begun
+        start = Kept(np.array(0), host(Snapshot(params, carry.seen)))
+        return Learned(np.array(0), carry, np.array(0), np.array(0.0), Growing([start]))
+
+    def where(self, state: Learned) -> tuple[int, int]:
+        """Iterations."""
+        return int(state.done), self.plan.iterations
+
+    def mark(self, state: Learned) -> int:
+        """The end of the chunk."""
+        return self.plan.end(int(state.done))
+
+    def advance(self, state: Learned, until: int) -> tuple[Learned, Rows]:
+        """Part of a chunk, or what is left of it."""
+        carry, summary, traces = run_chunk(
+            self.learning,
+            state.carry,
+            self.begun[0],
+            self.kept_at,
+            until - int(state.done),
+            length=self.plan.length,
+            every=self.plan.every,
+        )
+        return self._taken(state, until, carry, host(summary), host(traces))
+
+    def _taken(
+        self, state: Learned, until: int, carry: Carry, summary: Any, traces: LearningTrace
+    ) -> tuple[Learned, Rows]:
+        """The state after a piece, checked, and its records."""
+        if summary.broken_at != NEVER:
+            raise DivergedError(not_finite(int(summary.broken_at)))
+        plan, done, snapshots = self.plan, int(state.done), state.snapshots
+        recorded = until // plan.every - done // plan.every
+        if until == plan.end(done):
+            kept = Kept(np.array(until), snapshot_of(carry, until - plan.begun(until)))
+            snapshots = Growing([*snapshots, kept])
+        reached = Learned(
+            np.array(until),
+            carry,
+            state.steps + int(summary.steps),
+            np.maximum(state.largest_weight, float(summary.largest_weight)),
+            snapshots,
+        )
+        rows = {name: part[:recorded] for name, part in traces._asdict().items()}
+        if recorded:
+            mean = self.problem.sign * rows["episode_objective"].mean()
+            self.recent = f"objective of the episodes {mean:.5g}"
+        return reached, rows
+
+    def judge(self, state: Learned) -> Judgement:
+        """Nothing is proven of samples; people see what the latest episodes showed."""
+        return Judgement(self.recent)
+
+    def finish(self, state: Learned, rows: Rows, status: Status) -> Solution:
+        """The answer, with all that is known of it."""
+        largest = float(state.largest_weight)
+        if largest > EXPLODED:
+            warnings.warn(
+                f"the largest importance weight was {largest:.3g}: with such weights, variance "
+                "reduction adds variance. Take a smaller primal_step or horizon.",
+                CvxmdpWarning,
+                stacklevel=2,
+            )
+        trace = self._trace(rows)
+        policy, evaluation, history, more, remark = self.evaluated(state, status)
+        stats: dict[str, Any] = {
+            "solver": f"VR-PDPG (momentum {self.solver.momentum})",
+            "iterations": int(state.done),
+            "samples": int(state.steps),
+            "largest_weight": largest,
+            "pessimism": dict(zip(self.names, self._pessimism().tolist(), strict=True)),
+            "params": self.latest(state),
+            "family": self.family.name,
+        }
+        if self.taken:
+            stats["start"] = self.taken
+        return Solution.of_policy(
+            self.problem,
+            policy,
+            status,
+            self._multipliers(state, trace),
+            evaluation=evaluation,
+            history={**history, **self._sampled(trace)},
+            stats={**stats, **more},
+            message=f"{status.value}{remark}",
+        )
+
+    def latest(self, state: Learned) -> Any:
+        """theta_T, or the latest there is."""
+        return host(state.carry.state.params)
+
+    def _multipliers(self, state: Learned, trace: LearningTrace) -> dict[str, float]:
+        """mu_T, beside theta_T; for a mean of policies, the mean of theirs."""
+        multipliers = np.asarray(state.carry.state.multipliers, dtype=float)
+        if self.solver.iterate != "last" and self.names and len(trace.multipliers):
+            begin = 0 if self.solver.iterate == "uniform" else len(trace.multipliers) // 2
+            multipliers = trace.multipliers[begin:].mean(axis=0)
+        return {name: float(mu) for name, mu in zip(self.names, multipliers, strict=True)}
+
+    def evaluated(
+        self, state: Learned, status: Status
+    ) -> tuple[Any, Evaluation, dict[str, Any], dict[str, Any], str]:
+        """The policy of the answer, its worth, the curves, more to say in ``stats`` and in the message.
+
+        Here, where the model is known, exactly.
+        """
+        seen = list(state.snapshots)
+        if int(seen[-1].done) < int(state.done):  # stopped within a chunk
+            seen.append(Kept(state.done, Snapshot(self.latest(state), None)))
+        tables = [self.family.deploy(one.snapshot.params).probabilities() for one in seen]
+        visits = self.problem.mdp.flow.occupancies(np.stack(tables))
+        iterations = np.array([int(one.done) for one in seen])
+        policy = self._deployed(state, visits, iterations)
+        return policy, self.problem.evaluate(policy), self.curves(iterations, visits), {}, ""
+
+    def curves(self, iterations: np.ndarray, visits: np.ndarray) -> dict[str, Any]:
+        """Objective, slack and occupancies at some iterations, for the history."""
+        every = [self.problem.evaluate_occupancy(x) for x in visits]
+        return {
+            "iteration": iterations,
+            "objective": np.array([found.objective for found in every]),
+            "slack": {
+                name: np.array([found.slack[name] for found in every]) for name in self.names
+            },
+            **snapshots_of(iterations, visits[:, : self.problem.space.shape[0]]),
+        }
+
+    def _deployed(self, state: Learned, visits: np.ndarray, iterations: np.ndarray) -> Any:
+        mdp, chosen = self.problem.mdp, self.solver.iterate
+        if chosen == "average":
+            return policy_of(mdp, visits[iterations >= int(state.done) // 2].mean(axis=0))
+        if chosen == "uniform":
+            every = self.drawn(state) or [self.latest(state)]  # stopped before the first of them
+            tables = np.stack([self.family.deploy(params).probabilities() for params in every])
+            mean = mdp.flow.occupancies(tables).mean(axis=0)
+            return MixturePolicy(policy_of(mdp, mean).probabilities(), tables)
+        return self.family.deploy(self.latest(state))
+
+    def drawn(self, state: Learned) -> list[Any]:
+        """For iterate="uniform": the chosen iterates that were reached."""
+        if self.kept_at is None:
+            return []
+        kept, reached = host(state.carry.kept), np.flatnonzero(self.kept_at < int(state.done))
+        return [jax.tree.map(lambda rows, k=k: rows[k], kept) for k in reached]
+
+    def _pessimism(self) -> np.ndarray:
+        return np.asarray(self.learning.pessimism)
+
+    def _trace(self, rows: Rows) -> LearningTrace:
+        if rows:
+            return LearningTrace(**rows)
+        n, nothing = len(self.names), np.zeros(0)
+        columns = {"episode_slack": n, "recursive_slack": n, "multipliers": n}
+        columns |= {"tracking_error": len(targets_of(self.problem)), "episode_return": 0}
+        return LearningTrace(
+            **{
+                name: np.zeros((0, columns[name])) if name in columns else nothing
+                for name in LearningTrace._fields
+            }
+        )
+
+    def _sampled(self, trace: LearningTrace) -> dict[str, Any]:
+        """What the episodes and the recursion showed, per iteration."""
+        names, sign = self.names, self.problem.sign
+
+        def by_name(columns: np.ndarray, of: list[str] = names) -> dict[str, np.ndarray]:
+            return {name: columns[:, k] for k, name in enumerate(of)}
+
+        found = {
+            "recorded": np.arange(1, len(trace.gradient_norm) + 1) * self.plan.every,
+            "episode_objective": sign * trace.episode_objective,
+            "episode_slack": by_name(trace.episode_slack + self._pessimism()),
+            "recursive_slack": by_name(trace.recursive_slack + self._pessimism()),
+            "multipliers": by_name(trace.multipliers),
+            "gradient_norm": trace.gradient_norm,
+            "policy_entropy": trace.policy_entropy,
+            "weight_mean": trace.weight_mean,
+            "weight_max": trace.weight_max,
+            "effective_sample_size": trace.effective_sample_size,
+            "episode_length": trace.episode_length,
+        }
+        if trace.episode_return.shape[1]:
+            found["episode_return"] = trace.episode_return[:, 0]
+        targets = list(targets_of(self.problem))
+        if targets:
+            found["tracking_error"] = by_name(trace.tracking_error, targets)
+        return found
+
+    def reseeded(self, task: Task) -> Self:
+        """The same with another seed."""
+        return type(self)(self.shared, task)
+
+    def batch(self, others: Sequence[LearningWork]) -> Batch[Any] | None:
+        """Lanes of one program, where all have the same form."""
+        return Lanes([self, *others])
