@@ -105,10 +105,10 @@ def test_interrupted_it_goes_on_with_the_same_numbers(tiny, tmp_path, monkeypatc
 def test_a_run_of_other_settings_is_not_taken_for_this_one(tiny, tmp_path):
     study = studies_of("8x8", quick=True)[0]
     paper_runs.run_studies([study], tmp_path, workers=1)
-    task = paper_runs.Task(study, 0, tmp_path)
+    task = paper_runs.StudyRun(study, 0, tmp_path)
     assert task.is_there
     other = replace(study, solver=replace(study.solver, momentum=0.5))
-    assert not paper_runs.Task(other, 0, tmp_path).is_there
+    assert not paper_runs.StudyRun(other, 0, tmp_path).is_there
     record = read_run(task.place)
     assert record.settings["momentum"] == "0.1"
     assert record.constraints[0].budget == study.settings[0][BUDGET] == 0.001
