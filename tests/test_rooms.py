@@ -134,3 +134,11 @@ def test_the_map_of_contributing_is_the_tree() -> None:
         if "NAME" not in name and not any((p / name).exists() for p in places)
     ]
     assert missing == []
+
+
+def test_files_that_the_docs_name_are_there() -> None:
+    root = CONTRIBUTING.parent
+    places = (root, ROOT, root / "docs")
+    for page in [root / "README.md", *sorted((root / "docs").rglob("*.md"))]:
+        for name in re.findall(r"`((?:\w+/)+\w+\.py)`", page.read_text("utf-8")):
+            assert any((place / name).is_file() for place in places), f"{page.name}: {name}"

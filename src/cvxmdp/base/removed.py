@@ -45,6 +45,7 @@ REMOVED: Mapping[str, Mapping[str, Removed]] = {
         ),
     },
     "demonstrations": {
+        "model": Removed("0.1", "a model is called mdp everywhere", "write mdp"),
         "horizon": Removed(
             "0.1", "it says where others cut episodes, not where we do", "write episode_limit"
         ),

@@ -116,7 +116,7 @@ class Demonstrations:
 @refusing_removed
 def demonstrations(
     source: Any,
-    model: TabularMDP | None = None,
+    mdp: TabularMDP | None = None,
     *,
     discount: float | None = None,
     n_states: int | None = None,
@@ -139,18 +139,18 @@ def demonstrations(
               ``actions`` and ``terminations`` are understood as well); never unpickled;
             - a Minari dataset: the folder on disk (read with h5py), or the loaded dataset;
             - a policy, with a model: its exact occupancy.
-        model: brings discount, numbers of states and actions.
+        mdp: the model; brings discount, numbers of states and actions.
         discount, n_states, n_actions: otherwise.
         features: of observations that are not states; the occupancy is then per feature and action.
         episode_limit: say that recordings were cut at so many steps and never sooner; otherwise the radius
             allows for cuts anywhere.
         columns: other names for the columns, as {"state": "s"}.
     """
-    if model is not None:
-        discount = model.discount if discount is None else discount
-        n_states, n_actions = model.n_states, model.n_actions
+    if mdp is not None:
+        discount = mdp.discount if discount is None else discount
+        n_states, n_actions = mdp.n_states, mdp.n_actions
     if isinstance(source, Policy) or isinstance(getattr(source, "policy", None), Policy):
-        return _exact(source, model)
+        return _exact(source, mdp)
     if discount is None:
         raise ExperienceError("demonstrations are discounted: give a model, or discount=")
     gamma = read_discount(discount)
