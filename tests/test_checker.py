@@ -587,7 +587,7 @@ def test_notes_are_named_as_not_checked(honest, verify):
     outcome = verify(honest)
     assert outcome
     assert "gap" in outcome.unchecked
-    assert "Not checked, and no part of the proof: flow_cost, " in str(outcome)
+    assert "Notes that no proof rests on, not checked: flow_cost, " in str(outcome)
 
 
 @pytest.mark.parametrize(

@@ -65,7 +65,9 @@ class Check:
         if self.assumes:
             text += " It rests on these promises: " + "; ".join(self.assumes) + "."
         if self.unchecked:
-            text += " Not checked, and no part of the proof: " + ", ".join(self.unchecked) + "."
+            text += (
+                "\nNotes that no proof rests on, not checked: " + ", ".join(self.unchecked) + "."
+            )
         return text
 
 

@@ -22,6 +22,7 @@ from cvxmdp.atoms.shapes.shape import (
 )
 from cvxmdp.base.arrays import Array, namespace
 
+LEAST = 1e-100  # where tangents are taken
 FLOOR = 0.01  # of the argument, below which the extension for sampling is linear
 
 
@@ -74,7 +75,7 @@ class LogShape(Composite):
 
         def parameters(factor: float, x: np.ndarray) -> Parameters:
             t = 0.0 if inside.value is None else float(inside.value)
-            t = t if t > 0 else 1.0
+            t = _admissible(t)
             return {"t": t, "parts": [inner.parameters(factor / t, x)]}
 
         return ConicForm(program.cp.log(inside), parameters)
@@ -88,7 +89,7 @@ class LogShape(Composite):
     def at(self, x: np.ndarray) -> Parameters:
         """T = part(x), or something positive."""
         inside = float(self.parts[0].value(x))
-        return {"t": inside if inside > 0 else 1.0, "parts": [self.parts[0].at(x)]}
+        return {"t": _admissible(inside), "parts": [self.parts[0].at(x)]}
 
     def mean(self, many: Sequence[Parameters], weights: np.ndarray) -> Parameters:
         """Slopes 1/t are averaged."""
@@ -107,9 +108,14 @@ class LogShape(Composite):
         inside = inner.value if inner.value > 0 else TINY
         slope = inner.gradient / inside
         hessian = inner.hessian / inside - np.outer(slope, slope)
-        parameters = {"t": inside, "parts": [inner.parameters]}
+        parameters = {"t": _admissible(inside), "parts": [inner.parameters]}
         return Local(math.log(inside), slope, hessian, parameters)
 
     def plain(self) -> Plain:
         """The part."""
         return {"kind": self.kind, "parts": [self.parts[0].plain()]}
+
+
+def _admissible(t: float) -> float:
+    """A point of tangency that the checker takes: beyond, products underflow."""
+    return min(max(t, LEAST), 1.0 / LEAST) if t > 0 else 1.0
