@@ -104,6 +104,12 @@ class Trouble(Counter):
                 answer[4] = {"price": 1.0}
             if self.kind == "reward":
                 answer[1] = np.inf
+            if self.kind == "two rewards":
+                answer[1] = [1.0, 2.0]
+            if self.kind == "word":
+                answer[2] = "False"
+            if self.kind == "text":
+                answer[0] = "four"
             if self.kind == "tuple":
                 return tuple(answer[:4])
         return tuple(answer)

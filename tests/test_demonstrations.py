@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import zipfile
+
 import numpy as np
 import pytest
 
@@ -63,6 +65,17 @@ def test_csv_and_npz(tmp_path) -> None:
         cm.demonstrations(tmp_path / "bad.npz", **SIZES)
 
 
+@pytest.mark.parametrize("shape", [None, "(-4,)", "(1000000000000,)"])
+def test_arrays_that_are_none(shape, tmp_path) -> None:
+    header = f"{{'descr': '<f8', 'fortran_order': False, 'shape': {shape}}}" if shape else "[1, 2]"
+    text = header.encode().ljust(117) + b"\n"
+    content = b"\x93NUMPY\x01\x00" + len(text).to_bytes(2, "little") + text
+    with zipfile.ZipFile(tmp_path / "bad.npz", "w") as archive:
+        archive.writestr("state.npy", content)
+    with pytest.raises(ExperienceError, match=r"bad\.npz cannot be read as plain arrays"):
+        cm.demonstrations(tmp_path / "bad.npz", **SIZES)
+
+
 def test_a_minari_dataset_on_disk(tmp_path) -> None:
     h5py = pytest.importorskip("h5py")
     folder = tmp_path / "dataset" / "data"
@@ -81,6 +94,12 @@ def test_a_minari_dataset_on_disk(tmp_path) -> None:
     with h5py.File(folder / "main_data.hdf5", "a") as file:
         del file["episode_1/actions"]
     with pytest.raises(ExperienceError, match=r"main_data\.hdf5, episode_1: there is no 'actions'"):
+        cm.demonstrations(tmp_path / "dataset", **SIZES)
+    with h5py.File(folder / "main_data.hdf5", "a") as file:  # a small file that promises 8 TB
+        file["episode_1/actions"] = np.zeros(1, dtype=int)
+        del file["episode_1/observations"]
+        file["episode_1"].create_dataset("observations", (10**12,), "f8", chunks=(1000,))
+    with pytest.raises(ExperienceError, match=r"episode_1: more than .* bytes of numbers"):
         cm.demonstrations(tmp_path / "dataset", **SIZES)
     (folder / "main_data.hdf5").write_bytes(b"not HDF5")
     with pytest.raises(ExperienceError, match=r"main_data\.hdf5 is not an HDF5 file"):

@@ -8,13 +8,17 @@ import pickle
 import re
 import struct
 from pathlib import Path
+from typing import Any
 
+import jax
 import numpy as np
 import pytest
 
 import cvxmdp as cm
 from cvxmdp.base.errors import FileFormatError
 from cvxmdp.base.storage import read_arrays, write_arrays
+from cvxmdp.policies.observers import on_observations
+from environments import Point
 
 
 def masked_model() -> cm.TabularMDP:
@@ -307,6 +311,7 @@ TAMPERED_MODELS = {
     "layout negative": (dict, layout(rows=-2, columns=-2)),
     "layout walls": (dict, layout(walls=[99])),
     "layout walls number": (dict, layout(walls=5)),
+    "layout walls float": (dict, layout(rows=2**40, columns=2**40, walls=[0.5])),
     "layout walls nested": (dict, layout(walls=[[1]])),
 }
 
@@ -344,6 +349,19 @@ def test_untampered_contents_written_the_same_way_are_a_model(tmp_path: Path) ->
             "softmax table",
             "is inf",
         ),
+        (
+            {"probabilities": np.ones((1, 1)), "components": np.full((2, 1, 1), -1.0)},
+            "mixture",
+            r"component 0 .* is \[-1\.\] in state 0",
+        ),
+        (
+            {
+                "probabilities": np.array([[0.1, 0.9]]),
+                "components": np.array([[[0.4, 0.6]], [[0.5, 0.5]]]),
+            },
+            "mixture",
+            "in state 0 are not a mean of those of its components",
+        ),
         ({"probabilities": np.ones((1, 1))}, "neural", "unknown kind 'neural'"),
         ({"probabilities": np.ones((1, 1))}, ["tabular"], "unknown kind"),
     ],
@@ -352,3 +370,38 @@ def test_tampered_policies(arrays: dict, kind, message: str, tmp_path: Path) -> 
     write_arrays(tmp_path / "policy", "policy", arrays, {"kind": kind})
     with pytest.raises(FileFormatError, match=message):
         cm.load_policy(tmp_path / "policy")
+
+
+@pytest.mark.parametrize(
+    ("bins", "policy", "change", "message"),
+    [
+        (True, cm.Table(), lambda a: {"probabilities": np.ones((3, 1))}, "a table of 3 states for 4"),
+        (True, cm.Table(), lambda a: {"features/low": -np.ones(2), "features/high": np.ones(2),
+                                      "features/bins": np.array([2, 2])}, "do not fit"),
+        (False, cm.MLP(3), lambda a: {"params0": np.full_like(a["params0"], np.nan)}, "finite"),
+        (False, cm.MLP(3), lambda a: {"middle": np.zeros(3), "scale": np.ones(3)}, "shapes"),
+        (False, cm.MLP(3), lambda a: {"scale": np.zeros(1)}, "to scale with"),
+        (False, cm.MLP(3), lambda a: {"low": -np.ones(5)}, "do not fit"),
+    ],
+)  # fmt: skip
+def test_observation_policies_whose_arrays_do_not_fit(
+    bins: bool, policy: Any, change: Any, message: str, tmp_path: Path
+) -> None:
+    features = cm.UniformBins(-1, 1, 4) if bins else cm.RandomFourier(1, 3, seed=0)
+    environment = cm.GymnasiumEnv(Point(), 0.9, features=features)
+    bound = policy.bind(environment.space(["reward"]))
+    table = bound.deploy(bound.init(jax.random.key(0)))
+    on_observations(table, environment).save(tmp_path / "policy")
+    arrays, description = read_arrays(tmp_path / "policy", "policy")
+    cm.load_policy(tmp_path / "policy")
+    write_arrays(tmp_path / "changed", "policy", {**arrays, **change(arrays)}, description)
+    with pytest.raises(FileFormatError, match=message):
+        cm.load_policy(tmp_path / "changed")
+
+
+def test_what_never_ends_is_not_read(tmp_path: Path) -> None:
+    pipe = tmp_path / "pipe.csv"
+    os.mkfifo(pipe)
+    for read in (cm.TabularMDP.load, cm.load_policy, lambda path: cm.from_transitions(path, 0.9)):
+        with pytest.raises(FileFormatError, match="is not a plain file"):
+            read(pipe)

@@ -196,6 +196,42 @@ def test_trouble_in_an_episode(kind, message, lanes) -> None:
         play(env, seed=0)
 
 
+@pytest.mark.parametrize(
+    ("kind", "message"),
+    [
+        ("two rewards", r"gave the signal 'reward' as .*\[1\.0, 2\.0\].* at step 3"),
+        ("word", r"gave terminated as .*'False'.* at step 3 of an episode; expected true or false"),
+        ("text", r"gave an observation at step 3 of an episode that is not what its space says"),
+    ],
+)
+@pytest.mark.parametrize("told", [False, True])
+def test_answers_of_another_type_are_no_answers(kind, message, told, monkeypatch) -> None:
+    monkeypatch.setattr(gymnasium, "make", lambda name: Trouble(kind))
+    env = (
+        cm.GymnasiumEnv("CliffWalking-v1", 0.9, n_envs=2)  # several of them side by side
+        if told
+        else cm.GymnasiumEnv(Trouble(kind), 0.9)
+    )
+    with pytest.raises(ExperienceError, match=message):
+        play(env, seed=0)
+
+
+class Masked(Counter):
+    """Forbids the second action on odd steps."""
+
+    def action_masks(self) -> np.ndarray:
+        return np.array([True, self.age % 2 == 0])
+
+
+def test_actions_that_are_forbidden_are_not_taken() -> None:
+    def ones(observations, states, begins):
+        return np.ones(1, dtype=int)
+
+    with pytest.raises(ExperienceError, match=r"forbids action 1 at step 1 .* are \[1, 0\]"):
+        cm.GymnasiumEnv(Masked(), 0.9).episodes(ones, 20, seed=3)
+    assert play(cm.GymnasiumEnv(Masked(), 0.9), seed=3).lengths[0] > 1
+
+
 def test_what_was_made_here_is_closed(monkeypatch) -> None:
     closed = []
     mdp = cm.gridworld(2, discount=0.9, goal=3).with_signals(cost=1.0 + np.zeros(4))

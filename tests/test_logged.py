@@ -105,6 +105,9 @@ def test_rows_into_the_unknown_are_left_out_and_counted() -> None:
 
 
 def test_csv_and_names(tmp_path) -> None:
+    wide = {**TWO_EPISODES, "state": [0, 1, 0, 1, 900], "action": [0, 1, 0, 1, 900]}
+    with pytest.raises(ModelError, match=r"901 states and 901 actions, more than max_pairs=1,000"):
+        cm.from_transitions(wide, 0.9, max_pairs=1_000)
     path = tmp_path / "log.csv"
     with path.open("w", newline="") as file:
         writer = csv.writer(file)

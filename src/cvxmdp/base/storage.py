@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import os
+import stat
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -82,10 +83,18 @@ def _temporary_beside(target: Path) -> Path:
     return Path(name)
 
 
+def require_file(path: str | Path) -> Path:
+    """The path of a plain file; pipes and devices, which may never end, are refused."""
+    given = Path(path)
+    if not stat.S_ISREG(given.stat().st_mode):
+        raise FileFormatError(f"{given} is not a plain file")
+    return given
+
+
 def read_arrays(path: str | Path, kind: str) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
     """Read a file written by ``write_arrays``; an error when it is not one of that kind."""
     try:
-        with safe_open(path, framework="numpy") as file:
+        with safe_open(require_file(path), framework="numpy") as file:
             metadata = file.metadata() or {}
             arrays = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
     except FileNotFoundError:

@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 
 from cvxmdp.base.errors import CvxmdpError, ModelError, did_you_mean
+from cvxmdp.base.storage import require_file
 
 WORDS = {"true": True, "false": False, "1": True, "0": False, "1.0": True, "0.0": False}
 EMPTY = ("", "nan", "none", "null", "na")
@@ -221,7 +222,7 @@ def _read_memory(table: Any, error: type[CvxmdpError]) -> LogTable:
 
 
 def _read_csv(path: Path, error: type[CvxmdpError]) -> LogTable:
-    with path.open(newline="", encoding="utf-8-sig") as file:
+    with require_file(path).open(newline="", encoding="utf-8-sig") as file:
         reader = csv.reader(file)
         try:
             header = [name.strip() for name in next(reader)]

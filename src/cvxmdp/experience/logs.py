@@ -31,6 +31,7 @@ def from_transitions(
     initial: Any = None,
     n_states: int | None = None,
     n_actions: int | None = None,
+    max_pairs: int = 50_000_000,
 ) -> TabularMDP:
     """Estimate a model from logged transitions, one per row.
 
@@ -52,6 +53,7 @@ def from_transitions(
         columns: other names for the columns, as {"next_state": "s2"}.
         initial: the initial distribution or state, for rows that are not whole episodes.
         n_states, n_actions: at least so many, for states and actions that are numbers.
+        max_pairs: stop with an error beyond so many states times actions.
 
     Returns:
         A model with a note; states and actions that are numbers keep them, others are numbered in the
@@ -59,6 +61,12 @@ def from_transitions(
     """
     data = read_log_table(table, columns)
     rows = _read_rows(data, n_states, n_actions)
+    if rows.n_states * rows.n_actions > max_pairs:
+        raise ModelError(
+            f"the log names {rows.n_states:,} states and {rows.n_actions:,} actions, more than max_pairs="
+            f"{max_pairs:,} together; give a larger max_pairs= if there is memory for it, or use names "
+            "(text) instead of numbers"
+        )
     names = _signal_names(data, signals)
     values = {name: data.numbers(name) for name in names}
     starts, truncated = _episodes(data, rows)

@@ -9,7 +9,9 @@ from typing import Any
 
 import numpy as np
 
-from cvxmdp.base.errors import ExperienceError, require
+from cvxmdp.base.errors import ExperienceError, FileFormatError, require
+from cvxmdp.base.npz_files import LARGEST, read_npz
+from cvxmdp.base.storage import require_file
 from cvxmdp.experience.log_table import LogTable, read_log_table
 
 OTHER_NAMES = {
@@ -19,6 +21,9 @@ OTHER_NAMES = {
     "truncated": ("truncations", "timeouts"),
     "episode": ("episodes", "episode_id"),
 }
+
+
+PARTS = ("observations", "actions", "terminations")  # of a Minari dataset's episode
 
 
 @dataclass(frozen=True)
@@ -65,7 +70,7 @@ def _names(source: Any, columns: Mapping[str, str] | None) -> dict[str, str]:
     renamed = dict(columns or {})
     there: Iterable[Any]
     if isinstance(source, Path):
-        with source.open(encoding="utf-8-sig") as file:
+        with require_file(source).open(encoding="utf-8-sig") as file:
             there = [name.strip() for name in file.readline(100_000).split(",")]
     else:
         there = list(getattr(source, "columns", source))
@@ -98,11 +103,8 @@ def _table(data: LogTable) -> Iterator[Recording]:
 def _npz(path: Path, columns: Mapping[str, str] | None) -> Iterator[Recording]:
     """One row per step; observations may have any shape behind the first axis."""
     try:
-        with np.load(path, allow_pickle=False) as file:
-            arrays = {name: file[name] for name in file.files}
-    except FileNotFoundError:
-        raise
-    except (ValueError, OSError, EOFError, KeyError) as error:
+        arrays = read_npz(path)
+    except FileFormatError as error:
         raise ExperienceError(f"{path.name} cannot be read as plain arrays: {error}") from error
     named = {}
     for ours, others in OTHER_NAMES.items():
@@ -242,21 +244,28 @@ def _minari_folder(path: Path) -> Iterator[Recording]:
             raise ExperienceError(
                 f"{file.name} holds no episodes (groups episode_0, episode_1, ...)"
             )
+        left = LARGEST
         for name in sorted(groups, key=_episode_number):
-            group = opened[name]
-            for needed in ("observations", "actions", "terminations"):
+            group, place = opened[name], f"{file.name}, {name}"
+            for needed in PARTS:
                 if needed not in group:
-                    raise ExperienceError(f"{file.name}, {name}: there is no {needed!r}")
-            if isinstance(group["observations"], h5py.Group):
+                    raise ExperienceError(f"{place}: there is no {needed!r}")
+            parts = [group[part] for part in PARTS]
+            if not all(isinstance(part, h5py.Dataset) for part in parts):
                 raise ExperienceError(
-                    f"{file.name}, {name}: observations are a dictionary or tuple; record them flattened"
+                    f"{place}: observations are a dictionary or tuple; record them flattened"
                 )
-            yield checked(
-                group["observations"][()],
-                group["actions"][()],
-                group["terminations"][()],
-                f"{file.name}, {name}",
-            )
+            # A small file can promise any size: compressed, or never written.
+            left -= sum(part.size * part.dtype.itemsize for part in parts)
+            if left < 0:
+                raise ExperienceError(
+                    f"{place}: more than {LARGEST:,} bytes of numbers are not read"
+                )
+            try:
+                seen, acted, ended = (part[()] for part in parts)
+                yield checked(seen, acted, ended, place)
+            except OSError as error:
+                raise ExperienceError(f"{place} cannot be read: {error}") from error
 
 
 def _episode_number(name: str) -> int:

@@ -35,7 +35,10 @@ class GridLayout:
         every = range(self.rows * self.columns)
         for what in ("walls", "hazards", "starts", "goals"):
             states = getattr(self, what)
-            if not isinstance(states, tuple) or not all(state in every for state in states):
+            known = isinstance(states, tuple) and all(
+                isinstance(state, int | np.integer) and state in every for state in states
+            )
+            if not known:
                 raise ModelError(
                     f"the {what} of a layout are a tuple of states of its {self.rows} x "
                     f"{self.columns} grid; got {states!r}"

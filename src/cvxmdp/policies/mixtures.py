@@ -10,6 +10,8 @@ from cvxmdp.base.errors import PolicyError
 from cvxmdp.policies.policy import Arrays, draw_actions, drawn_members, read_states
 from cvxmdp.policies.tables import TabularPolicy
 
+ROUNDING = 1e-5  # components are kept in single precision
+
 
 class MixturePolicy(TabularPolicy):
     """What the theorems on sampling speak of: an iterate drawn uniformly at random.
@@ -32,9 +34,37 @@ class MixturePolicy(TabularPolicy):
                 f"the components of a mixture are an array (K, S, A) with (S, A) = "
                 f"{np.shape(probabilities)}; got shape {members.shape}"
             )
+        sums = members.sum(axis=2, dtype=np.float64)
+        wrong = ~(np.isfinite(members) & (members >= 0)).all(axis=2) | (
+            np.abs(sums - 1.0) > ROUNDING
+        )
+        if wrong.any():
+            number, state = np.argwhere(wrong)[0]
+            raise PolicyError(
+                f"component {number} of a mixture is {members[number, state]} in state {state}; expected "
+                "probabilities that sum to one"
+            )
         members.flags.writeable = False
         self.components = members
         super().__init__(probabilities)
+        self._require_agreement()
+
+    def _require_agreement(self) -> None:
+        """What is certified is what acts: probabilities lie between those of the components.
+
+        Where no component ever goes, the row is uniform.
+        """
+        table = self._matrix
+        low, high = self.components.min(axis=0) - ROUNDING, self.components.max(axis=0) + ROUNDING
+        share = table.max(axis=1, keepdims=True)
+        uniform = ((table == 0) | (np.abs(table - share) <= ROUNDING)).all(axis=1)
+        wrong = ((table < low) | (table > high)).any(axis=1) & ~uniform
+        if wrong.any():
+            state = int(np.argmax(wrong))
+            raise PolicyError(
+                f"the probabilities {table[state]} of a mixture in state {state} are not a mean of those of "
+                "its components"
+            )
 
     def draw(self, random: np.random.Generator) -> TabularPolicy:
         """The policy for one episode."""

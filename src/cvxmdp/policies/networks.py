@@ -340,8 +340,12 @@ class NetworkPolicy(ObservedPolicy):
         shapes = [leaf.shape for leaf in jax.tree.leaves(wanted)]
         if [leaf.shape for leaf in jax.tree.leaves(params)] != shapes:
             raise PolicyError(f"the parameters do not have the shapes {shapes} of the network")
+        if not np.isfinite(seen.middle).all() or not (np.abs(seen.scale) > 0).all():
+            raise PolicyError(
+                "the middle and scale of its observations are not numbers to scale with"
+            )
         reader = ObservationReader.read_contents(description["reader"], arrays)
-        return cls(bound, params, reader)
+        return cls(bound, params, reader).checked()
 
     def __repr__(self) -> str:
         size = sum(leaf.size for leaf in jax.tree.leaves(self.params))

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from copy import copy
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 
-from cvxmdp.base.errors import PolicyError
+from cvxmdp.base.errors import ExperienceError, PolicyError
 from cvxmdp.policies.features import OneHot, describe_features, read_features
 from cvxmdp.policies.policy import Acting, Arrays, draw_actions, drawn_members, likeliest
 from cvxmdp.policies.readers import Observable, ObservationReader
@@ -82,6 +82,18 @@ class ObservedPolicy(Acting):
         actions = likeliest(rows, rows) if deterministic else draw_actions(rows, self.random)
         return (actions[0] if single else actions), None
 
+    def checked(self) -> Self:
+        """Itself, once it is seen to act on what its reader reads: files may hold arrays that do not fit."""
+        try:
+            rows = self.rows(self.reader.examples(numbered=self.numbered))
+        except (ExperienceError, IndexError, TypeError, ValueError) as error:
+            raise PolicyError(f"its arrays do not fit its observations: {error}") from error
+        if rows.shape != (2, self.n_actions) or not np.isfinite(rows).all():
+            raise PolicyError(
+                f"it gives {rows.shape[-1]} chances for {self.n_actions} actions, or none that are numbers"
+            )
+        return self
+
     def _read(self, observation: Any) -> tuple[np.ndarray, bool]:
         """A batch of inputs, and whether a single observation was given."""
         reader = self.reader
@@ -114,6 +126,11 @@ class StatePolicy(ObservedPolicy):
     kind = "table on observations"
 
     def __init__(self, table: TabularPolicy, reader: ObservationReader, features: Any) -> None:
+        states = reader.n_states if features is None else features.size
+        if states != table.n_states:
+            raise PolicyError(
+                f"a table of {table.n_states:,} states for {states or 0:,} observed ones"
+            )
         self.table, self.reader, self.features = table, reader, features
         self.numbered = features is None or isinstance(features, OneHot)
         self.n_actions = table.n_actions
@@ -135,7 +152,7 @@ class StatePolicy(ObservedPolicy):
         """The policy of a file's contents."""
         features = read_features(description["features"], arrays)
         reader = ObservationReader.read_contents(description["reader"], arrays)
-        return cls(TabularPolicy(arrays["probabilities"]), reader, features)
+        return cls(TabularPolicy(arrays["probabilities"]), reader, features).checked()
 
     def __repr__(self) -> str:
         return f"StatePolicy({self.table.n_states:,} states of {self.reader.name}; {self.n_actions} actions)"

@@ -7,6 +7,7 @@ from typing import Any
 import jax
 import numpy as np
 
+from cvxmdp.base.errors import PolicyError
 from cvxmdp.policies.policy import Arrays
 from cvxmdp.policies.tables import TabularPolicy
 
@@ -73,7 +74,10 @@ def _describe(tree: Any, numbers: Any) -> Any:
 def rebuild(structure: Any, arrays: Arrays) -> Any:
     """The parameters that ``describe`` described."""
     if isinstance(structure, int):
-        return arrays[f"params{structure}"]
+        found = arrays[f"params{structure}"]
+        if found.dtype.kind not in "fiu" or not np.isfinite(found).all():
+            raise PolicyError(f"parameter {structure} is not made of finite numbers")
+        return found
     ((form, parts),) = structure.items()
     if form == "dict":
         return {name: rebuild(part, arrays) for name, part in parts.items()}

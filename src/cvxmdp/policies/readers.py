@@ -98,6 +98,15 @@ class ObservationReader:
             "Box. gymnasium.wrappers.FlattenObservation makes a Box of nested spaces."
         )
 
+    def examples(self, *, numbered: bool) -> np.ndarray:
+        """Two observations as ``read`` gives them: the first and the last, or the middle of a box twice."""
+        if not self.sizes:
+            return np.stack([self.box[0]] * 2)
+        last = np.array(self.sizes) - 1
+        if numbered:
+            return np.array([0, math.prod(self.sizes) - 1])
+        return np.stack([np.zeros_like(last), last]).reshape(2, *self.shape)
+
     def contents(self) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
         """All that a file needs: a description and arrays."""
         low, high = (
@@ -134,6 +143,14 @@ class ObservationReader:
             when: the step in words, for messages.
             numbered: give states (lanes,) instead, one number for all parts of a discrete observation.
         """
+        try:
+            return self._read(observations, lanes, when, numbered)
+        except (IndexError, TypeError, ValueError) as error:
+            raise ExperienceError(
+                f"{self.name} gave an observation {when} that is not what its space says: {error}"
+            ) from error
+
+    def _read(self, observations: Any, lanes: int, when: str, numbered: bool) -> np.ndarray:
         if not self.sizes:
             values = np.asarray(observations, dtype=np.float64).reshape(lanes, *self.shape)
             wrong = ~np.isfinite(values.reshape(lanes, -1)).all(axis=1)

@@ -86,6 +86,11 @@ class GymnasiumEnv(Environment):
             self.close()
             raise
         self.waiting_show_anything = not isinstance(self.env, Several)
+        envs = self.env.envs if isinstance(self.env, Several) else [] if self.vector else [self.env]
+        inner = [getattr(env, "unwrapped", env) for env in envs]
+        self._masks = [
+            env.action_masks for env in inner if callable(getattr(env, "action_masks", None))
+        ]
 
     def _read_spaces(self, features: Features | None) -> None:
         env = self.env
@@ -124,6 +129,7 @@ class GymnasiumEnv(Environment):
     ) -> LaneStep:
         """One step of all lanes, checked."""
         given = np.asarray(actions) + self.first_action
+        self._require_allowed(actions, done, when)
         try:
             if isinstance(self.env, Several):
                 answer = self.env.step(given, done)
@@ -142,9 +148,8 @@ class GymnasiumEnv(Environment):
             observations, reward, cost["cost"], terminated, truncated, info = answer
         else:
             observations, reward, terminated, truncated, info = answer
-        ends, cuts = (
-            np.asarray(x, dtype=bool).reshape(self.n_lanes) for x in (terminated, truncated)
-        )
+        ends = self._flags(terminated, "terminated", when)
+        cuts = self._flags(truncated, "truncated", when)
         found = {"reward": reward, **cost}
         signals = {name: self._signal(name, found, info, ends | cuts, done, when) for name in names}
         return LaneStep(self._revived(self._batch(observations), ends | cuts), signals, ends, cuts)
@@ -167,7 +172,7 @@ class GymnasiumEnv(Environment):
         when: str,
     ) -> np.ndarray:
         if name in found:
-            return np.array(found[name], dtype=np.float64).reshape(self.n_lanes)
+            return self._numbers(found[name], name, when)
         values, missing = self._from_info(name, info, over, when)
         if name in self.absent:
             values = np.where(missing, self.absent[name], values)
@@ -180,6 +185,39 @@ class GymnasiumEnv(Environment):
                 f"there on some steps, say what it is on the others: absent={{{name!r}: 0.0}}."
             )
         return values
+
+    def _numbers(self, given: Any, name: str, when: str) -> np.ndarray:
+        try:
+            return np.array(given, dtype=np.float64).reshape(self.n_lanes)
+        except (TypeError, ValueError) as error:
+            raise ExperienceError(
+                f"{self.name} gave the signal {name!r} as {given!r} {when}; expected a number in each lane"
+            ) from error
+
+    def _flags(self, given: Any, name: str, when: str) -> np.ndarray:
+        """Whether episodes are over, per lane; words such as "False" are no flags."""
+        flags = np.asarray(given)
+        known = flags.dtype == bool or (
+            flags.dtype.kind in "iuf" and bool(((flags == 0) | (flags == 1)).all())
+        )
+        if flags.size != self.n_lanes or not known:
+            raise ExperienceError(
+                f"{self.name} gave {name} as {given!r} {when}; expected true or false in each lane"
+            )
+        return flags.astype(bool).reshape(self.n_lanes)
+
+    def _require_allowed(self, actions: np.ndarray, done: np.ndarray, when: str) -> None:
+        """That no action is taken which the environment forbids by ``action_masks()``."""
+        for lane, masks in enumerate(self._masks):
+            if done[lane]:
+                continue
+            allowed = np.asarray(masks(), dtype=bool).ravel()
+            if allowed.size != self.n_actions or not allowed[actions[lane]]:
+                raise ExperienceError(
+                    f"{self.name} forbids action {int(actions[lane])} {when} (its action_masks() are "
+                    f"{allowed.astype(int).tolist()}). In an environment every action may be drawn: wrap it so "
+                    "that a forbidden action does something allowed."
+                )
 
     def _from_info(
         self, name: str, info: Any, over: np.ndarray, when: str

@@ -80,8 +80,8 @@ class Several:
     def step(self, actions: np.ndarray, done: np.ndarray) -> tuple[Any, ...]:
         """One step of those that are not done; the others keep what they showed last."""
         n = self.num_envs
-        rewards, costs = np.zeros(n), np.zeros(n)
-        terminated, truncated = np.zeros(n, dtype=bool), np.zeros(n, dtype=bool)
+        rewards, costs = [0.0] * n, [0.0] * n
+        terminated, truncated = [False] * n, [False] * n
         infos: list[Any] = [{} for _ in range(n)]
         length = 5
         for k in np.flatnonzero(~done).tolist():

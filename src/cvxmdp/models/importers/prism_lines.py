@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from cvxmdp.base.errors import FileFormatError
+from cvxmdp.base.storage import require_file
 
 LONGEST_LINE = 1_000_000
 Place = tuple[str, int]  # a file and a line; put into words only when something is wrong
@@ -19,7 +20,7 @@ def at(place: Place) -> str:
 
 def lines_of(path: Path) -> Iterator[tuple[Place, str]]:
     """Lines with their place; blank ones and comments are passed over. One line in memory at a time."""
-    with path.open(encoding="utf-8") as file:
+    with require_file(path).open(encoding="utf-8") as file:
         number = 0
         while True:
             number += 1

@@ -8,22 +8,16 @@ executed (no pickle), and nothing larger than ``LARGEST`` is read.
 from __future__ import annotations
 
 import csv
-import io
-import math
-import zipfile
 from pathlib import Path, PurePosixPath, PureWindowsPath
-from typing import IO, Any
+from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
 from safetensors import SafetensorError, safe_open
 
 from cvxmdp.base.errors import FileFormatError, did_you_mean
+from cvxmdp.base.npz_files import LARGEST, NUMBERS, read_npy, read_npz
 
-LARGEST = (
-    2**31
-)  # bytes of numbers; a table of a million states and ten actions has some 1e8 entries
-NUMBERS = "fiub"  # the kinds of NumPy types that are read as numbers
 ENDINGS = (".csv", ".npz", ".npy", ".safetensors")
 SPARSE = ("data", "indices", "indptr", "shape", "format")  # what scipy.sparse.save_npz writes
 TRANSITION_COLUMNS = ("state", "action", "next_state", "probability")
@@ -71,7 +65,7 @@ class ArrayFolder:
             return read_csv(path)
         if path.suffix == ".npy":
             with path.open("rb") as file:
-                return _read_npy(file, path.stat().st_size, relative)
+                return read_npy(file, path.stat().st_size, relative)
         arrays = self._several(path, relative)
         if not name:
             if len(arrays) != 1:
@@ -166,44 +160,6 @@ def _read_transition_csv(path: Path, relative: str) -> Any:
         raise FileFormatError(f"{relative!r} speaks of {n_states:,} states; that is not read")
     shape = (n_states * n_actions, n_states)
     return sp.csr_array((entries[:, 3], (state * n_actions + action, successor)), shape=shape)
-
-
-def read_npz(path: Path) -> dict[str, np.ndarray]:
-    """The arrays of an npz file. A header that promises more than the file holds is refused unread."""
-    try:
-        with zipfile.ZipFile(path) as archive:
-            members = [entry for entry in archive.infolist() if entry.filename.endswith(".npy")]
-            if sum(entry.file_size for entry in members) > LARGEST:
-                raise FileFormatError(f"{path.name} unpacks to more than {LARGEST:,} bytes")
-            arrays = {}
-            for entry in members:
-                with archive.open(entry) as file:
-                    name = entry.filename.removesuffix(".npy")
-                    arrays[name] = _read_npy(file, entry.file_size, f"{path.name}#{name}")
-    except (zipfile.BadZipFile, NotImplementedError, EOFError) as error:
-        raise FileFormatError(f"{path.name} is not an npz file: {error}") from error
-    return arrays
-
-
-def _read_npy(file: IO[bytes], size: int, what: str) -> np.ndarray:
-    """One array in NumPy's format, read only if the file is as long as its header says."""
-    form = np.lib.format
-    try:
-        version = form.read_magic(file)
-        read_header = {1: form.read_array_header_1_0, 2: form.read_array_header_2_0}[version[0]]
-        shape, fortran, dtype = read_header(file)
-    except (ValueError, KeyError, OSError) as error:
-        raise FileFormatError(f"{what} is not an array in NumPy's format: {error}") from error
-    if dtype.hasobject or dtype.kind not in NUMBERS + "SU":
-        raise FileFormatError(f"{what} holds {dtype}, not numbers; save it as float64")
-    expected = math.prod(shape) * dtype.itemsize
-    if expected > size:
-        raise FileFormatError(f"{what} promises {expected:,} bytes of numbers and is shorter")
-    content = file.read(expected)
-    if len(content) != expected:
-        raise FileFormatError(f"{what} is cut short")
-    array = np.frombuffer(io.BytesIO(content).getbuffer(), dtype=dtype)
-    return array.reshape(shape, order="F" if fortran else "C").copy()
 
 
 def _read_safetensors(path: Path) -> dict[str, np.ndarray]:
