@@ -15,7 +15,8 @@ from cvxmdp.atoms.shapes import NormShape, RelativeEntropyShape, Shape
 from cvxmdp.atoms.shapes.norm_sets import Singleton
 from cvxmdp.atoms.utility import Utility
 from cvxmdp.base.errors import UtilityError, did_you_mean
-from cvxmdp.models.space import Space, model_of
+from cvxmdp.models.space import Space
+from cvxmdp.models.table import model_of
 from cvxmdp.policies.occupancies import occupancy_of, uniform_policy
 
 NORMS = ("l1", "l2", "l2-squared", "kl")

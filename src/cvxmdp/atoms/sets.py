@@ -16,8 +16,8 @@ from scipy.optimize import linprog
 from cvxmdp.atoms.shapes.norm_sets import Ball, Box, NormSet, Polytope
 from cvxmdp.base.arrays import real_array
 from cvxmdp.base.errors import UtilityError
-from cvxmdp.models.space import Space, model_of
-from cvxmdp.models.table import TabularMDP
+from cvxmdp.models.space import Space
+from cvxmdp.models.table import TabularMDP, model_of
 from cvxmdp.policies.occupancies import occupancy_of
 from cvxmdp.policies.policy import Policy
 

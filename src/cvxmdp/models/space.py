@@ -7,75 +7,63 @@ from typing import Protocol
 
 import numpy as np
 
-from cvxmdp.base.errors import UtilityError
 from cvxmdp.models.layout import GridLayout
-from cvxmdp.models.table import TabularMDP
 
 
-class Space(Protocol):
-    """Rows and actions: the states of a model, or what is measured of an environment."""
+class Space:
+    """Rows and actions: the states of a model, or what is measured of an environment.
+
+    Attributes:
+        discount: gamma.
+        actions: boolean, which actions are available in which row.
+        state_names, action_names: names for messages and pictures.
+        layout: where the rows lie on a grid, for pictures.
+        note: what whoever reads a result should know.
+    """
+
+    discount: float
+    actions: np.ndarray
+    state_names: tuple[str, ...] | None = None
+    action_names: tuple[str, ...] | None = None
+    layout: GridLayout | None = None
+    note: str = ""
 
     @property
     def shape(self) -> tuple[int, int]:
-        """Rows and actions that utilities read."""
-        ...
+        """Rows and actions that utilities read: (S, A) of a model."""
+        return int(self.actions.shape[0]), int(self.actions.shape[1])
 
     @property
     def measured(self) -> tuple[int, int]:
         """The same with the rows that signals have of their own below, where they have some."""
-        ...
-
-    @property
-    def discount(self) -> float:
-        """Gamma."""
-        ...
+        return self.shape
 
     @property
     def max_mass(self) -> float:
-        """The largest mass of an occupancy, which also bounds its Euclidean norm."""
-        ...
-
-    @property
-    def actions(self) -> np.ndarray:
-        """Boolean: which actions are available in which row."""
-        ...
+        """1 / (1 - discount): the mass of an occupancy when no episode ends, which also bounds its norm."""
+        return 1.0 / (1.0 - self.discount)
 
     @property
     def reachable_pairs(self) -> np.ndarray:
-        """Boolean: the pairs that some policy may take."""
-        ...
-
-    @property
-    def action_names(self) -> tuple[str, ...] | None:
-        """Names of the actions, for pictures."""
-        ...
-
-    @property
-    def layout(self) -> GridLayout | None:
-        """Where rows lie on a grid, for pictures."""
-        ...
-
-    @property
-    def note(self) -> str:
-        """What whoever reads a result should know."""
-        ...
+        """Boolean: the pairs that some policy can take, as far as is known."""
+        return self.actions
 
     @property
     def signal_names(self) -> tuple[str, ...]:
         """Names of the signals there are."""
-        ...
+        raise NotImplementedError
 
     def signal(self, name: str) -> np.ndarray:
         """The reward whose return is that of the signal."""
-        ...
+        raise NotImplementedError
 
     def state_label(self, state: int) -> str:
-        """A row in words."""
-        ...
+        """The state's name, or its index where states have no names."""
+        return self.state_names[state] if self.state_names else str(state)
 
     def action_label(self, action: int) -> str:
-        """An action in words."""
-        ...
+        """The action's name, or its index where actions have no names."""
+        return self.action_names[action] if self.action_names else str(action)
 
 
 class HasSpace(Protocol):
@@ -84,13 +72,3 @@ class HasSpace(Protocol):
     def space(self, signals: Iterable[str]) -> Space:
         """What utilities are functions of that name these signals."""
         ...
-
-
-def model_of(space: Space, what: str) -> TabularMDP:
-    """The model, or an error that says what is asked of it."""
-    if not isinstance(space, TabularMDP):
-        raise UtilityError(
-            f"{what} needs a model, and an environment has none. Give an occupancy as an array, for example "
-            "from demonstrations(...), or signals by name."
-        )
-    return space

@@ -25,15 +25,16 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
-from cvxmdp.base.errors import ModelError, did_you_mean
+from cvxmdp.base.errors import ModelError, UtilityError, did_you_mean
 from cvxmdp.models import validation
 from cvxmdp.models.flow import Flow
 from cvxmdp.models.layout import GridLayout
 from cvxmdp.models.model_file import read_model, write_model
+from cvxmdp.models.space import Space
 from cvxmdp.models.transforms import unrolled
 
 
-class TabularMDP:
+class TabularMDP(Space):
     """A finite Markov decision process with named signals. Immutable.
 
     Args:
@@ -55,14 +56,8 @@ class TabularMDP:
 
     transition: sp.csr_array
     initial: np.ndarray
-    discount: float
     signals: Mapping[str, np.ndarray]
-    actions: np.ndarray
     ending: np.ndarray
-    state_names: tuple[str, ...] | None
-    action_names: tuple[str, ...] | None
-    layout: GridLayout | None
-    note: str
 
     def __init__(
         self,
@@ -135,24 +130,9 @@ class TabularMDP:
         """Number of actions, A."""
         return int(self.actions.shape[1])
 
-    @property
-    def shape(self) -> tuple[int, int]:
-        """(S, A)."""
-        return self.n_states, self.n_actions
-
-    @property
-    def measured(self) -> tuple[int, int]:
-        """(S, A): signals are functions of the pair, and need no rows of their own."""
-        return self.shape
-
     def space(self, signals: Iterable[str] = ()) -> TabularMDP:
         """What utilities are functions of: the model itself, which knows its signals."""
         return self
-
-    @property
-    def max_mass(self) -> float:
-        """1 / (1 - discount): the mass of an occupancy when no episode ends."""
-        return 1.0 / (1.0 - self.discount)
 
     @property
     def signal_names(self) -> tuple[str, ...]:
@@ -214,14 +194,6 @@ class TabularMDP:
         """P as a dense (S, A, S) array. Only for small models."""
         return self.transition.toarray().reshape(self.n_states, self.n_actions, self.n_states)
 
-    def state_label(self, state: int) -> str:
-        """The state's name, or its index where states have no names."""
-        return self.state_names[state] if self.state_names else str(state)
-
-    def action_label(self, action: int) -> str:
-        """The action's name, or its index where actions have no names."""
-        return self.action_names[action] if self.action_names else str(action)
-
     def render(self, policy: Any = None) -> str:
         """The grid as text, with the arrows of a policy's likeliest actions when one is given."""
         if self.layout is None:
@@ -266,3 +238,13 @@ class TabularMDP:
             *([self.note] if self.note else []),
         ]
         return f"TabularMDP({'; '.join(parts)})"
+
+
+def model_of(space: Space, what: str) -> TabularMDP:
+    """The model, or an error that says what is asked of it."""
+    if not isinstance(space, TabularMDP):
+        raise UtilityError(
+            f"{what} needs a model, and an environment has none. Give an occupancy as an array, for example "
+            "from demonstrations(...), or signals by name."
+        )
+    return space

@@ -13,15 +13,15 @@ the first F rows.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from functools import cached_property
 
 import numpy as np
 
 from cvxmdp.base.errors import UtilityError, did_you_mean
+from cvxmdp.models.space import Space
 from cvxmdp.policies.readers import Observable
 
 
-class FeatureSpace:
+class FeatureSpace(Space):
     """F features (or states), K signals and A actions of an environment.
 
     Args:
@@ -32,9 +32,6 @@ class FeatureSpace:
         environment: where experience comes from, if that is known.
     """
 
-    layout = None
-    note = ""
-
     def __init__(
         self,
         n_features: int,
@@ -43,41 +40,19 @@ class FeatureSpace:
         signals: Iterable[str] = (),
         environment: Observable | None = None,
     ) -> None:
-        self.shape, self.discount = (n_features, n_actions), discount
-        self.signal_names, self.environment = tuple(signals), environment
+        self.actions, self.discount = np.ones((n_features, n_actions), dtype=bool), discount
+        self.action_names = tuple(str(action) for action in range(n_actions))
+        self._signals, self.environment = tuple(signals), environment
+
+    @property
+    def signal_names(self) -> tuple[str, ...]:
+        """Names of the signals that are measured."""
+        return self._signals
 
     @property
     def measured(self) -> tuple[int, int]:
         """(F + K, A)."""
-        return self.shape[0] + len(self.signal_names), self.shape[1]
-
-    @property
-    def max_mass(self) -> float:
-        """1 / (1 - discount)."""
-        return 1.0 / (1.0 - self.discount)
-
-    @cached_property
-    def actions(self) -> np.ndarray:
-        """Every action is available."""
-        return np.ones(self.shape, dtype=bool)
-
-    @property
-    def reachable_pairs(self) -> np.ndarray:
-        """Nobody knows better than: all of them."""
-        return self.actions
-
-    @property
-    def action_names(self) -> tuple[str, ...]:
-        """Their numbers."""
-        return tuple(str(action) for action in range(self.shape[1]))
-
-    def state_label(self, state: int) -> str:
-        """Its number."""
-        return str(state)
-
-    def action_label(self, action: int) -> str:
-        """Its number."""
-        return str(action)
+        return self.shape[0] + len(self._signals), self.shape[1]
 
     def signal(self, name: str) -> np.ndarray:
         """Ones on the row of a signal, (F + K, A)."""
