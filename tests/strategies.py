@@ -186,6 +186,15 @@ CONVEX: dict[str, Maker] = {
     "kl with smoothing": lambda mdp, random: cm.distance(
         random_deterministic_policy(mdp, random), norm="kl", smoothing=0.1
     ),
+    "l1 of actions": lambda mdp, random: cm.distance(
+        random_policy(mdp, random), norm="l1", of="actions"
+    ),
+    "kl of actions": lambda mdp, random: cm.distance(
+        random_policy(mdp, random, concentration=3.0), norm="kl", of="actions"
+    ),
+    "kl of actions with smoothing": lambda mdp, random: cm.distance(
+        random_deterministic_policy(mdp, random), norm="kl", smoothing=0.1, of="actions"
+    ),
     "l2 to ball": lambda mdp, random: cm.distance(_random_ball(mdp, random), norm="l2"),
     "l2-squared to ball": lambda mdp, random: cm.distance(
         _random_ball(mdp, random), norm="l2-squared"

@@ -622,3 +622,39 @@ def test_atoms_keep_their_own_copy_of_arrays(open_model):
     before = [float(utility.lower(open_model).value(x)) for utility in utilities]
     reward[:] = target[:] = 5.0
     assert [float(utility.lower(open_model).value(x)) for utility in utilities] == before
+
+
+@pytest.mark.parametrize("norm", ["l1", "kl"])
+def test_distance_of_actions_by_hand(norm, open_model):
+    """sum_s d(s) times the distance of two rows of probabilities, for any two policies."""
+    random = generator(8)
+    pi, pi_0 = (random_policy(open_model, random, concentration=3.0) for _ in range(2))
+    x = cm.occupancy_of(open_model, pi)
+    d = (1.0 - open_model.discount) * x.sum(axis=1)
+    p, q = pi.probabilities(), pi_0.probabilities()
+    rows = np.abs(p - q).sum(axis=1)
+    if norm == "kl":
+        inside = p > 0
+        rows = np.where(
+            inside, p * np.log(np.where(inside, p, 1.0) / np.where(inside, q, 1.0)), 0.0
+        )
+        rows = rows.sum(axis=1)
+    function = cm.distance(pi_0, norm=norm, of="actions").lower(open_model)
+    assert float(function.value(x)) == pytest.approx(float(d @ rows), rel=1e-12)
+    here = cm.distance(pi, norm=norm, of="actions").lower(open_model)
+    assert float(here.value(x)) == pytest.approx(0.0, abs=1e-12)
+
+
+def test_distance_of_actions_refuses_what_is_no_policy(open_model):
+    with pytest.raises(UtilityError, match="a policy or a solution"):
+        cm.distance(np.ones((4, 2)), norm="l1", of="actions")
+    with pytest.raises(UtilityError, match="available in l1, kl"):
+        cm.distance(cm.uniform_policy(open_model), of="actions")
+    with pytest.raises(UtilityError, match='"occupancy" or "actions"'):
+        cm.distance(cm.uniform_policy(open_model), of="action")
+    greedy = cm.TabularPolicy(np.eye(open_model.n_actions)[open_model.actions.argmax(axis=1)])
+    with pytest.raises(UtilityError, match="never takes action"):
+        cm.distance(greedy, norm="kl", of="actions").lower(open_model)
+    assert (
+        cm.distance(greedy, norm="kl", smoothing=0.01, of="actions").lower(open_model) is not None
+    )

@@ -236,6 +236,8 @@ def atoms(mdp: cm.TabularMDP) -> dict[str, cm.Utility]:
         "distance l2": cm.distance(policy, norm="l2"),
         "distance l2-squared": cm.distance(visits, norm="l2-squared"),
         "distance kl": cm.distance(policy, norm="kl"),
+        "distance l1 of actions": cm.distance(policy, norm="l1", of="actions"),
+        "distance kl of actions": cm.distance(policy, norm="kl", of="actions"),
         "quadratic": cm.quadratic(weights=np.abs(array)),
         "log_barrier": cm.log_barrier(cm.linear("cost") <= 100.0),
         "log_sum": cm.log_sum("reward", "cost"),

@@ -8,6 +8,8 @@ from typing import Any, ClassVar
 
 import numpy as np
 
+from cvxmdp.atoms.action_distance import NORMS as ACTION_NORMS
+from cvxmdp.atoms.action_distance import ActionDistance
 from cvxmdp.atoms.curvature import Curvature
 from cvxmdp.atoms.maps import Entries
 from cvxmdp.atoms.sets import ConvexSet, as_occupancy, point_like
@@ -17,13 +19,16 @@ from cvxmdp.atoms.utility import Utility
 from cvxmdp.base.errors import UtilityError, did_you_mean
 from cvxmdp.models.space import Space
 from cvxmdp.models.table import model_of
+from cvxmdp.policies import Policy
 from cvxmdp.policies.occupancies import occupancy_of, uniform_policy
 
 NORMS = ("l1", "l2", "l2-squared", "kl")
 
 
-def distance(target: Any, norm: str = "l2", *, smoothing: float = 0.0) -> Utility:
-    """How far the occupancy x is from ``target``. Convex.
+def distance(
+    target: Any, norm: str = "l2", *, smoothing: float = 0.0, of: str = "occupancy"
+) -> Utility:
+    """How far the occupancy x, or the decisions in it, are from ``target``. Convex.
 
     Args:
         target: an occupancy (an (S, A) array), a policy or a solution (their occupancy is meant), or a
@@ -33,13 +38,20 @@ def distance(target: Any, norm: str = "l2", *, smoothing: float = 0.0) -> Utilit
             and "l2-squared"; a box also "l1".
         smoothing: for "kl": mix the target with this share of the uniform policy's occupancy, which
             is positive wherever a policy can go.
+        of: "occupancy"; or "actions" for the change of decisions against a policy pi_0, weighted by how
+            often they are taken: sum_s d(s) |pi(.|s) - pi_0(.|s)|_1 for "l1", or with the divergence
+            KL(pi(.|s) || pi_0(.|s)) for "kl", d the state distribution.
     """
+    if of not in ("occupancy", "actions"):
+        raise UtilityError(f'distance is of "occupancy" or "actions"; got {of!r}')
     if norm not in NORMS:
         raise UtilityError(f"unknown norm {norm!r}. {did_you_mean(str(norm).lower(), NORMS)}")
     if not isinstance(smoothing, Real) or not 0.0 <= smoothing < 1.0:
         raise UtilityError(f"smoothing is a share, at least 0 and less than 1; got {smoothing!r}")
     if smoothing and norm != "kl":
         raise UtilityError(f'smoothing only goes with norm="kl"; got norm={norm!r}')
+    if of == "actions":
+        return _of_actions(target, norm, float(smoothing))
     if isinstance(target, ConvexSet):
         allowed = ("l1", "l2", "l2-squared") if target.kind == "box" else ("l2", "l2-squared")
         if norm not in allowed:
@@ -51,6 +63,21 @@ def distance(target: Any, norm: str = "l2", *, smoothing: float = 0.0) -> Utilit
     if norm == "kl" and isinstance(point, np.ndarray) and (point < 0).any():
         raise UtilityError("the target of a kl distance has negative entries")
     return Distance(point, norm, smoothing)
+
+
+def _of_actions(target: Any, norm: str, smoothing: float) -> Utility:
+    policy = (
+        None if isinstance(target, ConvexSet) else point_like(target, "the target of a distance")
+    )
+    if not isinstance(policy, Policy):
+        raise UtilityError(
+            f'distance(..., of="actions") compares with a policy or a solution; got {target!r}'
+        )
+    if norm not in ACTION_NORMS:
+        raise UtilityError(
+            f"the distance of actions is available in {', '.join(ACTION_NORMS)}; got {norm!r}"
+        )
+    return ActionDistance(policy, norm, smoothing)
 
 
 @dataclass(frozen=True, eq=False, repr=False)

@@ -187,6 +187,85 @@ class DenseMap(Map):
 
 
 @dataclass(frozen=True, eq=False)
+class ExpectedActions(Map):
+    """u(s,a) = scale * policy(a|s) * sum_b x(s,b): what the policy would do where x goes."""
+
+    policy: Array  # (S, A)
+    scale: Array
+    shape: tuple[int, int]
+    static: ClassVar[tuple[str, ...]] = ("shape",)
+
+    def apply(self, x: Array) -> Array:
+        """Visits times the policy."""
+        return (self.scale * self.policy * x.sum(axis=1, keepdims=True)).reshape(-1)
+
+    def pull_back(self, u: Array) -> Array:
+        """The policy's mean, the same number for every action."""
+        mean = (self.policy * u.reshape(self.shape)).sum(axis=1, keepdims=True)
+        return namespace(u).broadcast_to(self.scale * mean, self.shape)
+
+    def to_sparse(self) -> sp.csr_array:
+        """A block of equal columns per state."""
+        blocks = np.repeat(np.asarray(self.policy)[:, :, None], self.shape[1], axis=2)
+        return _of_blocks(float(self.scale) * blocks)
+
+    def singular(self) -> tuple[float, float]:
+        """Of every block: rank one."""
+        lengths = np.linalg.norm(self.policy, axis=1) * math.sqrt(self.shape[1])
+        least = abs(float(self.scale)) * float(lengths.min()) if self.shape[1] == 1 else 0.0
+        return abs(float(self.scale)) * float(lengths.max()), least
+
+    @property
+    def needs_pairs(self) -> bool:
+        """Visits are enough."""
+        return False
+
+
+@dataclass(frozen=True, eq=False)
+class ActionChange(Map):
+    """u(s,a) = scale * (x(s,a) - policy(a|s) * sum_b x(s,b)): how far decisions differ from the policy's."""
+
+    policy: Array  # (S, A)
+    scale: Array
+    shape: tuple[int, int]
+    static: ClassVar[tuple[str, ...]] = ("shape",)
+
+    def apply(self, x: Array) -> Array:
+        """What is taken, less what the policy would."""
+        return (self.scale * (x - self.policy * x.sum(axis=1, keepdims=True))).reshape(-1)
+
+    def pull_back(self, u: Array) -> Array:
+        """Less the policy's mean."""
+        back = u.reshape(self.shape)
+        return self.scale * (back - (self.policy * back).sum(axis=1, keepdims=True))
+
+    def _blocks(self) -> np.ndarray:
+        """I - policy(.|s) 1' for every state, (S, A, A)."""
+        blocks = -np.repeat(np.asarray(self.policy)[:, :, None], self.shape[1], axis=2)
+        return float(self.scale) * (blocks + np.eye(self.shape[1]))
+
+    def to_sparse(self) -> sp.csr_array:
+        """A block per state."""
+        return _of_blocks(self._blocks())
+
+    def singular(self) -> tuple[float, float]:
+        """Of the blocks; visits are lost."""
+        return float(np.linalg.norm(self._blocks(), ord=2, axis=(1, 2)).max()), 0.0
+
+
+def _of_blocks(blocks: np.ndarray) -> sp.csr_array:
+    """A block-diagonal matrix of blocks (S, A, A)."""
+    states, actions, _ = blocks.shape
+    first = actions * np.repeat(np.arange(states), actions)
+    columns = (first[:, None] + np.arange(actions)).ravel()
+    size = states * actions
+    pointers = np.arange(0, size * actions + 1, actions)
+    matrix = sp.csr_array((blocks.ravel(), columns, pointers), shape=(size, size))
+    matrix.eliminate_zeros()
+    return matrix
+
+
+@dataclass(frozen=True, eq=False)
 class FirstRows(Map):
     """A map of the first rows of x: of features, where rows of signals lie below them.
 
