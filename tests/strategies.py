@@ -158,6 +158,8 @@ CONCAVE: dict[str, Maker] = {
         cm.distance(random_policy(mdp, random), norm="l2-squared") <= 20.0 * mdp.max_mass**2
     ),
     "log_sum": lambda mdp, random: cm.log_sum("reward", "cost", cm.linear("cost") + 1.0),
+    "power": lambda mdp, random: cm.power("reward", 0.3) + cm.power(cm.linear("cost") + 1.0, 0.7),
+    "sqrt of a sum": lambda mdp, random: cm.sqrt(cm.linear("reward") + cm.entropy()),
     "minimum": lambda mdp, random: cm.minimum(
         cm.linear(_random_array(mdp, random)), cm.entropy(), 0.3 * cm.linear("reward") - 1.0
     ),

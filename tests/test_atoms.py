@@ -658,3 +658,20 @@ def test_distance_of_actions_refuses_what_is_no_policy(open_model):
     assert (
         cm.distance(greedy, norm="kl", smoothing=0.01, of="actions").lower(open_model) is not None
     )
+
+
+def test_power_closed_forms_and_borders(tiny):
+    x = np.array([[1.0], [1.0]])
+    reward = cm.linear("reward")
+    assert cm.power("reward", 0.25).lower(tiny).value(x) == pytest.approx(2.0**0.25)
+    assert cm.sqrt(reward + 7.0).lower(tiny).value(x) == pytest.approx(3.0)
+    assert cm.sqrt(reward - 2.0).lower(tiny).value(x) == 0.0
+    assert np.isfinite(cm.sqrt(reward - 2.0).lower(tiny).gradient(x)).all()
+    assert cm.sqrt(reward - 3.0).lower(tiny).value(x) == -np.inf
+    assert np.isnan(cm.sqrt(reward - 3.0).lower(tiny).gradient(x)).all()
+    assert repr(cm.power(reward, 0.25)) == 'power(linear("reward"), 0.25)'
+    for wrong in (0.0, 1.0, 2.0, True, "0.5"):
+        with pytest.raises(UtilityError, match="more than 0 and less than 1"):
+            cm.power("reward", wrong)
+    with pytest.raises(CurvatureError, match="power needs a concave utility"):
+        cm.sqrt(cm.distance(x))

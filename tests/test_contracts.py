@@ -241,6 +241,8 @@ def atoms(mdp: cm.TabularMDP) -> dict[str, cm.Utility]:
         "quadratic": cm.quadratic(weights=np.abs(array)),
         "log_barrier": cm.log_barrier(cm.linear("cost") <= 100.0),
         "log_sum": cm.log_sum("reward", "cost"),
+        "power": cm.power("reward", 0.3) + cm.power(cm.linear("cost") + 1.0, 0.7),
+        "sqrt": cm.sqrt(cm.linear("reward") + cm.entropy()),
         "minimum": cm.minimum(cm.linear("reward"), cm.linear("cost")),
         "ball": cm.distance(cm.ball(policy, 0.1), norm="l2"),
         "box": cm.distance(cm.box(0.5 * visits, 1.5 * visits), norm="l2-squared"),
@@ -324,6 +326,7 @@ def test_an_atom_is_solved_proven_and_checked(kind, tmp_path):
         'entropy(of="state-action")',
         'log_barrier(linear("cost") <= 100)',
         'log_sum("reward", "cost")',
+        'power("reward", 0.3) + sqrt("cost")',
         'minimum(linear("reward"), 3 - 2 * linear("cost"))',
     ],
 )

@@ -89,11 +89,13 @@ __all__ = [
     "occupancy_of",
     "policy_of",
     "polytope",
+    "power",
     "quadratic",
     "record_episode",
     "report",
     "slater",
     "solve",
+    "sqrt",
     "state_distribution",
     "sweep",
     "to_prism",
@@ -108,6 +110,7 @@ if TYPE_CHECKING:
     from cvxmdp.atoms.linear import linear
     from cvxmdp.atoms.logarithm import log_barrier, log_sum
     from cvxmdp.atoms.minimum import minimum
+    from cvxmdp.atoms.powers import power, sqrt
     from cvxmdp.atoms.probing import check_utility
     from cvxmdp.atoms.quadratic import quadratic
     from cvxmdp.atoms.sets import ball, box, polytope
@@ -188,6 +191,10 @@ _WHERE = {
         "log_sum",
     ),
     "atoms.minimum": ("minimum",),
+    "atoms.powers": (
+        "power",
+        "sqrt",
+    ),
     "atoms.probing": ("check_utility",),
     "atoms.quadratic": ("quadratic",),
     "atoms.sets": (

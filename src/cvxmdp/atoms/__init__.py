@@ -7,6 +7,7 @@ from cvxmdp.atoms.entropy import entropy
 from cvxmdp.atoms.linear import linear
 from cvxmdp.atoms.logarithm import log_barrier, log_sum
 from cvxmdp.atoms.minimum import minimum
+from cvxmdp.atoms.powers import power, sqrt
 from cvxmdp.atoms.probing import UtilityCheck, check_utility
 from cvxmdp.atoms.quadratic import quadratic
 from cvxmdp.atoms.sets import ball, box, polytope
@@ -33,6 +34,8 @@ __all__ = [
     "log_sum",
     "minimum",
     "polytope",
+    "power",
     "quadratic",
+    "sqrt",
     "walk",
 ]

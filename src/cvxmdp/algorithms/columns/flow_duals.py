@@ -63,7 +63,7 @@ def only_leaf(lowered: Lowered) -> Leaf | None:
         for path, factor, node in walk(function):
             if node.affine() is not None or node.additive:
                 continue
-            weights = node.log_weights() if node.exponent else None
+            weights = node.log_weights() if node.log_parameter else None
             flat = np.zeros(lowered.flow.shape)
             if weights is None or node.maps()[0].covering(flat) is None:
                 return None
@@ -95,7 +95,7 @@ def absorb(
     factor = leaf.factor * (1.0 if leaf.constraint is None else multipliers[leaf.constraint])
     if factor == 0:
         return None
-    model, map, name = lowered.flow, leaf.shape.maps()[0], leaf.shape.exponent
+    model, map, name = lowered.flow, leaf.shape.maps()[0], leaf.shape.log_parameter
     nowhere = leaf.shape.at(np.zeros(model.shape))  # what rows that no policy reaches are left at
     flat = leaf.shape.from_slope(np.zeros(map.rows), np.arange(map.rows), nowhere)
     reward, _ = lowered.lagrangian_tangent(multipliers, _with(tangents, leaf, flat))

@@ -6,6 +6,7 @@ from cvxmdp.atoms.shapes.linear_shape import LinearShape
 from cvxmdp.atoms.shapes.log_shape import LogShape
 from cvxmdp.atoms.shapes.minimum_shape import MinimumShape
 from cvxmdp.atoms.shapes.norm_shape import NormShape
+from cvxmdp.atoms.shapes.power_shape import PowerShape
 from cvxmdp.atoms.shapes.relative_entropy_shape import RelativeEntropyShape
 from cvxmdp.atoms.shapes.shape import (
     Affine,
@@ -33,6 +34,7 @@ __all__ = [
     "Move",
     "NormShape",
     "Parameters",
+    "PowerShape",
     "RelativeEntropyShape",
     "Shape",
     "SumShape",

@@ -47,7 +47,7 @@ class EntropyShape(Shape):
     floor: float = 0.0
     static: ClassVar[tuple[str, ...]] = ("floor",)
     kind: ClassVar[str] = "entropy"
-    exponent: ClassVar[str] = "log_q"
+    log_parameter: ClassVar[str] = "log_q"
     roughness: ClassVar[str] = "its gradient is unbounded where the distribution goes to zero"
 
     def value(self, x: Array) -> Any:

@@ -54,7 +54,7 @@ class RelativeEntropyShape(Shape):
     floor: float = 0.0
     static: ClassVar[tuple[str, ...]] = ("floor",)
     kind: ClassVar[str] = "relative_entropy"
-    exponent: ClassVar[str] = "log_ratio"
+    log_parameter: ClassVar[str] = "log_ratio"
     roughness: ClassVar[str] = "its gradient is unbounded where the occupancy goes to zero"
 
     def _base(self, x: Array) -> Array:

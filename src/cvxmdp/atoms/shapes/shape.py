@@ -156,7 +156,7 @@ class Shape(Pytree):
     roughness: ClassVar[str] = "it is not known"  # why it has no smoothness constant
     trusted: ClassVar[bool] = False  # a user's own function, known at occupancies only
     additive: ClassVar[bool] = False  # a weighted sum of its children
-    exponent: ClassVar[str] = (
+    log_parameter: ClassVar[str] = (
         ""  # the parameter, if the tangent's constant is a sum of its exponentials
     )
 
@@ -221,7 +221,7 @@ class Shape(Pytree):
         raise NotImplementedError
 
     def log_weights(self) -> np.ndarray | None:
-        """With an ``exponent``: log q is the parameter plus this, (rows,); None where q is not fixed."""
+        """With a ``log_parameter``: log q is the parameter plus this, (rows,); None where q is not fixed."""
         return None
 
     def mean(self, many: Sequence[Parameters], weights: np.ndarray) -> Parameters:

@@ -1,0 +1,133 @@
+"""phi^p of a concave function, 0 < p < 1. Concave."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar
+
+import numpy as np
+
+from cvxmdp.atoms.shapes.shape import (
+    TINY,
+    Affine,
+    Composite,
+    ConicForm,
+    ConicProgram,
+    Constants,
+    Local,
+    Parameters,
+    Plain,
+    Shape,
+)
+from cvxmdp.base.arrays import Array, namespace
+from cvxmdp.models.space import Space
+
+FLOOR = 0.01  # of the argument, below which the extension for sampling is linear
+LEAST = 1e-12  # of the argument, where the gradient is evaluated at the border
+
+
+@dataclass(frozen=True, eq=False)
+class PowerShape(Composite):
+    """Its only part to the power of ``exponent``; minus infinity where that is negative.
+
+    The gradient p phi^(p-1) gradient(phi) is unbounded at phi = 0. There it is evaluated at ``LEAST``; outside
+    the domain there is none, and NaN is returned: a solver that gets there stops and says so. With a ``floor``
+    the power goes on along its tangent there.
+    """
+
+    exponent: float
+    floor: float = 0.0
+    static: ClassVar[tuple[str, ...]] = ("floor",)
+    kind: ClassVar[str] = "power"
+    roughness: ClassVar[str] = "its gradient is unbounded where the argument goes to zero"
+
+    def value(self, x: Array) -> Any:
+        """The power of the inner value; q^p + p q^(p-1) (u - q) with q = max(u, floor)."""
+        xp, p = namespace(x), self.exponent
+        inside = self.parts[0].value(x)
+        if self.floor:
+            raised = xp.maximum(inside, self.floor)
+            return raised**p + p * raised ** (p - 1.0) * (inside - raised)
+        outside = inside < 0  # false for NaN, which must not pass for minus infinity
+        return xp.where(outside, -xp.inf, xp.where(outside, 1.0, inside) ** p)
+
+    def gradient(self, x: Array) -> Array:
+        """p phi^(p-1) gradient(phi)."""
+        xp, p = namespace(x), self.exponent
+        inside = self.parts[0].value(x)
+        raised = xp.maximum(inside, self.floor or LEAST)
+        if not self.floor:
+            raised = xp.where(inside >= 0, raised, xp.nan)
+        return p * raised ** (p - 1.0) * self.parts[0].gradient(x)
+
+    def extended(self) -> PowerShape:
+        """Linear where the inside is below ``FLOOR``."""
+        return replace(self, parts=(self.parts[0].extended(),), floor=FLOOR)
+
+    def positive(self) -> tuple[Shape, ...]:
+        """What is inside."""
+        return self.parts
+
+    def conic(self, program: ConicProgram) -> ConicForm:
+        """T <= u^p is a power cone."""
+        cp, inner = program.cp, self.parts[0].conic(program)
+        u, t = cp.Variable(1), cp.Variable(1)
+        program.require(u <= inner.expression, cp.PowCone3D(u, np.ones(1), t, [self.exponent]))
+
+        def parameters(factor: float, x: np.ndarray) -> Parameters:
+            at = 0.0 if u.value is None else float(u.value[0])
+            at = at if at > 0 else 1.0
+            return {"t": at, "parts": [inner.parameters(factor * self._slope(at), x)]}
+
+        return ConicForm(cp.sum(t), parameters)
+
+    def _slope(self, t: float) -> float:
+        return float(self.exponent * t ** (self.exponent - 1.0))
+
+    def tangent(self, parameters: Parameters) -> Affine:
+        """U^p <= t^p + p t^(p-1) (u - t) for every t > 0."""
+        t = float(parameters["t"])
+        inner, slope = self.parts[0].tangent(parameters["parts"][0]), self._slope(t)
+        height = (1.0 - self.exponent) * t**self.exponent
+        return Affine(slope * inner.reward, float(height + slope * inner.offset))
+
+    def at(self, x: np.ndarray) -> Parameters:
+        """T = part(x), or something positive."""
+        inside = float(self.parts[0].value(x))
+        return {"t": inside if inside > 0 else 1.0, "parts": [self.parts[0].at(x)]}
+
+    def mean(self, many: Sequence[Parameters], weights: np.ndarray) -> Parameters:
+        """Slopes are averaged."""
+        slopes = weights * np.array([self._slope(float(one["t"])) for one in many])
+        t = float(many[-1]["t"])
+        if slopes.sum() > 0:
+            mean = float(slopes.sum() / weights.sum()) / self.exponent
+            t = float(mean ** (1.0 / (self.exponent - 1.0)))
+        inner = self.parts[0].mean([one["parts"][0] for one in many], slopes)
+        return {"t": t, "parts": [inner]}
+
+    def combined_value(self, values: Sequence[float], rounding: float = 0.0) -> float:
+        """Minus infinity outside the domain."""
+        return float(values[0] ** self.exponent) if values[0] >= 0 else -math.inf
+
+    def combined(self, parts: Sequence[Local], rounding: float) -> Local:
+        """s g and s H + s' g g' with the slope s = p u^(p-1)."""
+        (inner,) = parts
+        inside = inner.value if inner.value > 0 else TINY
+        slope = self._slope(inside)
+        bent = (self.exponent - 1.0) * slope / inside
+        hessian = slope * inner.hessian + bent * np.outer(inner.gradient, inner.gradient)
+        parameters = {"t": inside, "parts": [inner.parameters]}
+        return Local(float(inside**self.exponent), slope * inner.gradient, hessian, parameters)
+
+    def constants(self, space: Space) -> Constants:
+        """Bounded as the part is; neither Lipschitz nor smooth at the border."""
+        inner = self.parts[0].constants(space)
+        return Constants(None, None, None if inner.bound is None else inner.bound**self.exponent)
+
+    def plain(self) -> Plain:
+        """The exponent and the part."""
+        fixed = {"kind": self.kind, "exponent": float(self.exponent)}
+        return {**fixed, "parts": [self.parts[0].plain()]}
