@@ -190,6 +190,22 @@ def test_seeds_are_asked_for_where_numbers_are_random(name, problem, answers):
 
 
 @every_solver
+def test_a_run_that_was_stopped_goes_on_with_the_same_bits(name, problem, answers, tmp_path):
+    """From its folder; a finished one is read again."""
+    whole, folder = answers(name), tmp_path / "run"
+    early = solved(problem, name, folder=folder, time_limit=1e-6)
+    assert early.status is not cm.Status.FAILED
+    resumed = solved(problem, name, folder=folder)
+    assert resumed.status is whole.status
+    np.testing.assert_array_equal(resumed.occupancy, whole.occupancy)
+    assert resumed.multipliers == whole.multipliers
+    mine, theirs = (jax.tree.leaves(dict(one.history)) for one in (resumed, whole))
+    assert all(map(np.array_equal, mine, theirs))
+    read = solved(problem, name, folder=folder)
+    np.testing.assert_array_equal(read.occupancy, whole.occupancy)
+
+
+@every_solver
 def test_solving_changes_neither_problem_nor_solver(name, problem):
     from cvxmdp.certificates.checking import fingerprint
 

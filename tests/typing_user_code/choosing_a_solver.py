@@ -10,7 +10,8 @@ def best(problem: cm.Problem, limit: int) -> cm.Solution:
     if first.status is cm.Status.INFEASIBLE:
         print(cm.slater(problem))
         return first
-    return cm.solve(problem, cm.PDPG(iterations=200, policy=cm.Table()), start=first)
+    gradient = cm.PDPG(iterations=200, policy=cm.Table())
+    return cm.solve(problem, gradient, start=first, folder="run", time_limit=60.0)
 
 
 def careful(problem: cm.Problem) -> float:
