@@ -48,7 +48,7 @@ def learned_problems() -> list[Learned]:
         "primal_decay": 0.25,
         "dual_decay": 0.25,
         "dual_bound": 20.0,
-        "iterate": "average",
+        "iterate": "half",
         "evaluate_every": 250,
         "progress": False,
     }

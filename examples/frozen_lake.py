@@ -45,7 +45,7 @@ OTHER_SEEDS = range(10, 40)
 LONGER: Mapping[str, tuple[int, dict[str, Any]]] = {
     "as it is": (1, {}),
     "twice the iterations": (2, {}),
-    "twice, averaged": (2, {"iterate": "average"}),
+    "twice, averaged": (2, {"iterate": "half"}),
 }
 
 

@@ -419,7 +419,7 @@ def test_policies_act_on_observations_and_are_saved(make, policy, tmp_path) -> N
     assert np.isfinite(more.objective)
 
 
-@pytest.mark.parametrize("iterate", ["uniform", "average"])
+@pytest.mark.parametrize("iterate", ["uniform", "half"])
 @pytest.mark.parametrize("source", ["single", "jax"])
 def test_a_mixture_of_iterates(mdp, tmp_path, iterate, source) -> None:
     """One of several policies per episode: its occupancy is the mean of theirs."""
@@ -448,7 +448,7 @@ def test_a_mixture_of_iterates(mdp, tmp_path, iterate, source) -> None:
 def test_networks_are_mixed_and_saved_too(tmp_path) -> None:
     environment = cm.JaxEnv(JaxPoint(), 0.9, features=cm.UniformBins(-1, 1, 6))
     problem = cm.Problem(environment, maximize=cm.linear("reward"))
-    settings = solver(policy=cm.MLP(4), iterations=10, evaluate_every=5, iterate="average")
+    settings = solver(policy=cm.MLP(4), iterations=10, evaluate_every=5, iterate="half")
     found = cm.solve(problem, settings, seed=0)
     found.policy.save(tmp_path / "mixture.npz")
     loaded = cm.load_policy(tmp_path / "mixture.npz")

@@ -172,7 +172,7 @@ def test_weights_respect_the_lemma(seed, primal_step, momentum):
 
 
 def test_iterate_average_deploys_the_policy_of_the_last_half(problem):
-    averaged = cm.solve(problem, replace(SOLVER, iterate="average"), seed=3)
+    averaged = cm.solve(problem, replace(SOLVER, iterate="half"), seed=3)
     last = cm.solve(problem, SOLVER, seed=3)
     assert params_of(averaged) == pytest.approx(params_of(last))
     mean = averaged.history["objective"][averaged.history["iteration"] >= 30].mean()
@@ -244,7 +244,7 @@ def test_an_mlp_starts_from_its_own_solution(problem):
 # --- interruption and errors --------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("iterate", ["last", "average", "uniform"])
+@pytest.mark.parametrize("iterate", ["last", "half", "uniform"])
 def test_an_interrupt_returns_what_was_learnt(problem, solution, keyboard, monkeypatch, iterate):
     run_chunk, lengths = work.run_chunk, []
 
@@ -427,7 +427,12 @@ def test_automatic_pessimism_is_certified_feasible():
     assert certificate.slack["hazard"] >= 0
 
 
-@pytest.mark.parametrize("name", REMOVED["VRPDPG"])
+def test_the_average_over_the_last_half_is_called_half():
+    with pytest.raises(SettingsError, match=r'cvxmdp 0\.1.*write iterate="half"'):
+        replace(SOLVER, iterate="average")
+
+
+@pytest.mark.parametrize("name", [name for name in REMOVED["VRPDPG"] if name.isidentifier()])
 def test_options_of_release_0_1_are_refused_by_name(problem, name):
     """However they are given: as a keyword, to ``replace``, or as the axis of a sweep."""
     expected = rf"{name} was an option of cvxmdp 0\.1; it is gone because .*; remove it"

@@ -34,6 +34,11 @@ REMOVED: Mapping[str, Mapping[str, Removed]] = {
             "the estimator that judges a trajectory by its own shadow reward is biased",
             "remove it; momentum=1 is the baseline without memory",
         ),
+        'iterate="average"': Removed(
+            "0.1",
+            'it averages over the last half, as iterate="half" of PDPG',
+            'write iterate="half"',
+        ),
     },
     "Interval": {
         name: Removed("0.1", "every interval has value, lower and upper", f"write {now}")

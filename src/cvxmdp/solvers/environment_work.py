@@ -124,7 +124,7 @@ class EnvironmentWork(LearningWork):
         environment, chosen = self.environment, [self.latest(state)]
         if self.solver.iterate == "uniform":
             chosen = self.drawn(state) or chosen
-        elif self.solver.iterate == "average":
+        elif self.solver.iterate == "half":
             half = int(state.done) // 2
             late = [one.snapshot.params for one in state.snapshots[1:] if int(one.done) >= half]
             chosen = late or chosen

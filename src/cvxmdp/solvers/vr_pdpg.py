@@ -26,7 +26,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from cvxmdp.base.errors import SettingsError
-from cvxmdp.base.removed import refusing_removed
+from cvxmdp.base.removed import refuse_removed, refusing_removed
 from cvxmdp.certificates.certify import Certifier
 from cvxmdp.policies.families import PolicyFamily, Table
 from cvxmdp.solvers.confident import ConfidentlyFeasible
@@ -38,7 +38,7 @@ from cvxmdp.solvers.vr_pdpg_work import LearningWork
 from cvxmdp.solvers.zero_violation import ZeroViolation
 from cvxmdp.theory import sample_schedule
 
-ITERATES = ("last", "uniform", "average")
+ITERATES = ("last", "uniform", "half")
 SQUARE_ROOT = "square root"  # the theorem's momentum, (t + 1)^(-1/2)
 
 
@@ -61,7 +61,7 @@ class VRPDPG:
             smallest (up to a factor of 2) with which the returned policy is certified feasible; in an
             environment, for one with which fresh episodes bound every slack at zero from below.
         iterate: "last"; "uniform", the theorem's: a policy that draws one iterate afresh per episode; or
-            "average": the policy of the average exact occupancy over the last half, in an environment a policy
+            "half": the policy of the average exact occupancy over the last half, in an environment a policy
             that draws one from the last half per episode.
         evaluate_every: iterations between exact evaluations.
         record_every: iterations between records of episodes, weights and multipliers in the history; recording
@@ -116,6 +116,7 @@ class VRPDPG:
                 f"momentum must be in (0, 1]: 1 forgets the past, small values average over it; got "
                 f"{self.momentum!r}"
             )
+        refuse_removed("VRPDPG", [f'iterate="{self.iterate}"'])
         if self.iterate not in ITERATES:
             raise SettingsError(
                 f"iterate must be one of {', '.join(ITERATES)}; got {self.iterate!r}"

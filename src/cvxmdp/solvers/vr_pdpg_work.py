@@ -218,7 +218,7 @@ class LearningWork(Work[Learned]):
 
     def _deployed(self, state: Learned, visits: np.ndarray, iterations: np.ndarray) -> Any:
         mdp, chosen = self.problem.mdp, self.solver.iterate
-        if chosen == "average":
+        if chosen == "half":
             return policy_of(mdp, visits[iterations >= int(state.done) // 2].mean(axis=0))
         if chosen == "uniform":
             every = self.drawn(state) or [self.latest(state)]  # stopped before the first of them
