@@ -87,7 +87,7 @@ class EnvironmentWork(LearningWork):
         last = self.solver.iterate == "last"
         experience = self.fresh(state) if last else self.play_mixture(policy)
         mean, tail = mean_of(self.learning, experience)
-        cut = float(np.mean(experience.cut))
+        cut = float(np.asarray(experience.cut).mean())
         stats = {
             "evaluation_episodes": self.episodes,
             "truncated": cut,
@@ -215,11 +215,16 @@ def play(learning: Learning, params: Any, words: Any, t: Any, episodes: int) -> 
 def mean_of(learning: Learning, experience: Experience) -> tuple[np.ndarray, float]:
     """The mean occupancy of a batch, and the mean mass that truncation hid of it."""
     discount = float(learning.model.discount)
-    masses = discounts(experience, discount)
-    mean = np.asarray(experience.measure(masses[None], learning.shape)[0], dtype=np.float64)
+    mean = np.asarray(_mean_occupancy(learning, experience), dtype=np.float64)
     lengths = np.asarray(experience.alive).sum(axis=1)
     tails = np.asarray(experience.cut) * discount**lengths / (1.0 - discount)
     return mean, float(tails.mean())
+
+
+@program()
+def _mean_occupancy(learning: Learning, experience: Experience) -> Any:
+    masses = discounts(experience, learning.model.discount)
+    return experience.measure(masses[None], learning.shape)[0]
 
 
 class PlayedWork(EnvironmentWork):
