@@ -22,12 +22,10 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
-import scipy.sparse as sp
 
 from cvxmdp.atoms.maps import Map
 from cvxmdp.atoms.shapes import Shape
 from cvxmdp.base.errors import require
-from cvxmdp.models.flow import Flow
 from cvxmdp.problems.lowered import Evidence, Lowered
 
 # What Clarabel calls solved by default; the answer is still called optimal when it stalls between
@@ -143,16 +141,6 @@ def largest(numbers: Any) -> float:
     return float(sizes[np.isfinite(sizes)].max(initial=0.0)) or 1.0
 
 
-def flow_equations(model: Flow) -> tuple[sp.csr_array, np.ndarray]:
-    """The flow equations over the usable pairs and reachable states: matrix and right-hand side."""
-    states, _ = np.nonzero(model.usable)
-    places = np.flatnonzero(model.usable)
-    entries = (np.ones(places.size), (states, np.arange(places.size)))
-    leaving = sp.csr_array(entries, shape=(model.shape[0], places.size))
-    arriving = model.discount * sp.csr_array(model.transition[places].T)
-    return sp.csr_array((leaving - arriving)[model.reached]), model.initial[model.reached]
-
-
 def has_conic_form(lowered: Lowered) -> bool:
     """Whether the whole problem can be written: all but functions of the user's own."""
     return all(function.has_conic_form for function in lowered.functions)
@@ -172,7 +160,7 @@ def solve_conic(
     model, program = lowered.flow, OccupancyProgram(lowered.flow.usable)
     cp = program.cp
     units = units_of(lowered) if scaled else Units(1.0, dict.fromkeys(lowered.slacks, 1.0))
-    flow, initial = flow_equations(model)
+    flow, initial = model.equations()
     objective = lowered.objective.conic(program)
     slacks = {name: g.conic(program) for name, g in lowered.slacks.items()}
     budgets = {

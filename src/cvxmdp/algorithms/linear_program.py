@@ -15,7 +15,7 @@ import numpy as np
 import scipy.sparse as sp
 from scipy.optimize import linprog
 
-from cvxmdp.algorithms.conic import flow_equations, largest
+from cvxmdp.algorithms.conic import largest
 from cvxmdp.models.flow import Flow
 from cvxmdp.problems.lowered import Evidence, Lowered
 
@@ -88,7 +88,7 @@ def solve_linear(lowered: Lowered, tolerance: float, verbose: bool = False) -> L
     unit = largest(objective.reward[usable])
     units = np.array([largest(slack.reward[usable]) for slack in slacks])
     rows = np.array([-slack.reward[usable] for slack in slacks]).reshape(-1, usable.sum())
-    flow, initial = flow_equations(model)
+    flow, initial = model.equations()
     started = time.perf_counter()
     found = linprog(
         -objective.reward[usable] / unit,

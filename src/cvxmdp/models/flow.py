@@ -142,6 +142,14 @@ class Flow:
         """The residual in the sum of absolute values, pairs that no policy can take included."""
         return float(np.abs(self.residual(x)).sum() + np.abs(x[~self.usable]).sum())
 
+    def equations(self) -> tuple[sp.csr_array, np.ndarray]:
+        """The flow equations over the usable pairs and reached states: matrix and right-hand side."""
+        places = np.flatnonzero(self.usable)
+        entries = (np.ones(places.size), (places // self.shape[1], np.arange(places.size)))
+        leaving = sp.csr_array(entries, shape=(self.shape[0], places.size))
+        arriving = self.discount * sp.csr_array(self.transition[places].T)
+        return sp.csr_array((leaving - arriving)[self.reached]), self.initial[self.reached]
+
     def episode_visits(self, policy: np.ndarray, ending: np.ndarray) -> np.ndarray | None:
         """Undiscounted expected visits per episode, (S, A).
 

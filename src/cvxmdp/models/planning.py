@@ -256,7 +256,7 @@ def optimal_values(
     first_rows = np.arange(states) * n_actions
     values = np.zeros(states) if guess is None else guess
     if states > DENSE_LIMIT:
-        spread = float(np.ptp(reward[flow.reached[:, None] & flow.actions]))
+        spread = float(np.ptp(reward[flow.usable]))
         oracle = Oracle(flow)
         oracle.values = values
         best = oracle.best(reward, ACCURACY * max(spread, 1e-300) * flow.mass)
