@@ -186,6 +186,42 @@ def test_a_proof_after_an_exact_answer_costs_little():
     assert certificate.relative_gap <= 1e-4
 
 
+def conic_problems():
+    mdp = cm.garnet(40, 3, 4, seed=2, discount=0.9)
+    uniform = cm.uniform_policy(mdp)
+    cost = {"cost": cm.linear("cost") <= 4.5}
+    return {
+        "l1": cm.Problem(
+            mdp,
+            maximize=cm.linear("reward"),
+            subject_to={**cost, "near": cm.distance(uniform, norm="l1") <= 4.0},
+        ),
+        "kl": cm.Problem(
+            mdp,
+            maximize=cm.linear("reward"),
+            subject_to={"near": cm.distance(uniform, norm="kl") <= 0.1},
+        ),
+        "minimum": cm.Problem(
+            mdp, maximize=cm.minimum(cm.linear("reward"), 5 - cm.linear("cost")), subject_to=cost
+        ),
+        "linear": cm.Problem(mdp, maximize=cm.linear("reward"), subject_to=cost),
+    }
+
+
+@pytest.mark.parametrize("name", ["l1", "kl", "minimum", "linear"])
+def test_one_conic_program_answers_and_proves(name, no_search, monkeypatch):
+    problem = conic_problems()[name]
+    solution = cm.solve(problem, cm.ConvexProgram())
+    assert solution.evidence is not None
+    assert solution.evidence.values is not None
+
+    def refuse(*arguments, **keywords):
+        raise AssertionError("a second program was solved")
+
+    monkeypatch.setattr("cvxmdp.certificates.evidence.solve_conic", refuse)
+    assert cm.certify(problem, solution).relative_gap <= 1e-7
+
+
 def test_infeasibility_is_taken_over(monkeypatch):
     problem = some_problem(subject_to={"much": cm.linear("hazard", per="step") >= 2.0})
     solution = cm.solve(problem, cm.ColumnGeneration())

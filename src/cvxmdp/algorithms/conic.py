@@ -26,6 +26,7 @@ import numpy as np
 from cvxmdp.atoms.maps import Map
 from cvxmdp.atoms.shapes import Shape
 from cvxmdp.base.errors import require
+from cvxmdp.models.planning import optimal_values
 from cvxmdp.problems.lowered import Evidence, Lowered
 
 # What Clarabel calls solved by default; the answer is still called optimal when it stalls between
@@ -167,7 +168,8 @@ def solve_conic(
         name: cp.Constant(0.0) <= form.expression / units.slacks[name]
         for name, form in slacks.items()
     }
-    constraints = [flow @ program.pairs == initial, *budgets.values(), *program.side_constraints]
+    balance = flow @ program.pairs == initial
+    constraints = [balance, *budgets.values(), *program.side_constraints]
     written = cp.Problem(cp.Maximize(objective.expression / units.objective), constraints)
     started = time.perf_counter()
     outcome = _run(written, cp, program.places.size, tolerance, verbose)
@@ -190,7 +192,13 @@ def solve_conic(
             for name, form in slacks.items()
         },
     }
-    evidence = Evidence(multipliers, tangents, None, model.policy(x))
+    # The duals of the flow equations are the values of the tangents' reward, up to the solver's accuracy.
+    guess = np.zeros(model.shape[0])
+    guess[model.reached] = np.ravel(balance.dual_value) * units.objective
+    reward, _ = lowered.lagrangian_tangent(multipliers, tangents)
+    finite = bool(np.isfinite(reward).all() and np.isfinite(guess).all())
+    values = optimal_values(model, reward, guess)[0] if finite else None
+    evidence = Evidence(multipliers, tangents, values, model.policy(x))
     return ConicAnswer(outcome, x, evidence, seconds, iterations)
 
 

@@ -27,7 +27,7 @@ from cvxmdp.certificates.evidence import (
     linearise,
 )
 from cvxmdp.certificates.repair import Repaired, repair
-from cvxmdp.certificates.slater import Slater, slater_of
+from cvxmdp.certificates.slater import Room, Slater, room_of, slater_of
 from cvxmdp.checker.bounds import Achieved
 from cvxmdp.policies import TabularPolicy
 from cvxmdp.policies.occupancies import as_policy
@@ -67,18 +67,25 @@ class Certifier:
     def __init__(self, problem: Problem, claims: Claims | None = None) -> None:
         self.problem = problem
         self.claims = Claims.of(problem) if claims is None else claims
+        self._room: Room | None = None
         self._slater: Slater | None = None
         self._searched: Proof | None = None
 
     def slater(self) -> Slater:
         """The Slater point, found when it is first needed."""
         if self._slater is None:
-            self._slater = slater_of(self.claims)
+            self._slater = slater_of(self.claims, self.room())
         return self._slater
 
-    def take_slater(self, known: Slater) -> None:
-        """Use a Slater point that was found elsewhere."""
-        self._slater = known
+    def room(self) -> Room:
+        """The policy with the most room in the constraints: all of the Slater point that repair needs."""
+        if self._room is None:
+            self._room = room_of(self.claims)
+        return self._room
+
+    def take_room(self, proof: Proof) -> None:
+        """Use a proof of ``claims.smallest_slack()`` that was found elsewhere."""
+        self._room, self._slater = room_of(self.claims, proof), None
 
     def certify(
         self,
@@ -103,7 +110,7 @@ class Certifier:
             given = self.claims.achieved(matrix)
             kept = repair(self.claims, matrix, given, self._slater_policy)
         if kept is None and self.claims.slacks:
-            if self.slater().infeasible:
+            if self.room().proof.upper < 0:
                 return self.infeasible(given, self.slater())
             kept = self._slater_alone()
         floor = kept.achieved.objective if kept is not None else -math.inf
@@ -116,11 +123,11 @@ class Certifier:
     def _take_infeasible(self, evidence: Evidence) -> None:
         """A solver's evidence that no policy satisfies all constraints."""
         proof = _proven(self.claims.smallest_slack(), evidence) if self.claims.slacks else None
-        if proof is not None and proof.upper < 0 and self._slater is None:
-            self._slater = slater_of(self.claims, proof)
+        if proof is not None and proof.upper < 0 and self._room is None:
+            self.take_room(proof)
 
     def _slater_policy(self) -> np.ndarray:
-        return self.slater().policy.probabilities()
+        return self.room().policy
 
     def _slater_alone(self) -> Repaired | None:
         found = self.claims.achieved(self._slater_policy())

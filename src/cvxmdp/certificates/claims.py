@@ -88,8 +88,11 @@ class Claims:
         """f of the uniform policy, as computed."""
         return self.checked.objective.value(self.achieved(self.checked.uniform).occupancy)
 
-    def prove(self, evidence: Evidence) -> Proof | None:
-        """The bound of the evidence, with the best values where it has none; None where none follows."""
+    def prove(self, evidence: Evidence, guess: np.ndarray | None = None) -> Proof | None:
+        """The bound of the evidence; None where none follows.
+
+        Where it has no values, the best ones are found, from the guess on.
+        """
         kept = {name: float(value) for name, value in evidence.multipliers.items()}
         evidence = replace(evidence, multipliers=kept)
         try:
@@ -97,7 +100,7 @@ class Claims:
                 reward, _ = self.lowered.lagrangian_tangent(kept, evidence.tangents)
                 if not np.isfinite(reward).all():
                     return None
-                evidence = replace(evidence, values=optimal_values(self.flow, reward)[0])
+                evidence = replace(evidence, values=optimal_values(self.flow, reward, guess)[0])
             return Proof(upper_bound(self.checked, kept, self.written(evidence)), evidence)
         except CertificateError:
             return None

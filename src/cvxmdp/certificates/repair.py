@@ -17,6 +17,7 @@ from cvxmdp.certificates.claims import Claims
 from cvxmdp.checker.bounds import Achieved
 from cvxmdp.models.planning import optimal_values
 
+SHARES = (0.01, 0.02, 0.05, 0.1, 0.2, 0.3, 0.5, 0.7, 0.8, 0.9, 0.95, 0.98, 0.99)
 ROUNDING_SHARE = 1e-6  # repairs up to this share only undo rounding; any interior point will do
 
 
@@ -47,7 +48,7 @@ def repair(
         return Repaired(policy, 0.0, given)
     if not claims.slacks:
         return None
-    inside = _some_interior_point(claims)
+    inside = _some_interior_point(claims, given)
     if inside is not None and _share(given, inside) <= ROUNDING_SHARE:
         found = _mix(claims, given, inside)
         if found is not None and found.share <= ROUNDING_SHARE:
@@ -56,15 +57,16 @@ def repair(
     return _mix(claims, given, safe) if safe.feasible else None
 
 
-def _share(given: Achieved, safe: Achieved) -> float:
-    """The smallest share b that concavity proves feasible.
+def _wanted(given: Achieved, name: str) -> float:
+    """Twice the margin of error, because a mixture's policy has an occupancy of its own, computed anew."""
+    return 2.0 * (given.computed_slack[name] - given.slack[name])
 
-    The slack is wanted above twice the margin of error, because the mixture's policy has an occupancy of
-    its own, computed anew.
-    """
+
+def _share(given: Achieved, safe: Achieved) -> float:
+    """The smallest share b that concavity proves feasible."""
     share = 0.0
     for name, slack in given.slack.items():
-        wanted = 2.0 * (given.computed_slack[name] - slack)
+        wanted = _wanted(given, name)
         if slack < wanted:
             reach = safe.slack[name] - slack
             share = max(share, (wanted - slack) / reach if reach > wanted - slack else 1.0)
@@ -86,8 +88,8 @@ def _mix(claims: Claims, given: Achieved, safe: Achieved) -> Repaired | None:
     return Repaired(policy, 1.0, alone) if alone.feasible else None
 
 
-def _some_interior_point(claims: Claims) -> Achieved | None:
-    """A policy with room in every constraint, found cheaply: the uniform one, or one MDP solve away."""
+def _some_interior_point(claims: Claims, given: Achieved) -> Achieved | None:
+    """A policy with room in the constraints that are missed, found cheaply: at most one MDP solve away."""
     uniform = claims.achieved(claims.flow.uniform)
     candidates = [uniform]
     slopes = claims.lowered.tangents_at(uniform.occupancy)["slacks"]
@@ -102,4 +104,23 @@ def _some_interior_point(claims: Claims) -> Achieved | None:
     halfway = 0.5 * (uniform.occupancy + best.occupancy)  # inside the domain of entropy and logs
     candidates += [best, claims.achieved(claims.flow.policy(halfway))]
     inside = [one for one in candidates if one.feasible and min(one.slack.values()) > 0]
-    return max(inside, key=lambda one: min(one.slack.values())) if inside else None
+    if not inside:
+        return _between(claims, given, uniform, best)
+    return max(inside, key=lambda one: min(one.slack.values()))
+
+
+def _between(claims: Claims, given: Achieved, first: Achieved, second: Achieved) -> Achieved | None:
+    """The mixture of two policies with the most room in the constraints that the given one misses."""
+    missed = [name for name, slack in given.slack.items() if slack < _wanted(given, name)]
+    units = {name: max(abs(first.slack[name]), abs(second.slack[name]), 1e-300) for name in missed}
+
+    def room(share: float) -> float:
+        mixture = (1 - share) * first.occupancy + share * second.occupancy
+        slacks = [claims.slacks[name].value(mixture) / units[name] for name in missed]
+        return float(min(slacks, default=0.0))
+
+    share = max(SHARES, key=room)
+    if not room(share) > 0:
+        return None
+    mixture = (1 - share) * first.occupancy + share * second.occupancy
+    return claims.achieved(claims.flow.policy(mixture))

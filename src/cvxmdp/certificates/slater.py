@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -110,21 +110,29 @@ def slater(problem: Problem) -> Slater:
     return slater_of(Claims.of(problem))
 
 
-def slater_of(claims: Claims, known: Proof | None = None) -> Slater:
-    """``slater`` for claims at hand; ``known`` is a proof that was found already."""
-    room = claims.smallest_slack()
+class Room(NamedTuple):
+    """The policy with the largest smallest slack that was found, and the proof that there is no larger one."""
+
+    policy: np.ndarray
+    achieved: Achieved
+    proof: Proof
+
+
+def room_of(claims: Claims, known: Proof | None = None) -> Room:
+    """How much room the constraints leave; ``known`` is a proof that was found already."""
+    smallest = claims.smallest_slack()
     if known is None and is_large(claims):
         known = room_by_columns(claims)
-    proof = _without_bystanders(room, prove(room) if known is None else known)
-    policy, found = _into_domain(claims, proof.evidence.policy)
+    proof = _without_bystanders(smallest, prove(smallest) if known is None else known)
+    return Room(*_into_domain(claims, proof.evidence.policy), proof)
+
+
+def slater_of(claims: Claims, room: Room | None = None) -> Slater:
+    """``slater`` for claims at hand."""
+    policy, found, proof = room_of(claims) if room is None else room
     margin = min(found.slack.values())
-    weights = dict(
-        zip(
-            claims.slacks,
-            _weights(proof.evidence.tangents["objective"], len(claims.slacks)),
-            strict=True,
-        )
-    )
+    shares = _weights(proof.evidence.tangents["objective"], len(claims.slacks))
+    weights = dict(zip(claims.slacks, shares, strict=True))
     if margin > 0:
         unconstrained = prove(claims.without_constraints()).upper
         dual_bound = {
@@ -182,9 +190,8 @@ def _without_bystanders(room: Claims, proof: Proof) -> Proof:
 def _reweigh(room: Claims, proof: Proof, weights: np.ndarray) -> Proof:
     """The proof with other weights, unless infeasibility would no longer follow."""
     objective = {**proof.evidence.tangents["objective"], "weights": weights}
-    other = room.prove(
-        Evidence({}, {"objective": objective, "slacks": {}}, None, proof.evidence.policy)
-    )
+    tangents = {"objective": objective, "slacks": {}}
+    other = room.prove(Evidence({}, tangents, None, proof.evidence.policy), proof.evidence.values)
     if other is None or (proof.upper < 0 and not other.upper < 0):
         return proof
     return other

@@ -17,7 +17,6 @@ from cvxmdp.certificates.certificate import Certificate
 from cvxmdp.certificates.certify import Certifier
 from cvxmdp.certificates.claims import Claims
 from cvxmdp.certificates.repair import Repaired, repair
-from cvxmdp.certificates.slater import slater_of
 from cvxmdp.models.flow import Flow
 from cvxmdp.models.systems import EPS
 from cvxmdp.policies import TabularPolicy
@@ -188,7 +187,7 @@ class ColumnWork(Work[Plain]):
             room = generation.room_evidence()
             proof = None if room is None else self.claims.smallest_slack().prove(room)
             if proof is not None and proof.upper < 0:
-                self.certifier.take_slater(slater_of(self.claims, proof))
+                self.certifier.take_room(proof)
                 slater, nothing = self.certifier.slater(), np.zeros(self.claims.flow.shape)
                 against = replace(slater.evidence, infeasible=True)
                 return Certified(self.certifier.infeasible(None, slater), nothing, against)
