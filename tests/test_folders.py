@@ -194,7 +194,7 @@ def conic_problems():
         "l1": cm.Problem(
             mdp,
             maximize=cm.linear("reward"),
-            subject_to={**cost, "near": cm.distance(uniform, norm="l1") <= 4.0},
+            subject_to={"near": cm.distance(uniform, norm="l1") <= 4.0},
         ),
         "kl": cm.Problem(
             mdp,
