@@ -45,6 +45,7 @@ SLOW = [
     "report",
     "reproduce",
     "sampling",
+    "runs",
     "sweeps",
     "tracking",
     "vr_pdpg",

@@ -16,6 +16,7 @@ whether it is true: the checker computes it anew.
 
 from __future__ import annotations
 
+import math
 import time
 import warnings
 from dataclasses import dataclass
@@ -148,7 +149,11 @@ def has_conic_form(lowered: Lowered) -> bool:
 
 
 def solve_conic(
-    lowered: Lowered, tolerance: float, verbose: bool = False, scaled: bool = True
+    lowered: Lowered,
+    tolerance: float,
+    verbose: bool = False,
+    scaled: bool = True,
+    seconds: float = math.inf,
 ) -> ConicAnswer:
     """Build and solve the program of a problem that ``has_conic_form``.
 
@@ -157,6 +162,7 @@ def solve_conic(
         tolerance: relative optimality and feasibility that is asked for.
         verbose: show the solver's own log.
         scaled: hand functions over in units of their own size.
+        seconds: that each try may take.
     """
     model, program = lowered.flow, OccupancyProgram(lowered.flow.usable)
     cp = program.cp
@@ -172,12 +178,13 @@ def solve_conic(
     constraints = [balance, *budgets.values(), *program.side_constraints]
     written = cp.Problem(cp.Maximize(objective.expression / units.objective), constraints)
     started = time.perf_counter()
-    outcome = _run(written, cp, program.places.size, tolerance, verbose)
-    seconds = time.perf_counter() - started
+    limit = {"time_limit": seconds} if math.isfinite(seconds) else {}
+    outcome = _run(written, cp, program.places.size, tolerance, {"verbose": verbose, **limit})
+    spent = time.perf_counter() - started
     iterations = written.solver_stats.num_iters if written.solver_stats else None
     known = program.pairs.value is not None and not outcome.infeasible
     if not known or any(budget.dual_value is None for budget in budgets.values()):
-        return ConicAnswer(outcome, None, None, seconds, iterations)
+        return ConicAnswer(outcome, None, None, spent, iterations)
     x = np.zeros(model.shape)
     x[model.usable] = np.maximum(program.pairs.value, 0.0)  # at the border up to rounding
     duals = {name: float(np.ravel(held.dual_value)[0]) for name, held in budgets.items()}
@@ -199,30 +206,28 @@ def solve_conic(
     finite = bool(np.isfinite(reward).all() and np.isfinite(guess).all())
     values = optimal_values(model, reward, guess)[0] if finite else None
     evidence = Evidence(multipliers, tangents, values, model.policy(x))
-    return ConicAnswer(outcome, x, evidence, seconds, iterations)
+    return ConicAnswer(outcome, x, evidence, spent, iterations)
 
 
-def _run(written: Any, cp: Any, pairs: int, tolerance: float, verbose: bool) -> Outcome:
+def _run(written: Any, cp: Any, pairs: int, tolerance: float, further: dict[str, Any]) -> Outcome:
     """Ask for more than the tolerance, then for it, for Clarabel's default, for anything."""
     settled = max(tolerance, CLARABEL_DEFAULT)
     if pairs <= SHARPER_LIMIT:
-        status = _call_clarabel(written, cp, verbose, SHARPER * tolerance, tolerance)
+        status = _call_clarabel(written, cp, SHARPER * tolerance, tolerance, **further)
         if status in (cp.OPTIMAL, cp.OPTIMAL_INACCURATE):
             return Outcome(cp.OPTIMAL, tolerance)
         if status == cp.INFEASIBLE:
             return Outcome(status, None)
-    status = _call_clarabel(written, cp, verbose, tolerance, settled)
+    status = _call_clarabel(written, cp, tolerance, settled, **further)
     if status in (cp.OPTIMAL, cp.OPTIMAL_INACCURATE):
         return Outcome(cp.OPTIMAL, tolerance if status == cp.OPTIMAL else settled)
     if status == cp.INFEASIBLE:
         return Outcome(status, None)
-    status = _call_clarabel(written, cp, verbose, settled, 1e-4, accept_unknown=True)
+    status = _call_clarabel(written, cp, settled, 1e-4, accept_unknown=True, **further)
     return Outcome(status, settled if status == cp.OPTIMAL else None)
 
 
-def _call_clarabel(
-    written: Any, cp: Any, verbose: bool, tolerance: float, reduced: float, **further: Any
-) -> str:
+def _call_clarabel(written: Any, cp: Any, tolerance: float, reduced: float, **further: Any) -> str:
     names = ("gap_abs", "gap_rel", "feas")
     options = {f"tol_{name}": tolerance for name in names}
     options |= {f"reduced_tol_{name}": reduced for name in names}
@@ -230,7 +235,7 @@ def _call_clarabel(
         with warnings.catch_warnings():
             # CVXPY warns of inaccurate answers; ours carry that in their status.
             warnings.simplefilter("ignore")
-            written.solve(solver=cp.CLARABEL, verbose=verbose, **options, **further)
+            written.solve(solver=cp.CLARABEL, **options, **further)
     except cp.error.SolverError as error:
         return str(error)
     return str(written.status)

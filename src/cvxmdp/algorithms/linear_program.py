@@ -8,6 +8,7 @@ Its duals are a whole proof: the multipliers of the constraints, and as values V
 from __future__ import annotations
 
 import importlib.util
+import math
 import time
 from dataclasses import dataclass
 
@@ -68,8 +69,10 @@ def conic_is_faster(model: Flow) -> bool:
     return importlib.util.find_spec("cvxpy") is not None
 
 
-def solve_linear(lowered: Lowered, tolerance: float, verbose: bool = False) -> LinearAnswer:
-    """Solve a problem whose functions are all affine."""
+def solve_linear(
+    lowered: Lowered, tolerance: float, verbose: bool = False, seconds: float = math.inf
+) -> LinearAnswer:
+    """Solve a problem whose functions are all affine, in at most so many seconds."""
     model, usable = lowered.flow, lowered.flow.usable
     parts = [function.affine() for function in lowered.functions]
     objective, *slacks = [part for part in parts if part is not None]
@@ -78,6 +81,7 @@ def solve_linear(lowered: Lowered, tolerance: float, verbose: bool = False) -> L
     tolerance = max(tolerance, LEAST_TOLERANCE)
     options = {
         "disp": verbose,
+        "time_limit": seconds if math.isfinite(seconds) else None,
         "primal_feasibility_tolerance": tolerance,
         "dual_feasibility_tolerance": tolerance,
     }
@@ -99,7 +103,7 @@ def solve_linear(lowered: Lowered, tolerance: float, verbose: bool = False) -> L
         method="highs-ds" if simplex else "highs-ipm",
         options=options,
     )
-    seconds = time.perf_counter() - started
+    spent = time.perf_counter() - started
     x, evidence = None, None
     if found.x is not None:
         x = np.zeros(model.shape)
@@ -113,4 +117,4 @@ def solve_linear(lowered: Lowered, tolerance: float, verbose: bool = False) -> L
         evidence = Evidence(named, lowered.tangents_at(x), values, model.policy(x))
     method = "simplex" if simplex else "interior point"
     state = (int(found.status), str(found.message), method, tolerance)
-    return LinearAnswer(*state, x, evidence, seconds, int(found.nit))
+    return LinearAnswer(*state, x, evidence, spent, int(found.nit))

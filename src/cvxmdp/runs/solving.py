@@ -13,10 +13,12 @@ from cvxmdp.base.compiling import let_go
 from cvxmdp.base.errors import ExperienceError, ProblemError, SettingsError
 from cvxmdp.base.progress import Progress
 from cvxmdp.problems.problem import Problem
+from cvxmdp.problems.problem_folder import write_problem
 from cvxmdp.problems.solution import Solution, Status
+from cvxmdp.problems.solution_folder import write_solution
 from cvxmdp.runs.interruption import listening
 from cvxmdp.runs.run import Keeper, Run, drive
-from cvxmdp.runs.run_folder import locked
+from cvxmdp.runs.run_folder import StoreError, locked
 from cvxmdp.runs.specification import specification_of_run
 from cvxmdp.solvers.choice import choose_solver
 from cvxmdp.solvers.contract import Solver, Task
@@ -45,7 +47,8 @@ def solve(
             use one; ``stats["start"]`` says what was taken over.
         seed: of the random numbers, for solvers that sample.
         folder: where to keep the run. Stopped or killed, the same call goes on from its last checkpoint, with
-            the same bits as if it had never stopped; a finished run is read, not run again.
+            the same bits as if it had never stopped; a finished run is read, not run again. ``load_solution``
+            reads the answer.
         time_limit: seconds after which the iterations end, with the best answer so far.
         progress: False for no progress line. By default a line on a terminal, elsewhere now and then one.
     """
@@ -62,10 +65,29 @@ def solve(
         with locked(folder) as held:
             facts = specification_of_run(problem, solver, start, seed)
             place = Checkpoints(held / CHECKPOINT, "run", facts)
+            write_question(held, problem)
             solution = run_task(solver, Task(problem, start, seed), place, time_limit, progress)
+            write_answer(held, solution)
     if reason is None:
         return solution
     return replace(solution, stats={**solution.stats, "chosen": reason})
+
+
+def write_question(folder: Path, problem: Problem) -> None:
+    """Keep the problem beside its run; an environment cannot be kept."""
+    if problem.environment is None:
+        write_problem(folder, problem)
+
+
+def write_answer(folder: Path, solution: Solution) -> None:
+    """Keep the solution there, so that a run's folder is a solution's."""
+    try:
+        write_solution(folder, solution)
+    except OSError as error:
+        raise StoreError(
+            f"the answer cannot be written: {error}. The run is in {folder / CHECKPOINT}; make room and "
+            "repeat the call to have its answer."
+        ) from error
 
 
 def check_solver(solver: Any, seed: Any) -> None:

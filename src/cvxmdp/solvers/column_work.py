@@ -65,7 +65,7 @@ class ColumnWork(Work[Plain]):
         self.claims = Claims.of(task.problem)
         self._check_tolerance()
         self.certifier = Certifier(task.problem, self.claims)
-        self.start, self.taken = given_start(task.start), ""
+        self.start, self.taken = given_start(task.problem, task.start), ""
         self.live: tuple[Plain, Generation] | None = None
         self.certified: tuple[Plain, Certified | None] | None = None
 

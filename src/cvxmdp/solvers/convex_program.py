@@ -10,7 +10,9 @@ objective and slack are those of a policy that exists, not of a nearly feasible 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import math
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
 import numpy as np
@@ -22,8 +24,10 @@ from cvxmdp.policies.occupancies import policy_of
 from cvxmdp.problems.lowered import Lowered
 from cvxmdp.problems.problem import Problem
 from cvxmdp.problems.solution import Solution, Status, infeasible_message
-from cvxmdp.solvers.contract import Task
+from cvxmdp.solvers.contract import Task, unlimited
 from cvxmdp.solvers.whole import Whole
+
+LEAST_SECONDS = 1e-3  # that a solver is given: it takes none as no limit at all
 
 
 @dataclass(frozen=True)
@@ -50,28 +54,45 @@ class ConvexProgram:
     def prepare(self, task: Task) -> Whole:
         """See ``Solver``. ``start`` and ``seed`` are accepted and have nothing to do here."""
         task.problem.require_model("ConvexProgram")
-        return Whole("ConvexProgram", task.problem, lambda: self.answer(task.problem))
+        return Whole("ConvexProgram", task.problem, lambda: self._in_time(task))
 
-    def answer(self, problem: Problem) -> Solution:
-        """The exact answer, in one call."""
+    def _in_time(self, task: Task) -> Solution:
+        """The answer, or where the time ran out first, what there is."""
+        try:
+            found = self.answer(task.problem, task.seconds_left)
+        except SolverError:
+            if task.seconds_left() > 0:
+                raise
+            return Solution.without_policy(task.problem, Status.TIME_LIMIT)
+        if found.status is Status.INACCURATE and task.seconds_left() <= 0:
+            return replace(found, status=Status.TIME_LIMIT, message=Status.TIME_LIMIT.value)
+        return found
+
+    def answer(self, problem: Problem, left: Callable[[], float] = unlimited) -> Solution:
+        """The exact answer, in one call; ``left`` says how many seconds it may take."""
         lowered = Lowered(problem)
         if lowered.affine:
             if conic_is_faster(lowered.flow):
-                conic = self._conic(problem, lowered)
+                conic = self._conic(problem, lowered, left())
                 if conic.status is Status.OPTIMAL:
                     return conic
-            return _of_linear(problem, solve_linear(lowered, self.tolerance, self.verbose))
+            found = solve_linear(lowered, self.tolerance, self.verbose, max(left(), LEAST_SECONDS))
+            return _of_linear(problem, found)
         if not has_conic_form(lowered):
             raise SolverError(_no_conic_form(problem))
-        first = self._conic(problem, lowered)
-        if first.status is not Status.INACCURATE:
+        first = self._conic(problem, lowered, left())
+        if first.status is not Status.INACCURATE or left() <= 0:
             return first
         # Scaling helps most programs and hurts a few: as a second try, the numbers as they are.
-        plain = self._conic(problem, lowered, scaled=False)
+        plain = self._conic(problem, lowered, left(), scaled=False)
         return plain if plain.status is Status.OPTIMAL else first
 
-    def _conic(self, problem: Problem, lowered: Lowered, scaled: bool = True) -> Solution:
-        return _of_conic(problem, solve_conic(lowered, self.tolerance, self.verbose, scaled))
+    def _conic(
+        self, problem: Problem, lowered: Lowered, seconds: float = math.inf, scaled: bool = True
+    ) -> Solution:
+        seconds = max(seconds, LEAST_SECONDS)
+        found = solve_conic(lowered, self.tolerance, self.verbose, scaled, seconds)
+        return _of_conic(problem, found)
 
 
 def _no_conic_form(problem: Problem) -> str:

@@ -26,10 +26,9 @@ from cvxmdp.policies.occupancies import as_policy
 from cvxmdp.policies.parametric import ParametricPolicy
 from cvxmdp.policies.policy_file import load_policy
 from cvxmdp.problems.problem import Problem
-from cvxmdp.problems.solution import Solution
+from cvxmdp.problems.solution import Solution, Status
+from cvxmdp.problems.solution_folder import DOCUMENT, POLICY, read_solution
 from cvxmdp.solvers.contract import Task
-
-POLICY_FILE = "policy.safetensors"  # of a run's folder
 
 
 @dataclass(frozen=True)
@@ -80,14 +79,17 @@ class Start:
     taken: str = ""
 
 
-def given_start(start: Any) -> Any:
+def given_start(problem: Problem, start: Any) -> Any:
     """What ``start=`` stands for: itself, or what is kept at a path: a saved policy, a run's folder."""
     if not isinstance(start, str | Path):
         return start
     path = Path(start)
-    if path.is_dir():
-        return load_policy(path / POLICY_FILE)
-    return load_policy(path)
+    if not path.is_dir():
+        return load_policy(path)
+    if not (path / DOCUMENT).is_file():
+        return load_policy(path / POLICY)
+    found = read_solution(path)
+    return Solution(problem, Status[found.pop("status")], **found)
 
 
 def take_start(task: Task, family: BoundFamily, initial_multiplier: Any) -> Start:
@@ -96,7 +98,7 @@ def take_start(task: Task, family: BoundFamily, initial_multiplier: Any) -> Star
     From a solution or policy of the same family, its parameters; from any other, its probabilities where the
     family can take them over. Multipliers are those of the solution, unless others were asked for.
     """
-    problem, start = task.problem, given_start(task.start)
+    problem, start = task.problem, given_start(task.problem, task.start)
     explicit = initial_multiplier is not None
     multipliers = per_constraint(initial_multiplier or 0.0, problem, "initial_multiplier")
     if start is None:

@@ -39,7 +39,9 @@ class Whole(Work[Plain]):
 
     def where(self, state: Plain) -> tuple[int, int]:
         """Nothing or all."""
-        return int(ANSWER in state), 1
+        # Where the time ran out, another call begins again.
+        known = ANSWER in state and Status[state[ANSWER]["status"]] is not Status.TIME_LIMIT
+        return int(known), 1
 
     def advance(self, state: Plain, until: int) -> tuple[Plain, Rows]:
         """The call."""
