@@ -10,6 +10,7 @@ import base64
 import dataclasses
 import enum
 import math
+import sys
 import types
 import typing
 from collections.abc import Mapping
@@ -54,13 +55,19 @@ def from_jsonable(kind: type[Kind], data: Any) -> Kind:
     """
     if not isinstance(data, Mapping):
         raise TypeError(f"expected a table for {kind.__name__}; got {data!r:.80}")
-    hints = typing.get_type_hints(kind)
+    names = vars(sys.modules[kind.__module__])  # what the annotations of its fields refer to
     given = {
-        field.name: _read(hints[field.name], data[field.name], field.name)
+        field.name: _read(_kind(field, names), data[field.name], field.name)
         for field in dataclasses.fields(kind)  # type: ignore[arg-type]
         if field.init and (field.name in data or _required(field))
     }
     return kind(**given)
+
+
+def _kind(field: dataclasses.Field[Any], names: Mapping[str, Any]) -> Any:
+    """The type of a field; only of those that are read, since others may be known to type checkers alone."""
+    written = field.type
+    return eval(written, dict(names)) if isinstance(written, str) else written
 
 
 def _required(field: dataclasses.Field[Any]) -> bool:
