@@ -11,16 +11,14 @@ Four ways, from cheap to thorough, each as good a proof as any other:
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
-from scipy.special import softmax
 
 from cvxmdp.algorithms.columns.generation import Generation
 from cvxmdp.algorithms.conic import has_conic_form, solve_conic
+from cvxmdp.algorithms.lagrangian_ascent import LagrangianAscent
 from cvxmdp.atoms.shapes import SumShape
 from cvxmdp.base.errors import MissingExtraError
 from cvxmdp.base.progress import Progress
@@ -122,68 +120,18 @@ def room_by_columns(claims: Claims) -> Proof | None:
 
 
 def by_gradient(
-    claims: Claims,
-    start: np.ndarray | None = None,
-    multipliers: Mapping[str, float] | None = None,
-    iterations: int | None = None,
-    dual_bound: float = 100.0,
+    claims: Claims, start: np.ndarray | None = None, dual_bound: float = 100.0
 ) -> Proof | None:
-    """Natural policy gradient on the Lagrangian; tangents are averaged over the last half.
+    """The proof that a gradient ascent finds, in as many steps as fit into some minutes at the model's size.
 
-    Each step multiplies pi(a|s) by exp(step * advantage) of the shadow reward and lowers the
-    multipliers along the slack; both steps are relative to the largest value seen, so no units have to
-    be known. By the convexity of conjugates the averaged tangent is at least as good as the average
-    of the tangents. Without ``iterations``, as many as fit into some minutes at the model's size.
+    Args:
+        claims: the problem.
+        start: a policy (S, A) to start from.
+        dual_bound: the largest multiplier.
     """
-    lowered, model = claims.lowered, claims.flow
-    if iterations is None:
-        iterations = int(np.clip(WORK / max(model.transition.nnz, 1), 20, 1_000))
-    mixed = 0.99 * (model.uniform if start is None else start) + 0.01 * model.uniform
-    logits = np.log(np.where(model.actions, mixed, 1.0))
-    names = list(claims.slacks)
-    mu = np.array([float((multipliers or {}).get(name, 0.0)) for name in names])
-    steepest, values = np.full(len(names), 1e-300), None
-    trail: list[tuple[dict[str, Any], np.ndarray]] = []
-    visited = np.zeros(model.shape)
+    iterations = int(np.clip(WORK / max(claims.flow.transition.nnz, 1), 20, 1_000))
+    search = LagrangianAscent(claims.lowered, start, dual_bound)
     for step in steps("looking for a proof by gradient", iterations):
-        policy = softmax(np.where(model.actions, logits, -np.inf), axis=1)
-        x = model.occupancy(policy)
-        tangents = lowered.tangents_at(x)
-        reward, _ = lowered.lagrangian_tangent(dict(zip(names, mu, strict=True)), tangents)
-        if not np.isfinite(reward).all():
+        if not search.step(keep=step >= iterations // 2):
             return None
-        values = model.values(policy, reward, guess=values)
-        choices = reward + model.following(values)
-        advantage = np.where(model.actions, choices - values[:, None], 0.0)
-        if step >= iterations // 2:
-            trail.append((tangents, mu))
-            visited += x
-        size = float(np.abs(advantage[model.reached]).max())
-        rate = 1.0 / math.sqrt(step + 1.0)
-        if size > 0:
-            logits = logits + 2.0 * rate * advantage / size
-        slack = np.array([node.value(x) for node in claims.slacks.values()])
-        steepest = np.maximum(steepest, np.abs(slack))
-        mu = np.clip(mu - 0.1 * dual_bound * rate * slack / steepest, 0.0, dual_bound)
-    return _average(claims, trail, names, model.policy(visited))
-
-
-def _average(
-    claims: Claims,
-    trail: list[tuple[dict[str, Any], np.ndarray]],
-    names: list[str],
-    policy: np.ndarray,
-) -> Proof | None:
-    weights = np.array([mu for _, mu in trail]).reshape(len(trail), len(names))
-    even = np.ones(len(trail))
-    tangents = {
-        "objective": claims.lowered.objective.mean([one["objective"] for one, _ in trail], even),
-        "slacks": {
-            name: node.mean([one["slacks"][name] for one, _ in trail], weights[:, k])
-            for k, (name, node) in enumerate(claims.slacks.items())
-        },
-    }
-    mu = dict(zip(names, weights.mean(axis=0), strict=True))
-    at_mean = claims.lowered.tangents_at(claims.flow.occupancy(policy))
-    found = [Evidence(mu, one, policy=policy) for one in (tangents, at_mean)]
-    return best([claims.prove(one) for one in found])
+    return best([claims.prove(one) for one in search.evidence()])
