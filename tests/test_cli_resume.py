@@ -155,7 +155,8 @@ def test_sweep(sweep_file, tmp_path):
     for_machines = Done("sweep", sweep_file, "-o", folder, "--certify", "--json").json
     assert for_machines["runs"] == 8
     assert len(for_machines["summary"]) == 4
-    assert for_machines["summary"][0]["objective"]["count"] == 2
+    assert for_machines["summary"][0]["runs"] == 2
+    assert "2 seeds" in for_machines["summary"][0]["objective"]["method"]
     report = tmp_path / "report.html"
     assert Done("report", folder, "-o", report).code == Exit.OK
     assert "momentum=0.5, budget/hazard=0.05" in report.read_text()

@@ -81,6 +81,10 @@ def solve(
         bool, typer.Option("--certify/--no-certify", help="Prove how good the answer is.")
     ] = True,
     gap: GapOption = None,
+    time_limit: Annotated[
+        float | None,
+        typer.Option("--time-limit", help="Seconds after which iterations end.", min=0.001),
+    ] = None,
     overwrite: OverwriteOption = False,
     as_json: JsonOption = False,
 ) -> Exit:
@@ -88,7 +92,7 @@ def solve(
 
     Without a solver in the file or on the command line one is chosen, and the answer says which and why.
     With --out the run is kept: its problem, history, policy and certificate. The same command again finds a
-    finished run and shows it; one that was interrupted goes on (VRPDPG, where it was) or is run again.
+    finished run and shows it; one that was interrupted, killed or out of time goes on where it was.
 
         cvxmdp solve problem.toml
         cvxmdp solve problem.toml -o runs/exact
@@ -100,7 +104,9 @@ def solve(
     """
     from cvxmdp.cli.solve_command import solve_file
 
-    return solve_file(problem, out, seed, solver, settings, prove, gap, overwrite, as_json)
+    return solve_file(
+        problem, out, seed, solver, settings, prove, gap, time_limit, overwrite, as_json
+    )
 
 
 @commands.command("sweep")

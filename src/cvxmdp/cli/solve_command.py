@@ -30,7 +30,7 @@ from cvxmdp.runs.run_folder import (
     write_run,
     writing,
 )
-from cvxmdp.runs.solving import CHECKPOINT, run_task
+from cvxmdp.runs.solving import CHECKPOINT, KEPT_FILES, run_task, write_answer, write_question
 from cvxmdp.runs.specification import machine_text
 from cvxmdp.runs.specs.places import SpecError
 from cvxmdp.runs.specs.problem_specs import ProblemSpec
@@ -49,6 +49,7 @@ def solve_file(
     settings: list[str] | None,
     prove: bool,
     gap: float | None,
+    time_limit: float | None,
     overwrite: bool,
     as_json: bool,
 ) -> Exit:
@@ -71,6 +72,7 @@ def solve_file(
         rerun_line(problem, solver, settings, seed),
         out,
         specification(spec, chosen, seed),
+        time_limit,
     )
     record = _finished(out, task.specification, overwrite)
     if record is None or (prove and record.certificate is None and record.policy is not None):
@@ -104,6 +106,7 @@ class SolveCommand:
     rerun: str
     folder: Path | None
     specification: str
+    time_limit: float | None
 
     def run(self) -> RunRecord:
         """Solve, and prove."""
@@ -125,11 +128,14 @@ class SolveCommand:
         return replace(record, stats={**record.stats, "chosen": self.reason})
 
     def _solution(self) -> Solution:
-        place = None
-        if self.folder is not None:
-            place = _checkpoints(self.folder / CHECKPOINT, self.specification)
         task = Task(self.spec.problem, None, self.seed)
-        return run_task(self.solver, task, place, None, None)
+        if self.folder is None:
+            return run_task(self.solver, task, None, self.time_limit, None)
+        place = _checkpoints(self.folder / CHECKPOINT, self.specification)
+        write_question(self.folder, self.spec.problem)
+        solution = run_task(self.solver, task, place, self.time_limit, None)
+        write_answer(self.folder, solution)
+        return solution
 
     def proven(self, record: RunRecord) -> RunRecord:
         """A finished run, with the certificate that nobody had asked for yet."""
@@ -166,7 +172,7 @@ def _finished(out: Path | None, wanted: str, overwrite: bool) -> RunRecord | Non
 
 def _is_other(entry: Path) -> bool:
     """Whether something in a folder is none of ours: of a run that ended before it wrote its list of files."""
-    return entry.name != CHECKPOINT and not entry.name.startswith(".")
+    return entry.name not in KEPT_FILES and not entry.name.startswith(".")
 
 
 def _checkpoints(path: Path, specification: str) -> Checkpoints:

@@ -269,12 +269,13 @@ def _constraints(solution: Solution) -> tuple[ConstraintFacts, ...]:
 def _series(history: Mapping[str, Any]) -> Iterator[tuple[str, Series]]:
     """The curves of a history.
 
-    Exact evaluations are at ``iteration``, samples at ``recorded``; where there is neither, at 1, 2, 3, ...
+    Exact evaluations are at ``iteration``, samples at ``recorded`` where a history has both; where it has
+    neither, at 1, 2, 3, ...
     """
     for name, values in history.items():
         if name in (*PLACES, *SNAPSHOTS):
             continue
-        place = PLACES[0] if name in EXACT else PLACES[1]
+        place = PLACES[0] if name in EXACT or PLACES[1] not in history else PLACES[1]
         at = np.asarray(history.get(place, ()), dtype=np.int64)
         parts = values.items() if isinstance(values, Mapping) else [(None, values)]
         for part, column in parts:

@@ -24,6 +24,11 @@ from cvxmdp.solvers.choice import choose_solver
 from cvxmdp.solvers.contract import Solver, Task
 
 CHECKPOINT = "checkpoint"  # the folder, and the file in it
+KEPT_FILES = (
+    CHECKPOINT,
+    *(f"{name}.{ending}" for name in ("problem", "solution") for ending in ("json", "safetensors")),
+    "policy.safetensors",
+)
 
 
 def solve(
