@@ -50,7 +50,6 @@ def learned_problems() -> list[Learned]:
         "dual_bound": 20.0,
         "iterate": "half",
         "evaluate_every": 250,
-        "progress": False,
     }
     grid = cm.VRPDPG(primal_step=0.3, dual_step=3.0, horizon=80, **shared)
     garnet = cm.VRPDPG(primal_step=1.0, dual_step=10.0, horizon=120, **shared)

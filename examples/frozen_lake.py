@@ -63,7 +63,6 @@ def settings(iterations: int, **changes: Any) -> cm.VRPDPG:
         "dual_decay": 0.25,
         "evaluate_every": max(iterations // 20, 1),
         "record_every": 10,
-        "progress": False,
     }
     return cm.VRPDPG(**{**chosen, **CARE, **changes})
 

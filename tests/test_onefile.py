@@ -16,7 +16,7 @@ import cvxmdp as cm
 from cvxmdp.algorithms.recursion import initial_state, iteration, trace_of
 from cvxmdp.base.precision import double_precision
 from cvxmdp.paper.tracking import tracking_problem
-from cvxmdp.solvers.learning import read_learning
+from cvxmdp.solvers.learning import read_learning, targets_of
 from strategies import generator, random_model
 
 ITERATIONS = 30
@@ -202,7 +202,7 @@ def test_a_network_of_the_one_file_starts_near_uniform_like_the_library():
 def test_the_published_functions_are_the_library_ones():
     problem = tracking().problem
     occupancy = generator(2).normal(size=problem.mdp.actions.shape)
-    target = problem.slack_functions["near the expert"].functions[0].set.target
+    target = targets_of(problem)["near the expert"]
     for mine, theirs in [
         (onefile.linear(problem.mdp.signal("reward")), problem.objective_function),
         (onefile.near(target, 0.01), problem.slack_functions["near the expert"]),

@@ -435,7 +435,8 @@ def test_the_average_over_the_last_half_is_called_half():
 @pytest.mark.parametrize("name", [name for name in REMOVED["VRPDPG"] if name.isidentifier()])
 def test_options_of_release_0_1_are_refused_by_name(problem, name):
     """However they are given: as a keyword, to ``replace``, or as the axis of a sweep."""
-    expected = rf"{name} was an option of cvxmdp 0\.1; it is gone because .*; remove it"
+    instead = "write it in solve" if name == "progress" else "remove it"
+    expected = rf"{name} was an option of cvxmdp 0\.1; it is gone because .*; {instead}"
     given: Any = {name: 1.0}
     with pytest.raises(SettingsError, match=expected):
         cm.VRPDPG(50, 0.1, 0.1, 1.0, HORIZON, **given)

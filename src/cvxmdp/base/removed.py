@@ -19,9 +19,14 @@ class Removed(NamedTuple):
     instead: str = "remove it"
 
 
+PROGRESS = Removed("0.1", "runs show it, not solvers", "write it in solve(..., progress=False)")
+
 # By the name of the solver or function; docs/vr-pdpg.md has the measurements of VRPDPG's.
 REMOVED: Mapping[str, Mapping[str, Removed]] = {
+    "PDPG": {"progress": PROGRESS},
+    "ColumnGeneration": {"progress": PROGRESS},
     "VRPDPG": {
+        "progress": PROGRESS,
         "weight_cap": Removed("0.1", "importance weights of short steps never came near it"),
         "per_decision": Removed("0.1", "it made no difference beyond the intervals"),
         "entropy_bonus": Removed(

@@ -12,7 +12,6 @@ from cvxmdp.base.removed import refuse_removed
 from cvxmdp.problems.problem import Problem
 
 BUDGET = "budget/"
-NOT_VARIED = ("progress",)
 
 
 @dataclass(frozen=True)
@@ -76,7 +75,7 @@ def _seed(seed: Any) -> int:
 
 def _check_names(problem: Problem, solver: Any, axes: Mapping[str, Any]) -> None:
     refuse_removed(type(solver).__name__, axes)
-    known = [field.name for field in fields(solver) if field.name not in NOT_VARIED]
+    known = [field.name for field in fields(solver)]
     known += [BUDGET + name for name in problem.constraints]
     for name in axes:
         if name not in known:

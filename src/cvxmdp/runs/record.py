@@ -209,7 +209,7 @@ def settings_of(solver: Any) -> dict[str, str]:
         return {}
     found = {"solver": type(solver).__name__}
     for setting in dataclasses.fields(solver):
-        if setting.name not in ("progress", "verbose"):
+        if setting.name != "verbose":
             found[setting.name] = str(getattr(solver, setting.name))
     return found
 

@@ -16,10 +16,12 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from cvxmdp.base.errors import SettingsError
+from cvxmdp.base.removed import refusing_removed
 from cvxmdp.solvers.column_work import ColumnWork
 from cvxmdp.solvers.contract import Task
 
 
+@refusing_removed
 @dataclass(frozen=True)
 class ColumnGeneration:
     """Solve by column generation: certified, for models with up to millions of states.

@@ -28,6 +28,7 @@ from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
 from cvxmdp.base.errors import SettingsError
+from cvxmdp.base.removed import refusing_removed
 from cvxmdp.policies.families import Direct, PolicyFamily, Table
 from cvxmdp.problems.problem import Problem
 from cvxmdp.solvers.contract import Task, Work
@@ -48,6 +49,7 @@ __all__ = ["PDPG", "Normalised"]
 ITERATES = ("half", "average", "last", "best")
 
 
+@refusing_removed
 @dataclass(frozen=True)
 class PDPG:
     """Exact primal-dual policy gradient.
