@@ -303,6 +303,16 @@ def test_tangents_are_tight_and_on_the_right_side(name):
             assert sign * bound >= sign * float(shape.value(y)) - 1e-9
 
 
+@every_shape
+def test_a_distance_is_zero_where_it_says(name):
+    shape, x = SHAPES[name], interior(32)
+    closest = shape.closest(x)
+    if closest is not None:
+        assert float(shape.value(closest)) == pytest.approx(0.0, abs=1e-9)
+    known = ("identity", "scaled", "diagonal", "fixed", "moving", "to zero, action change")
+    assert (closest is not None) == (name.startswith(CONVEX) and name.endswith(known))
+
+
 @pytest.mark.parametrize("name", ["entropy, state sums", "relative entropy, fixed"])
 def test_a_slope_gives_the_tangent_that_has_it(name):
     shape, x = SHAPES[name], interior(24)

@@ -58,6 +58,10 @@ class Map(Pytree):
         """The least u with M'u >= reward, (S, A), where that is the same in every entry; else None."""
         return None
 
+    def towards(self, u: np.ndarray, x: np.ndarray) -> np.ndarray | None:
+        """An array like x with the image u, (S, A); None where there is no closed form of it."""
+        return None
+
     @property
     def needs_pairs(self) -> bool:
         """False where sums over actions are enough: then ``apply`` takes visits, (S, 1), as well."""
@@ -99,6 +103,11 @@ class Entries(Map):
         """The largest and least absolute scale."""
         sizes = np.abs(1.0 if self.scale is None else self.scale)
         return float(np.max(sizes)), float(np.min(sizes))
+
+    def towards(self, u: np.ndarray, x: np.ndarray) -> np.ndarray | None:
+        """Entry by entry; those that the map does not see stay."""
+        scale = np.broadcast_to(1.0 if self.scale is None else self.scale, self.shape)
+        return np.where(scale == 0, x, u.reshape(self.shape) / np.where(scale == 0, 1.0, scale))
 
     def covering(self, reward: np.ndarray) -> np.ndarray | None:
         """Entry by entry, with a positive scale."""
@@ -238,6 +247,12 @@ class ActionChange(Map):
         """Less the policy's mean."""
         back = u.reshape(self.shape)
         return self.scale * (back - (self.policy * back).sum(axis=1, keepdims=True))
+
+    def towards(self, u: np.ndarray, x: np.ndarray) -> np.ndarray | None:
+        """The policy's own decisions where x goes, and the change, which sums to zero in every state."""
+        if np.abs(u.reshape(self.shape).sum(axis=1)).max() > 1e-12:
+            return None
+        return self.policy * x.sum(axis=1, keepdims=True) + u.reshape(self.shape) / self.scale
 
     def _blocks(self) -> np.ndarray:
         """I - policy(.|s) 1' for every state, (S, A, A)."""

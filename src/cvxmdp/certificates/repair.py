@@ -8,11 +8,12 @@ this proves feasibility is taken; the mixture's policy is then looked at afresh.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
 import numpy as np
 
+from cvxmdp.atoms import walk
 from cvxmdp.certificates.claims import Claims
 from cvxmdp.checker.bounds import Achieved
 from cvxmdp.models.planning import optimal_values
@@ -89,29 +90,53 @@ def _mix(claims: Claims, given: Achieved, safe: Achieved) -> Repaired | None:
 
 
 def _some_interior_point(claims: Claims, given: Achieved) -> Achieved | None:
-    """A policy with room in the constraints that are missed, found cheaply: at most one MDP solve away."""
+    """A policy with room in the constraints that are missed, found cheaply: at most two MDP solves away."""
+    missed = [name for name, slack in given.slack.items() if slack < _wanted(given, name)]
+    for partner in _targets(claims, given, missed):
+        found = _between(claims, missed, given, partner)
+        if found is not None and _share(given, found) <= ROUNDING_SHARE:
+            return found
     uniform = claims.achieved(claims.flow.uniform)
     candidates = [uniform]
-    slopes = claims.lowered.tangents_at(uniform.occupancy)["slacks"]
-    reward = np.zeros(claims.flow.shape)
-    for name, node in claims.slacks.items():
-        slope = node.tangent(slopes[name]).reward
-        reward += slope / max(float(np.abs(slope).max()), 1e-300)
-    _, greedy = optimal_values(claims.flow, reward)
-    deterministic = np.zeros(claims.flow.shape)
-    deterministic[np.arange(claims.flow.shape[0]), greedy] = 1.0
-    best = claims.achieved(deterministic)
+    best = _uphill(claims, uniform.occupancy, list(claims.slacks))
     halfway = 0.5 * (uniform.occupancy + best.occupancy)  # inside the domain of entropy and logs
     candidates += [best, claims.achieved(claims.flow.policy(halfway))]
     inside = [one for one in candidates if one.feasible and min(one.slack.values()) > 0]
-    if not inside:
-        return _between(claims, given, uniform, best)
-    return max(inside, key=lambda one: min(one.slack.values()))
+    if inside:
+        return max(inside, key=lambda one: min(one.slack.values()))
+    found = _between(claims, missed, uniform, best)
+    if found is None or _share(given, found) > ROUNDING_SHARE:
+        # From the policy itself there is a way inwards, wherever a smooth constraint has an interior.
+        found = _between(claims, missed, given, _uphill(claims, given.occupancy, missed)) or found
+    return found
 
 
-def _between(claims: Claims, given: Achieved, first: Achieved, second: Achieved) -> Achieved | None:
-    """The mixture of two policies with the most room in the constraints that the given one misses."""
-    missed = [name for name, slack in given.slack.items() if slack < _wanted(given, name)]
+def _targets(claims: Claims, given: Achieved, names: list[str]) -> Iterator[Achieved]:
+    """Policies at which the distances in these constraints are zero, or nearly."""
+    for name in names:
+        for visit in walk(claims.slacks[name]):
+            closest = visit.node.closest(given.occupancy)
+            if closest is not None:
+                yield claims.achieved(claims.flow.policy(closest))
+
+
+def _uphill(claims: Claims, x: np.ndarray, names: list[str]) -> Achieved:
+    """The best policy for what raises these slacks at x, all in units of their slopes."""
+    slopes = claims.lowered.tangents_at(x)["slacks"]
+    reward = np.zeros(claims.flow.shape)
+    for name in names:
+        slope = claims.slacks[name].tangent(slopes[name]).reward[claims.flow.usable]
+        reward[claims.flow.usable] += slope / max(float(np.abs(slope).max()), 1e-300)
+    _, greedy = optimal_values(claims.flow, reward)
+    deterministic = np.zeros(claims.flow.shape)
+    deterministic[np.arange(claims.flow.shape[0]), greedy] = 1.0
+    return claims.achieved(deterministic)
+
+
+def _between(
+    claims: Claims, missed: list[str], first: Achieved, second: Achieved
+) -> Achieved | None:
+    """The mixture of two policies with the most room in the constraints that are missed."""
     units = {name: max(abs(first.slack[name]), abs(second.slack[name]), 1e-300) for name in missed}
 
     def room(share: float) -> float:

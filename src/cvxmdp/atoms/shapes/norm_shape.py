@@ -214,6 +214,11 @@ class NormShape(Shape):
         """Under another map."""
         return replace(self, map=FirstRows(self.map, shape))
 
+    def closest(self, x: np.ndarray) -> np.ndarray | None:
+        """The nearest point of the set."""
+        u = self.map.apply(x)
+        return self.map.towards(np.broadcast_to(self.set.project(u), u.shape), x)
+
     def target(self) -> np.ndarray | None:
         """The point, where the distance is that of the occupancy itself."""
         point = self.set.point()

@@ -192,6 +192,11 @@ class RelativeEntropyShape(Shape):
 
         return Modulus(omega)
 
+    def closest(self, x: np.ndarray) -> np.ndarray | None:
+        """Where p = q: at the fixed q, or at that of the same visits."""
+        both = self.base_map is not None and self.base_offset is not None
+        return None if both else self.map.towards(self._base(x), x)
+
     def plain(self) -> Plain:
         """Both maps and offsets."""
         matrix = self.map.to_sparse()

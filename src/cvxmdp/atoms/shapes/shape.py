@@ -288,6 +288,10 @@ class Shape(Pytree):
         """The same function of the first rows of a taller array, of this shape."""
         return self.with_children([part.on_first_rows(shape) for part in self.children()])
 
+    def closest(self, x: np.ndarray) -> np.ndarray | None:
+        """Where a distance, seen from x, is zero, (S, A); None for all else, or where nobody knows."""
+        return None
+
     def target(self) -> np.ndarray | None:
         """The occupancy that a distance is taken to, (S, A); None for all else."""
         return None
