@@ -238,17 +238,16 @@ def test_snapshots_become_frames(solution):
 def test_solvers_keep_snapshots_few_and_in_order(problem):
     from cvxmdp.problems.snapshots import KEPT, LARGEST, Snapshots
 
-    kept = Snapshots()
+    kept = Snapshots.none((2, 2))
     for iteration in range(1000):
-        kept.add(iteration, np.full((2, 2), iteration))
+        kept = kept.offer(iteration, np.full((2, 2), iteration))
     history = kept.history()
     assert len(history["snapshot_iteration"]) == KEPT
     assert history["snapshot_iteration"][0] == 0
     assert history["snapshot_iteration"][-1] > 950
     assert (np.diff(history["snapshot_iteration"]) > 0).all()
     assert np.array_equal(history["snapshot_occupancy"][:, 1, 1], history["snapshot_iteration"])
-    large = Snapshots()
-    large.add(0, np.zeros((LARGEST, 2)))
+    large = Snapshots.none((LARGEST, 2)).offer(0, np.zeros((LARGEST, 2)))
     assert large.history() == {}
     found = cm.solve(problem, cm.PDPG(iterations=40, check_every=10, tolerance=None))
     data = report_data([record_of(found)])
