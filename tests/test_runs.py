@@ -338,3 +338,10 @@ def test_without_a_terminal_long_work_says_a_line_now_and_then(monkeypatch):
     silent = progress.Progress("work", 10, show=False)
     silent.update(10)
     assert len(sys.stderr.getvalue().splitlines()) == 5
+
+
+def test_certify_proves_no_less_than_pdpg_has_proven(problem):
+    found = cm.solve(problem, cm.PDPG(iterations=100, tolerance=1e-9))
+    assert found.evidence is not None
+    proven = cm.certify(problem, found).relative_gap
+    assert proven <= found.stats["certified_gap"] * (1.0 + 1e-9)

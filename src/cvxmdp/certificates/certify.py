@@ -10,7 +10,7 @@ claimed is what ``bounds`` computes, and the same code computes it again in ``ch
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -92,12 +92,12 @@ class Certifier:
         answer: Any,
         multipliers: Mapping[str, float] | None,
         tolerance: float = 1e-7,
-        at: Sequence[tuple[np.ndarray, Mapping[str, float]]] | None = None,
+        known: list[Proof | None] | None = None,
     ) -> Certificate:
         """See ``certify``.
 
-        With ``at``, occupancies and multipliers of a solver that is still running, nothing is searched:
-        the best of the proofs at those points is taken.
+        With proofs that are ``known``, those of a solver that is still running, nothing is searched: the best
+        of them is taken.
         """
         evidence = answer.evidence if isinstance(answer, Solution) else None
         if evidence is not None and evidence.infeasible:
@@ -114,11 +114,9 @@ class Certifier:
                 return self.infeasible(given, self.slater())
             kept = self._slater_alone()
         floor = kept.achieved.objective if kept is not None else -math.inf
-        if at is not None:
-            proof = best([linearise(self.claims, x, multipliers) for x, multipliers in at])
-        else:
-            proof = self._upper(answer, given, multipliers, floor, tolerance)
-        return self.write(given, kept, proof)
+        if known is None:
+            known = [self._upper(answer, given, multipliers, floor, tolerance)]
+        return self.write(given, kept, best(known))
 
     def _take_infeasible(self, evidence: Evidence) -> None:
         """A solver's evidence that no policy satisfies all constraints."""

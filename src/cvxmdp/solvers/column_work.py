@@ -36,7 +36,7 @@ KEPT = {"linear": 200, "entropy": 12, "concave": 40}  # columns, by kind of prob
 TRIES = 3  # of certification before what there is is returned
 
 
-class Certified(NamedTuple):
+class Proven(NamedTuple):
     """What is proven, of which occupancy, and by what."""
 
     certificate: Certificate
@@ -67,7 +67,7 @@ class ColumnWork(Work[Plain]):
         self.certifier = Certifier(task.problem, self.claims)
         self.start, self.taken = given_start(task.problem, task.start), ""
         self.live: tuple[Plain, Generation] | None = None
-        self.certified: tuple[Plain, Certified | None] | None = None
+        self.certified: tuple[Plain, Proven | None] | None = None
 
     def _check_tolerance(self) -> None:
         least = smallest_tolerance(self.claims.flow)
@@ -121,11 +121,9 @@ class ColumnWork(Work[Plain]):
         return self.live[1]
 
     def where(self, state: Plain) -> tuple[int, int]:
-        """Calls of the oracle."""
         return state["done"], self.solver.iterations
 
     def mark(self, state: Plain) -> int:
-        """Every step is judged."""
         return int(state["done"]) + 1
 
     def advance(self, state: Plain, until: int) -> tuple[Plain, Rows]:
@@ -148,7 +146,7 @@ class ColumnWork(Work[Plain]):
 
     def _ended(
         self, generation: Generation, facts: dict[str, Any]
-    ) -> tuple[Status | None, Certified | None]:
+    ) -> tuple[Status | None, Proven | None]:
         """Whether that was the last step, and the certificate where one was made."""
         if generation.infeasible:
             return Status.INFEASIBLE, None
@@ -176,12 +174,11 @@ class ColumnWork(Work[Plain]):
         }
 
     def judge(self, state: Plain) -> Judgement:
-        """As the step found it."""
         gap, ended = self.generation(state).gap, state["ended"]
         note = f"gap {gap:.2g}" if gap < 9 else ""
         return Judgement(note, ended=None if ended is None else Status[ended])
 
-    def _certify(self, generation: Generation) -> Certified | None:
+    def _certify(self, generation: Generation) -> Proven | None:
         """The certificate of the best mixture and bound so far; None where there is none."""
         if generation.infeasible:
             room = generation.room_evidence()
@@ -190,7 +187,7 @@ class ColumnWork(Work[Plain]):
                 self.certifier.take_room(proof)
                 slater, nothing = self.certifier.slater(), np.zeros(self.claims.flow.shape)
                 against = replace(slater.evidence, infeasible=True)
-                return Certified(self.certifier.infeasible(None, slater), nothing, against)
+                return Proven(self.certifier.infeasible(None, slater), nothing, against)
         x = generation.occupancy()
         if x is None:
             return None
@@ -207,7 +204,7 @@ class ColumnWork(Work[Plain]):
         evidence = generation.evidence()
         proof = None if evidence is None else self.claims.prove(evidence)
         written = self.certifier.write(given, kept, proof)
-        return Certified(written, given.occupancy, evidence)
+        return Proven(written, given.occupancy, evidence)
 
     def finish(self, state: Plain, rows: Rows, status: Status) -> Solution:
         """What is certified of the best mixture so far."""

@@ -43,7 +43,6 @@ class ConfidentlyFeasible(Repeated):
         return self.following(state, state.current.pessimism + short)
 
     def searched(self, state: Tries, solution: Solution) -> Solution:
-        """With what the fresh episodes said."""
         found = self._evaluation(solution, int(state.number))
         stats = {
             **solution.stats,

@@ -52,12 +52,10 @@ class Judgement:
 
     Attributes:
         note: for the progress line.
-        gap: the relative gap, certified; None where nothing was certified.
         ended: the status, where there is nothing left to do.
     """
 
     note: str = ""
-    gap: float | None = None
     ended: Status | None = None
 
 

@@ -245,7 +245,6 @@ class PlayedWork(EnvironmentWork):
         return self.play(state, self.solver.iterations, self.episodes)
 
     def advance(self, state: Learned, until: int) -> tuple[Learned, Rows]:
-        """One iteration."""
         experience = self.play(state, int(state.done), self.solver.batch_size)
         carry, summary, trace = learn(
             self.learning, state.carry, self.kept_at, experience, self.plan.length

@@ -14,8 +14,11 @@ from cvxmdp.base.errors import DivergedError
 from cvxmdp.base.precision import double_precision, on_device
 from cvxmdp.base.saved_trees import Growing
 from cvxmdp.certificates.certificate import Certificate
+from cvxmdp.certificates.claims import best
+from cvxmdp.certificates.evidence import linearise
 from cvxmdp.policies import Policy
 from cvxmdp.policies.occupancies import policy_of
+from cvxmdp.problems.lowered import Evidence
 from cvxmdp.problems.snapshots import Snapshots
 from cvxmdp.problems.solution import Solution, Status
 from cvxmdp.solvers.contract import Judgement, Rows, Work, spacing
@@ -24,6 +27,9 @@ if TYPE_CHECKING:
     from cvxmdp.solvers.pdpg_setting import PDPGSetting
 
 LARGEST_PARAMETER = 1e9  # beyond which no number of steps brings a policy back
+
+
+Certified = tuple[Certificate, Evidence | None]  # and what it rests on
 
 
 class Mark(NamedTuple):
@@ -55,12 +61,9 @@ class PDPGWork(Work[Progressed]):
         self.every = spacing(self.solver.iterations, setting.rows)
         # The last half begins at the end of a chunk: there are at least four of them.
         self.longest = min(self.solver.check_every, -(-self.solver.iterations // 4))
-        self.certified: tuple[Any, Certificate] | None = (
-            None  # the last certificate, and of which state
-        )
+        self.certified: tuple[Any, Certified] | None = None  # the last one, and of which state
 
     def first(self) -> Progressed:
-        """At the start."""
         with double_precision():
             totals = Totals.zero(self.setting.family.actions.shape, self.setting.n)
             done = np.array(0)
@@ -75,11 +78,9 @@ class PDPGWork(Work[Progressed]):
         return first_state(self.compiled, params, multipliers, rounded, method)
 
     def where(self, state: Progressed) -> tuple[int, int]:
-        """Iterations."""
         return int(state.done), self.solver.iterations
 
     def mark(self, state: Progressed) -> int:
-        """The end of the chunk."""
         return min((int(state.done) // self.longest + 1) * self.longest, self.solver.iterations)
 
     def advance(self, state: Progressed, until: int) -> tuple[Progressed, Rows]:
@@ -147,25 +148,27 @@ class PDPGWork(Work[Progressed]):
         """The certified gap, where a tolerance was asked for."""
         if self.solver.tolerance is None:
             return Judgement()
-        certificate = self._certificate(state)
+        certificate, _ = self._certified(state)
         gap, ended = certificate.relative_gap, None
         if certificate.infeasible:
             ended = Status.INFEASIBLE
         elif gap <= self.solver.tolerance:
             ended = Status.OPTIMAL
         note = f"certified gap {gap:.2g}" if math.isfinite(gap) else ""
-        return Judgement(note, gap, ended)
+        return Judgement(note, ended)
 
-    def _certificate(self, state: Progressed) -> Certificate:
+    def _certified(self, state: Progressed) -> Certified:
         """A proof from what is at hand: the answer's own occupancy, and the last iterate."""
         if self.certified is None or self.certified[0] is not state:
             with double_precision():
                 x, multipliers = self._occupancy(state)
                 last = occupancy_at(self.compiled, state.iterate)
                 now = np.asarray(state.iterate.multipliers)
-                points = [(x, self._named(multipliers)), (last, self._named(now))]
-                policy = self._policy(state, x)
-                self.certified = state, self.setting.certifier.certify(policy, None, at=points)
+                points, certifier = ((x, multipliers), (last, now)), self.setting.certifier
+                proofs = [linearise(certifier.claims, at, self._named(mu)) for at, mu in points]
+                found = certifier.certify(self._policy(state, x), None, known=proofs)
+                proof = best(proofs)
+                self.certified = state, (found, None if proof is None else proof.evidence)
         return self.certified[1]
 
     def _named(self, numbers: np.ndarray) -> dict[str, float]:
@@ -193,7 +196,6 @@ class PDPGWork(Work[Progressed]):
         return policy_of(self.problem.mdp, np.maximum(x, 0.0))
 
     def finish(self, state: Progressed, rows: Rows, status: Status) -> Solution:
-        """The answer, from what there is."""
         if not status.has_policy:
             return self.setting.no_policy()
         with double_precision():
@@ -209,9 +211,10 @@ class PDPGWork(Work[Progressed]):
             }
         if self.setting.start.taken:
             stats["start"] = self.setting.start.taken
-        gap = math.inf
+        gap, evidence = math.inf, None
         if status in (Status.OPTIMAL, Status.ITERATION_LIMIT) and self.solver.tolerance is not None:
-            gap = stats["certified_gap"] = self._certificate(state).relative_gap
+            certificate, evidence = self._certified(state)
+            gap = stats["certified_gap"] = certificate.relative_gap
         return Solution.of_policy(
             self.problem,
             policy,
@@ -220,6 +223,7 @@ class PDPGWork(Work[Progressed]):
             history=self._history(rows, pessimism, state) if rows else {},
             stats=stats,
             message=self._message(status, gap, int(state.done)),
+            evidence=evidence,
         )
 
     def _message(self, status: Status, gap: float, done: int) -> str:

@@ -73,7 +73,6 @@ class Repeated(Work[Tries]):
         return Try(pessimism, self.work(pessimism).first(), Plain(), np.array(-1))
 
     def first(self) -> Tries:
-        """Without pessimism."""
         nothing = np.zeros(self.n)
         one = self.another(nothing)
         return Tries(np.array(0), one, one, nothing, np.array(-1), np.array(False))

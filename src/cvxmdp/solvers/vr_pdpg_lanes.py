@@ -102,7 +102,6 @@ class Lanes(Batch[LanesState]):
         )
 
     def first(self) -> LanesState:
-        """Every lane at its theta_0."""
         lanes, carry = len(self.members), self._on_devices(self.carry)
         start = Kept(np.array(0), host(Snapshot(self.params, carry.seen)))
         nothing = np.zeros(lanes, np.int64)
@@ -122,15 +121,12 @@ class Lanes(Batch[LanesState]):
         return jax.device_put(tree, split)
 
     def where(self, state: LanesState) -> tuple[int, int]:
-        """Iterations, the same in every lane."""
         return int(state.learned.done), self.plan.iterations
 
     def mark(self, state: LanesState) -> int:
-        """The end of the chunk."""
         return self.plan.end(int(state.learned.done))
 
     def advance(self, state: LanesState, until: int) -> tuple[LanesState, Rows]:
-        """A piece of all lanes."""
         learned, plan = state.learned, self.plan
         done, carry = int(learned.done), learned.carry
         if isinstance(carry.state.step, np.ndarray):  # from a file

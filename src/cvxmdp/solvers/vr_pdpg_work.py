@@ -88,17 +88,14 @@ class LearningWork(Work[Learned]):
         return form, tuple((leaf.shape, leaf.dtype.name) for leaf in leaves), self.plan
 
     def first(self) -> Learned:
-        """At theta_0."""
         _, params, carry = self.begun
         start = Kept(np.array(0), host(Snapshot(params, carry.seen)))
         return Learned(np.array(0), carry, np.array(0), np.array(0.0), Growing([start]))
 
     def where(self, state: Learned) -> tuple[int, int]:
-        """Iterations."""
         return int(state.done), self.plan.iterations
 
     def mark(self, state: Learned) -> int:
-        """The end of the chunk."""
         return self.plan.end(int(state.done))
 
     def advance(self, state: Learned, until: int) -> tuple[Learned, Rows]:

@@ -34,28 +34,23 @@ class Whole(Work[Plain]):
         return cls(name, answer.problem, lambda: answer)
 
     def first(self) -> Plain:
-        """Nothing."""
         return Plain()
 
     def where(self, state: Plain) -> tuple[int, int]:
-        """Nothing or all."""
         # Where the time ran out, another call begins again.
         known = ANSWER in state and Status[state[ANSWER]["status"]] is not Status.TIME_LIMIT
         return int(known), 1
 
     def advance(self, state: Plain, until: int) -> tuple[Plain, Rows]:
-        """The call."""
         answer = self.call()
         state = Plain({ANSWER: plain_answer(answer)})
         self.found = state, answer
         return state, {}
 
     def judge(self, state: Plain) -> Judgement:
-        """As the call judged it."""
         return Judgement(ended=Status[state[ANSWER]["status"]])
 
     def finish(self, state: Plain, rows: Rows, status: Status) -> Solution:
-        """The answer."""
         if self.found is not None and self.found[0] is state:
             return self.found[1]
         if ANSWER not in state:

@@ -76,7 +76,6 @@ class ZeroViolation(Repeated):
         return replace(solution, stats=stats, message=message)
 
     def stopped(self, solution: Solution) -> Solution:
-        """Without long proofs after Ctrl-C."""
         proven = solution.has_policy and not self._shortfall(solution).any()
         return replace(solution, stats={**solution.stats, "violation_proven_zero": proven})
 
