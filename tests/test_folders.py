@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
+import copy
 import json
 import math
 import time
+from random import Random
 
 import numpy as np
 import pytest
@@ -12,6 +15,9 @@ import pytest
 import cvxmdp as cm
 from cvxmdp.certificates import certify as certifying
 from cvxmdp.certificates.checking import fingerprint
+from cvxmdp.checker.arithmetic import CertificateError
+from cvxmdp.checker.bounds import PlainProblem
+from cvxmdp.checker.saved_problem import read_problem
 from strategies import CONCAVE, CONVEX, coverage, generator, random_model, random_policy
 
 
@@ -103,6 +109,45 @@ def test_truncated_arrays_are_refused(length, tmp_path):
     file.write_bytes(file.read_bytes()[:length])
     with pytest.raises(cm.FileFormatError):
         cm.load_problem(tmp_path)
+
+
+VALUES = [None, -1, 1e308, 10**30, "x", "nan", [], {}, [[1]], True, 5e-324, {"array": "initial"}]
+
+
+def mutated(document, random):
+    """A copy with something put in the place of something else, or left out."""
+    document = copy.deepcopy(document)
+    holder, steps = document, random.randrange(1, 7)
+    while True:
+        key = random.choice(list(holder) if isinstance(holder, dict) else range(len(holder)))
+        steps -= 1
+        if steps == 0 or not isinstance(holder[key], dict | list) or not holder[key]:
+            break
+        holder = holder[key]
+    if isinstance(holder, dict) and random.random() < 0.2:
+        del holder[key]
+    else:
+        holder[key] = random.choice(VALUES)
+    return document
+
+
+def test_whatever_is_in_a_folder_the_errors_are_ours(tmp_path):
+    mdp = cm.garnet(5, 2, 2, seed=0)
+    fair = cm.minimum(cm.linear("reward") + 0.1, 2 * cm.entropy()) - cm.linear("cost")
+    near = cm.distance(cm.box(0.0, np.full((5, 2), 3.0)), norm="l1") <= 0.5
+    problem = cm.Problem(mdp, maximize=fair, subject_to={"near": near})
+    cm.solve(problem).save(tmp_path)
+    random = Random(0)
+    for name in ("problem.json", "solution.json"):
+        honest = json.loads((tmp_path / name).read_text())
+        for _ in range(100):
+            (tmp_path / name).write_text(json.dumps(mutated(honest, random)))
+            with contextlib.suppress(cm.CvxmdpError):
+                cm.load_solution(tmp_path)
+            with contextlib.suppress(CertificateError):
+                PlainProblem(read_problem(tmp_path))
+        (tmp_path / name).write_text(json.dumps(honest))
+    assert cm.load_solution(tmp_path).has_policy
 
 
 # Solutions.

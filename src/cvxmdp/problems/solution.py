@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import numpy as np
 
 from cvxmdp.atoms.utility import Utility
-from cvxmdp.base.errors import PolicyError
+from cvxmdp.base.errors import FileFormatError, PolicyError
+from cvxmdp.policies.occupancies import as_policy
 from cvxmdp.problems.lowered import Evidence
 from cvxmdp.problems.problem import Evaluation, Problem, load_problem
 from cvxmdp.problems.problem_folder import write_problem
@@ -186,4 +187,14 @@ def load_solution(
     """
     problem = load_problem(folder, functions=functions)
     found = read_solution(folder)
-    return Solution(problem, Status[found.pop("status")], **found)
+    status, x = found.pop("status"), found["occupancy_or_none"]
+    named = set(problem.constraints)
+    if (
+        status not in Status.__members__
+        or (x is not None and np.shape(x) != problem.shape)
+        or not set(found["slack"]) == set(found["multipliers"]) == named
+    ):
+        raise FileFormatError(f"the solution in {folder} is not one of the problem beside it")
+    if found["policy_or_none"] is not None:
+        as_policy(problem.mdp, found["policy_or_none"])
+    return Solution(problem, Status[status], **found)

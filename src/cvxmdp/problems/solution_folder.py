@@ -80,6 +80,9 @@ def read_solution(folder: str | Path) -> dict[str, Any]:
         if document["format"] != SOLUTION_FORMAT:
             raise FileFormatError(f"{path} is not a solution of the form {SOLUTION_FORMAT!r}")
         evidence = unpack(document["evidence"], arrays)
+        history, stats = (unpack(document[name], arrays) for name in ("history", "stats"))
+        if not (isinstance(history, dict) and isinstance(stats, dict)):
+            raise TypeError("history and stats are tables")
         return {
             "status": str(document["status"]),
             "objective": float(document["objective"]),
@@ -87,8 +90,8 @@ def read_solution(folder: str | Path) -> dict[str, Any]:
             "multipliers": _numbers(document["multipliers"]),
             "policy_or_none": load_policy(place / POLICY) if document["has_policy"] else None,
             "occupancy_or_none": unpack(document["occupancy"], arrays),
-            "history": unpack(document["history"], arrays),
-            "stats": unpack(document["stats"], arrays),
+            "history": history,
+            "stats": stats,
             "message": str(document["message"]),
             "evidence": None if evidence is None else _evidence(evidence),
         }
