@@ -35,7 +35,6 @@ class ActionDistance(Utility):
 
     @property
     def curvature(self) -> Curvature:
-        """Convex."""
         return Curvature.CONVEX
 
     def lower(self, space: Space) -> Shape:

@@ -96,11 +96,9 @@ class Custom(Utility):
 
     @property
     def curvature(self) -> Curvature:
-        """As declared."""
         return self.declared
 
     def __call__(self, occupancy: Any) -> Any:
-        """The function itself."""
         return self.function(occupancy)
 
     def lower(self, space: Space) -> Shape:

@@ -91,7 +91,6 @@ class Distance(Utility):
 
     @property
     def curvature(self) -> Curvature:
-        """Convex."""
         return Curvature.CONVEX
 
     def lower(self, space: Space) -> Shape:

@@ -36,7 +36,6 @@ class Entropy(Utility):
 
     @property
     def curvature(self) -> Curvature:
-        """Concave."""
         return Curvature.CONCAVE
 
     def lower(self, space: Space) -> Shape:

@@ -51,7 +51,6 @@ class Linear(Utility):
 
     @property
     def curvature(self) -> Curvature:
-        """Affine."""
         return Curvature.AFFINE
 
     def lower(self, space: Space) -> Shape:

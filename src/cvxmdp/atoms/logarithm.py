@@ -59,15 +59,12 @@ class Log(Utility):
         return Curvature.CONCAVE
 
     def lower(self, space: Space) -> Shape:
-        """Lower what is inside."""
         return LogShape((self.inner.lower(space),))
 
     def children(self) -> tuple[Utility, ...]:
-        """What is inside."""
         return (self.inner,)
 
     def with_children(self, children: Sequence[Utility]) -> Utility:
-        """The logarithm of another."""
         return replace(self, inner=children[0])
 
     def __repr__(self) -> str:

@@ -25,7 +25,6 @@ class Map(Pytree):
 
     @property
     def rows(self) -> int:
-        """The length of u."""
         return math.prod(self.shape)
 
     def apply(self, x: Array) -> Array:
@@ -86,16 +85,13 @@ class Entries(Map):
     static: ClassVar[tuple[str, ...]] = ("shape",)
 
     def apply(self, x: Array) -> Array:
-        """Scaled entries."""
         return (x if self.scale is None else self.scale * x).reshape(-1)
 
     def pull_back(self, u: Array) -> Array:
-        """The same scale."""
         back = u.reshape(self.shape)
         return back if self.scale is None else self.scale * back
 
     def to_sparse(self) -> sp.csr_array:
-        """A diagonal."""
         scale = np.broadcast_to(1.0 if self.scale is None else self.scale, self.shape)
         return sp.csr_array(sp.diags_array(scale.ravel()))
 
@@ -116,7 +112,6 @@ class Entries(Map):
 
     @property
     def is_identity(self) -> bool:
-        """Without a scale."""
         return self.scale is None
 
 
@@ -130,11 +125,9 @@ class StateSums(Map):
 
     @property
     def rows(self) -> int:
-        """S."""
         return self.shape[0]
 
     def apply(self, x: Array) -> Array:
-        """Scaled sums."""
         return self.scale * x.sum(axis=1)
 
     def pull_back(self, u: Array) -> Array:
@@ -142,7 +135,6 @@ class StateSums(Map):
         return namespace(u).broadcast_to((self.scale * u)[:, None], self.shape)
 
     def to_sparse(self) -> sp.csr_array:
-        """One row per state."""
         states, actions = self.shape
         ones = np.full(states * actions, float(self.scale))
         pointers = np.arange(0, states * actions + 1, actions)
@@ -154,7 +146,6 @@ class StateSums(Map):
 
     @property
     def needs_pairs(self) -> bool:
-        """Visits are enough."""
         return False
 
     def singular(self) -> tuple[float, float]:
@@ -173,19 +164,15 @@ class DenseMap(Map):
 
     @property
     def rows(self) -> int:
-        """Of the matrix."""
         return int(self.matrix.shape[0])
 
     def apply(self, x: Array) -> Array:
-        """A product."""
         return self.matrix @ x.reshape(-1)
 
     def pull_back(self, u: Array) -> Array:
-        """With the transpose."""
         return (self.matrix.T @ u).reshape(self.shape)
 
     def to_sparse(self) -> sp.csr_array:
-        """Without its zeros."""
         return sp.csr_array(np.asarray(self.matrix, dtype=np.float64))
 
     def singular(self) -> tuple[float, float]:
@@ -205,7 +192,6 @@ class ExpectedActions(Map):
     static: ClassVar[tuple[str, ...]] = ("shape",)
 
     def apply(self, x: Array) -> Array:
-        """Visits times the policy."""
         return (self.scale * self.policy * x.sum(axis=1, keepdims=True)).reshape(-1)
 
     def pull_back(self, u: Array) -> Array:
@@ -226,7 +212,6 @@ class ExpectedActions(Map):
 
     @property
     def needs_pairs(self) -> bool:
-        """Visits are enough."""
         return False
 
 
@@ -244,7 +229,6 @@ class ActionChange(Map):
         return (self.scale * (x - self.policy * x.sum(axis=1, keepdims=True))).reshape(-1)
 
     def pull_back(self, u: Array) -> Array:
-        """Less the policy's mean."""
         back = u.reshape(self.shape)
         return self.scale * (back - (self.policy * back).sum(axis=1, keepdims=True))
 
@@ -260,7 +244,6 @@ class ActionChange(Map):
         return float(self.scale) * (blocks + np.eye(self.shape[1]))
 
     def to_sparse(self) -> sp.csr_array:
-        """A block per state."""
         return _of_blocks(self._blocks())
 
     def singular(self) -> tuple[float, float]:
@@ -295,7 +278,6 @@ class FirstRows(Map):
 
     @property
     def rows(self) -> int:
-        """Of the inner map."""
         return self.inner.rows
 
     def apply(self, x: Array) -> Array:
@@ -318,10 +300,8 @@ class FirstRows(Map):
         return self.inner.singular()[0], 0.0
 
     def seen(self, x: Array) -> Array:
-        """The first rows."""
         return x[: self.inner.shape[0]]
 
     @property
     def is_identity(self) -> bool:
-        """As the inner map."""
         return self.inner.is_identity

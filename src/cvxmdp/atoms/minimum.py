@@ -31,19 +31,15 @@ class Minimum(Utility):
 
     @property
     def curvature(self) -> Curvature:
-        """Concave."""
         return Curvature.CONCAVE
 
     def lower(self, space: Space) -> Shape:
-        """Lower each."""
         return MinimumShape(tuple(utility.lower(space) for utility in self.utilities))
 
     def children(self) -> tuple[Utility, ...]:
-        """The utilities."""
         return self.utilities
 
     def with_children(self, children: Sequence[Utility]) -> Utility:
-        """The minimum of others."""
         return Minimum(tuple(children))
 
     def __repr__(self) -> str:

@@ -52,11 +52,9 @@ class Power(Utility):
         return Curvature.CONCAVE
 
     def lower(self, space: Space) -> Shape:
-        """Lower what is inside."""
         return PowerShape((self.inner.lower(space),), self.exponent)
 
     def children(self) -> tuple[Utility, ...]:
-        """What is inside."""
         return (self.inner,)
 
     def with_children(self, children: Sequence[Utility]) -> Utility:

@@ -88,7 +88,6 @@ class Quadratic(Utility):
 
     @property
     def curvature(self) -> Curvature:
-        """By the sign."""
         return Curvature.CONVEX if self.sign > 0 else Curvature.CONCAVE
 
     def lower(self, space: Space) -> Shape:

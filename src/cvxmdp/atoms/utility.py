@@ -217,16 +217,13 @@ class WeightedSum(Utility):
         return curvature_of_sum(term.curvature.times(weight) for weight, term in self.parts)
 
     def terms(self) -> tuple[tuple[float, Utility], ...]:
-        """The weighted atoms."""
         return self.parts
 
     @property
     def offset(self) -> float:
-        """The constant."""
         return self.constant
 
     def lower(self, space: Space) -> Shape:
-        """Lower every term."""
         if not self.parts:  # a constant still knows the shape of its argument
             zero = LinearShape(np.zeros(space.shape))
             return SumShape((zero,), (0.0,), self.constant)
@@ -234,11 +231,9 @@ class WeightedSum(Utility):
         return SumShape(terms, self.factors(), self.constant)
 
     def children(self) -> tuple[Utility, ...]:
-        """The terms."""
         return tuple(term for _, term in self.parts)
 
     def factors(self) -> tuple[float, ...]:
-        """The weights."""
         return tuple(weight for weight, _ in self.parts)
 
     def with_children(self, children: Sequence[Utility]) -> Utility:

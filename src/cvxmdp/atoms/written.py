@@ -77,7 +77,6 @@ class WrittenReader:
         return kind(**{name: self._value(value) for name, value in given.items()})
 
     def constraint(self, plain: Any) -> Constraint:
-        """The constraint."""
         utility = self.utility(plain["utility"])
         return Constraint(utility, str(plain["sense"]), float(plain["budget"]))
 

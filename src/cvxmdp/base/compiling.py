@@ -62,7 +62,6 @@ class Program:
 
     @cached_property
     def jitted(self) -> Any:
-        """The function, jitted."""
         options = (known_options() or None) if self.small else None
         return jax.jit(self.function, static_argnames=self.static, compiler_options=options)
 
@@ -72,7 +71,6 @@ class Program:
         return int(self.jitted._cache_size()) if "jitted" in self.__dict__ else 0
 
     def __call__(self, *arguments: Any, **named: Any) -> Any:
-        """Call it."""
         return self.jitted(*arguments, **named)
 
 

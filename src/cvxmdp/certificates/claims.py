@@ -58,7 +58,6 @@ class Claims:
 
     @property
     def flow(self) -> Flow:
-        """The model."""
         return self.lowered.flow
 
     @property

@@ -56,7 +56,6 @@ class ClosedForm:
     curvature = AFFINE
 
     def value(self, x: np.ndarray) -> float:
-        """phi(x)."""
         raise NotImplementedError
 
     def drift(self, x: np.ndarray, error: ErrorBound) -> float:
@@ -75,7 +74,6 @@ class LinearForm(ClosedForm):
         self.reward = reward
 
     def value(self, x: np.ndarray) -> float:
-        """The inner product."""
         return total(self.reward * x)[0]
 
     def drift(self, x: np.ndarray, error: ErrorBound) -> float:
@@ -87,7 +85,6 @@ class LinearForm(ClosedForm):
         return steepest * error.size + 4 * EPS * total(self.reward * x)[1] + UNDERFLOW
 
     def tangent(self, parameters: Parameters) -> AffineBound:
-        """Itself."""
         return AffineBound(self.reward, 0.0, 0.0, largest(self.reward))
 
 
@@ -115,7 +112,6 @@ class EntropyForm(ClosedForm):
             raise CertificateError("an entropy in the problem is of numbers that may be negative")
 
     def value(self, x: np.ndarray) -> float:
-        """The entropy."""
         u = self.inner(x)
         return total(-u[u > 0] * np.log(u[u > 0]))[0] if (u >= 0).all() else -math.inf
 
@@ -179,7 +175,6 @@ class RelativeEntropyForm(ClosedForm):
         return max(1.0, largest(ratios.data), fixed) * (1 + 1e-12)
 
     def value(self, x: np.ndarray) -> float:
-        """The divergence."""
         return _divergence(self.p(x), self.q(x))
 
     def drift(self, x: np.ndarray, error: ErrorBound) -> float:
@@ -335,7 +330,6 @@ class CustomForm(ClosedForm):
         return self.function
 
     def value(self, x: np.ndarray) -> float:
-        """Whatever the function says."""
         return float(self._own().value(x))
 
     def drift(self, x: np.ndarray, error: ErrorBound) -> float:

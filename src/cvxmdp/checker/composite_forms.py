@@ -61,7 +61,6 @@ class SumForm(ClosedForm):
         return list(zip(self.weights, self.forms, strict=True))
 
     def value(self, x: np.ndarray) -> float:
-        """The weighted sum."""
         return math.fsum([*(w * form.value(x) for w, form in self.weighted()), self.offset])
 
     def drift(self, x: np.ndarray, error: ErrorBound) -> float:
@@ -184,11 +183,9 @@ class MinimumForm(ClosedForm):
             raise CertificateError("a minimum in the problem is of nothing")
 
     def value(self, x: np.ndarray) -> float:
-        """The smallest value."""
         return min(form.value(x) for form in self.forms)
 
     def drift(self, x: np.ndarray, error: ErrorBound) -> float:
-        """The largest drift."""
         return max(form.drift(x, error) for form in self.forms)
 
     def tangent(self, parameters: Parameters) -> AffineBound:

@@ -53,7 +53,6 @@ class BallSet(PointSet):
         self.radius = radius
 
     def nearest(self, u: np.ndarray) -> np.ndarray:
-        """Towards the center."""
         away = u - self.point
         length = float(np.linalg.norm(away))
         return u if length <= self.radius else self.point + away * (self.radius / length)
@@ -76,7 +75,6 @@ class BoxSet(PointSet):
         self.lower, self.upper = lower, upper
 
     def nearest(self, u: np.ndarray) -> np.ndarray:
-        """Clip."""
         return np.clip(u, self.lower, self.upper)
 
     def direction(self, parameters: Parameters, rows: int) -> tuple[np.ndarray, np.ndarray]:
@@ -143,7 +141,6 @@ class PolytopeSet(PointSet):
         return np.asarray(u - self.matrix.T @ weights)
 
     def direction(self, parameters: Parameters, rows: int) -> tuple[np.ndarray, np.ndarray]:
-        """matrix' w."""
         weights = np.maximum(numbers(parameters, "w", self.bounds.shape), 0.0)
         sizes = np.abs(self.matrix).T @ weights * (1 + weights.size / 8)
         return self.matrix.T @ weights, sizes

@@ -109,7 +109,6 @@ class SolveCommand:
     time_limit: float | None
 
     def run(self) -> RunRecord:
-        """Solve, and prove."""
         problem, solution = self.spec.problem, self._solution()
         certificate = None
         if self.prove and solution.status.name.lower() not in UNFINISHED:

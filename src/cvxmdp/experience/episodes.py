@@ -61,7 +61,6 @@ class Sample:
 
     @property
     def n(self) -> int:
-        """Number of episodes."""
         return len(self.lengths)
 
     @property

@@ -138,7 +138,6 @@ class Returns(NamedTuple):
     most: float
 
     def times(self, weight: float) -> Returns:
-        """A multiple."""
         ends = [(self.worst, self.least), (self.best, self.most)]
         (worst, least), (best, most) = ends if weight >= 0 else ends[::-1]
         return Returns(

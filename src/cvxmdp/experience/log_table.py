@@ -39,11 +39,9 @@ class LogTable:
 
     @property
     def n_rows(self) -> int:
-        """Number of rows."""
         return len(next(iter(self.arrays.values()))) if self.arrays else 0
 
     def row(self, position: int) -> str:
-        """A row in words."""
         if self.lines is not None:
             return f"{self.source}, line {self.lines[position]}"
         return f"row {position}"

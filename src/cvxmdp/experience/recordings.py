@@ -45,7 +45,6 @@ class Recording:
     rows: tuple[str, ...] = ()
 
     def at(self, step: int) -> str:
-        """A step in words."""
         return self.rows[step] if self.rows else f"{self.place}, step {step}"
 
 

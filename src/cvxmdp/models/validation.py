@@ -33,7 +33,6 @@ class PairLabel:
     action_names: tuple[str, ...] | None
 
     def state(self, state: int) -> str:
-        """A state in words."""
         name = f" ({self.state_names[state]!r})" if self.state_names else ""
         return f"state {state}{name}"
 

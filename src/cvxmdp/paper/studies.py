@@ -55,7 +55,6 @@ class Study:
 
     @property
     def name(self) -> str:
-        """Of its folder."""
         words = f"{self.instance} {self.norm} {self.method}"
         return "".join(letter if letter.isalnum() or letter in ".-" else "_" for letter in words)
 

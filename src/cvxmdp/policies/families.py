@@ -61,7 +61,6 @@ class BoundFamily(Pytree):
         return type(self).__name__.removeprefix("Bound")
 
     def init(self, key: Array) -> Params:
-        """First parameters."""
         raise NotImplementedError
 
     def logits(self, params: Params, states: Array) -> Array:
@@ -148,11 +147,9 @@ class BoundTable(BoundFamily):
         return jnp.zeros(self.actions.shape)
 
     def logits(self, params: Params, states: Array) -> Array:
-        """Look up."""
         return params[states]
 
     def all_logits(self, params: Params) -> Array:
-        """The table itself."""
         return params
 
     def away_from_corners(self, params: Params, logit_range: float = LOGIT_RANGE) -> Params:
@@ -168,7 +165,6 @@ class BoundTable(BoundFamily):
         return jnp.asarray(np.log(np.where(self.actions, lifted, 1.0)))
 
     def deploy(self, params: Params) -> Any:
-        """A softmax table."""
         return SoftmaxTable(np.asarray(params, dtype=np.float64), self.actions)
 
 
@@ -201,7 +197,6 @@ class BoundLinear(BoundFamily):
     features: Array
 
     def init(self, key: Array) -> Params:
-        """Zeros: uniform."""
         return jnp.zeros(self.features.shape[2])
 
     def logits(self, params: Params, states: Array) -> Array:
@@ -233,16 +228,13 @@ class BoundDirect(BoundFamily):
         return params[states]
 
     def init(self, key: Array) -> Params:
-        """Uniform."""
         mask = jnp.asarray(self.actions, jnp.result_type(float))
         return mask / mask.sum(axis=1, keepdims=True)
 
     def log_probabilities(self, params: Params, states: Array) -> Array:
-        """log theta."""
         return self.log_table(params)[states]
 
     def log_table(self, params: Params) -> Array:
-        """log theta."""
         return jnp.log(jnp.where(self.actions, params, 0.0))
 
     def retract(self, params: Params) -> Params:
@@ -258,10 +250,8 @@ class BoundDirect(BoundFamily):
         return jnp.where(self.actions, jnp.maximum(params - threshold, 0.0), 0.0)
 
     def from_probabilities(self, matrix: np.ndarray) -> Params:
-        """Themselves."""
         return jnp.asarray(np.where(self.actions, matrix, 0.0))
 
     def deploy(self, params: Params) -> Any:
-        """A table of probabilities."""
         matrix = np.asarray(params, dtype=np.float64)
         return TabularPolicy(matrix / matrix.sum(axis=1, keepdims=True))

@@ -297,7 +297,6 @@ class NetworkPolicy(ObservedPolicy):
         self._rows = bound.rows(self.params)
 
     def rows(self, inputs: np.ndarray) -> np.ndarray:
-        """The network."""
         rows = self._rows(inputs).astype(np.float64)
         return rows / rows.sum(axis=1, keepdims=True)
 

@@ -136,7 +136,6 @@ class StatePolicy(ObservedPolicy):
         self.n_actions = table.n_actions
 
     def rows(self, inputs: np.ndarray) -> np.ndarray:
-        """Look up."""
         states = inputs if self.features is None else np.asarray(self.features.index(inputs))
         return self.table.probabilities()[states]
 
@@ -214,7 +213,6 @@ class ObservedMixture(ObservedPolicy):
         return super().predict(observation, deterministic=deterministic)
 
     def contents(self) -> tuple[Arrays, dict[str, Any]]:
-        """Those of its members."""
         parts = [member.contents() for member in self.members]
         arrays = {f"{k}/{name}": a for k, (part, _) in enumerate(parts) for name, a in part.items()}
         return arrays, {"kind": self.kind, "members": [description for _, description in parts]}

@@ -33,7 +33,6 @@ class ParametricPolicy(TabularPolicy):
     family: str
 
     def contents(self) -> tuple[Arrays, dict[str, Any]]:
-        """Probabilities and parameters."""
         arrays = {f"params{k}": leaf for k, leaf in enumerate(jax.tree.leaves(self.params))}
         arrays["probabilities"] = self.probabilities()
         structure = describe(self.params)

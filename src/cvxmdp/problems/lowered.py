@@ -80,7 +80,6 @@ class Lowered:
 
     @property
     def functions(self) -> list[Shape]:
-        """Objective and slacks."""
         return [self.objective, *self.slacks.values()]
 
     @property

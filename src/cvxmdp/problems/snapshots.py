@@ -20,7 +20,6 @@ class Snapshots(NamedTuple):
 
     @classmethod
     def none(cls, shape: tuple[int, int]) -> Snapshots:
-        """Before the first."""
         return cls(np.zeros(0, np.int64), np.zeros((0, *shape)), np.array(1), np.array(0))
 
     def offer(self, iteration: int, occupancy: Any) -> Snapshots:

@@ -65,7 +65,6 @@ class Member:
         return {} if self.run is None else self.run.dump()
 
     def restore(self, arrays: Mapping[str, np.ndarray]) -> None:
-        """Go on from there."""
         if arrays:
             self.begin()
         if arrays and self.run is not None:
@@ -90,7 +89,6 @@ class Group:
 
     @property
     def finished(self) -> bool:
-        """Whether all members are."""
         return all(member.finished for member in self.members)
 
     @property
@@ -128,6 +126,5 @@ class Group:
             member.restore({k[len(mine) :]: v for k, v in arrays.items() if k.startswith(mine)})
 
     def solution(self, place: int) -> Solution:
-        """The member's own."""
         member, inside = self._places[place]
         return member.solution(inside)

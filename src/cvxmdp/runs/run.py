@@ -108,7 +108,6 @@ class Run:
             self.error = error
 
     def rows(self) -> Rows:
-        """All records so far."""
         if len(self.pieces) > 1:
             axis = int(isinstance(self.work, Batch))
             names = self.pieces[0]

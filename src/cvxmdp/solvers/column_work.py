@@ -115,7 +115,6 @@ class ColumnWork(Work[Plain]):
         return state
 
     def generation(self, state: Plain) -> Generation:
-        """Where a state is."""
         if self.live is None or self.live[0] is not state:
             self.live = state, resume(self._fresh(), state["generation"])
         return self.live[1]

@@ -80,7 +80,6 @@ class Work(ABC, Generic[State]):
 
     @property
     def program(self) -> Any:
-        """See above."""
         return None
 
     @abstractmethod

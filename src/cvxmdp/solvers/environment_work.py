@@ -135,7 +135,6 @@ class EnvironmentWork(LearningWork):
 
     @property
     def environment(self) -> Environment:
-        """What is played."""
         environment = environment_of(self.problem)
         assert environment is not None
         return environment
@@ -241,7 +240,6 @@ class PlayedWork(EnvironmentWork):
         return None
 
     def fresh(self, state: Learned) -> Experience:
-        """Played, too."""
         return self.play(state, self.solver.iterations, self.episodes)
 
     def advance(self, state: Learned, until: int) -> tuple[Learned, Rows]:

@@ -62,7 +62,6 @@ class Repeated(Work[Tries]):
         return self.inner[1]
 
     def answer(self, one: Try, status: Status) -> Solution:
-        """What a try gives."""
         if self.answered is None or self.answered[0] is not one.state:
             found = self.work(one.pessimism).finish(one.state, one.rows, status)
             self.answered = one.state, found

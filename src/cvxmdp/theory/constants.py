@@ -98,7 +98,6 @@ class ProblemConstants:
 
     @property
     def n_constraints(self) -> int:
-        """How many constraints, n."""
         return len(self.margins)
 
     @property

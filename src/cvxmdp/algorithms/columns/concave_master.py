@@ -83,7 +83,6 @@ class ConcaveMaster:
         self.margins = np.array([2.0 * d if math.isfinite(d) else 0.0 for d in falls])
 
     def keep(self, stay: np.ndarray) -> None:
-        """Forget the others."""
         for curve in self.curves:
             curve.keep(stay)
         self.weights = self.weights[stay] / self.weights[stay].sum()

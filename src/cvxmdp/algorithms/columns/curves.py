@@ -23,14 +23,12 @@ class Rows:
         self.count = 0
 
     def add(self, row: np.ndarray) -> None:
-        """One more row."""
         if self.count == len(self.held):
             self.held = np.concatenate([self.held, np.empty_like(self.held)])
         self.held[self.count] = row
         self.count += 1
 
     def keep(self, stay: np.ndarray) -> None:
-        """Drop the others."""
         self.held[: stay.size] = self.held[stay]
         self.count = stay.size
 
@@ -70,7 +68,6 @@ class Curve:
             part.add(column)
 
     def keep(self, stay: np.ndarray) -> None:
-        """Forget the other columns."""
         if self.affine is not None:
             self.numbers = self.numbers[stay]
         for images in self.images:

@@ -92,13 +92,11 @@ class LinearMaster:
         self.features = np.zeros((len(parts), 0))
 
     def add(self, column: Column) -> None:
-        """One number per function."""
         pairs = zip(self.rewards, self.constants, strict=True)
         seen = [column.inner(reward) + constant for reward, constant in pairs]
         self.features = np.column_stack([self.features, seen])
 
     def keep(self, stay: np.ndarray) -> None:
-        """Forget the others."""
         self.features = self.features[:, stay]
 
     def needed(self) -> np.ndarray:
@@ -106,7 +104,6 @@ class LinearMaster:
         return np.zeros(self.features.shape[1], dtype=bool)
 
     def solve(self) -> Answer:
-        """A linear program."""
         found = best_mixture(self.features[0], self.features[1:], self.margins, self.units)
         return self._answer(found)
 
@@ -188,13 +185,11 @@ class Generation:
         return float(self.lowered.objective.value(visits[:, None] * policy))
 
     def clear(self) -> None:
-        """Without any column."""
         self.columns = Columns(self.model.shape, self.most_columns)
         kind = LinearMaster if self.lowered.affine else ConcaveMaster
         self.master: Any = kind(self.lowered, self.error)
 
     def add(self, column: Column) -> None:
-        """Take one more column."""
         self.columns.add(column)
         self.master.add(column)
 

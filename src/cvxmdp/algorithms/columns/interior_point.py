@@ -49,7 +49,6 @@ class Solved(NamedTuple):
 
     @property
     def score(self) -> float:
-        """Smaller is better."""
         return self.gap + 1e3 * self.shortfall
 
 

@@ -51,7 +51,6 @@ class Column:
 
     @property
     def nbytes(self) -> int:
-        """Memory it takes."""
         parts = (self.visits, self.actions, self.policy)
         return sum(part.nbytes for part in parts if part is not None)
 
@@ -85,7 +84,6 @@ class Columns(Sequence[Column]):
         return iter(self.kept)
 
     def add(self, column: Column) -> None:
-        """Keep one more."""
         self.kept.append(column)
         self.idle.append(0)
 

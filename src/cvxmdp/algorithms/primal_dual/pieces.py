@@ -51,7 +51,6 @@ class Totals(NamedTuple):
 
     @classmethod
     def zero(cls, shape: tuple[int, ...], n: int) -> Totals:
-        """Before the first iteration."""
         nothing = np.zeros(shape)
         return cls(nothing, np.zeros(n), nothing, np.array(-np.inf), np.array(np.inf))
 

@@ -78,7 +78,6 @@ class CustomShape(Shape):
         return self.function(self.map.seen(x))
 
     def gradient(self, x: Array) -> Array:
-        """Its automatic derivative."""
         if isinstance(x, np.ndarray):
             with double_precision():
                 found = _compiled(self.function)[1](on_device(self.map.seen(x)))
@@ -101,7 +100,6 @@ class CustomShape(Shape):
         return {"z": x}
 
     def maps(self) -> tuple[Map, ...]:
-        """The occupancy itself."""
         return (self.map,)
 
     def mixed_value(self, at: Mixed, rounding: float) -> float:
@@ -110,7 +108,6 @@ class CustomShape(Shape):
         return value if not math.isnan(value) else -math.inf
 
     def second(self, at: Mixed, rounding: float) -> Local:
-        """By automatic differentiation."""
         (images,), (u,), _ = at
         x = u.reshape(self.map.shape)
         gradient = np.asarray(self.gradient(x), dtype=np.float64)
@@ -131,7 +128,6 @@ class CustomShape(Shape):
         return Modulus(lambda step: slope * float(step.l2), floor=-math.inf, promise=promise)
 
     def constants(self, space: Space) -> Constants:
-        """As declared."""
         return self.declared
 
     def plain(self) -> Plain:
@@ -148,7 +144,6 @@ class CustomShape(Shape):
         }
 
     def on_first_rows(self, shape: tuple[int, int]) -> Shape:
-        """Under another map."""
         return replace(self, map=FirstRows(self.map, shape))
 
 

@@ -101,11 +101,9 @@ class EntropyShape(Shape):
         return {"log_q": log_q}
 
     def maps(self) -> tuple[Map, ...]:
-        """The only one."""
         return (self.map,)
 
     def mixed_value(self, at: Mixed, rounding: float) -> float:
-        """The entropy."""
         (u,) = at.u
         return -float(np.einsum("i,i->", u, np.log(np.maximum(u, TINY))))
 
@@ -141,11 +139,9 @@ class EntropyShape(Shape):
         return Constants(None, None, math.log(cells) if cells > math.e else cells / math.e)
 
     def plain(self) -> Plain:
-        """The map."""
         return {"kind": self.kind, "map": self.map.to_sparse()}
 
     def on_first_rows(self, shape: tuple[int, int]) -> Shape:
-        """Under another map."""
         return replace(self, map=FirstRows(self.map, shape))
 
 

@@ -34,23 +34,18 @@ class LinearShape(Shape):
         return namespace(x).vdot(self.reward, x)
 
     def gradient(self, x: Array) -> Array:
-        """The reward itself."""
         return self.reward + 0.0 * x
 
     def affine(self) -> Affine:
-        """Itself."""
         return Affine(self.reward, 0.0)
 
     def conic(self, program: ConicProgram) -> ConicForm:
-        """An inner product."""
         return ConicForm(program.inner(self.reward), lambda factor, x: {})
 
     def tangent(self, parameters: Parameters) -> Affine:
-        """Itself."""
         return Affine(self.reward, 0.0)
 
     def at(self, x: np.ndarray) -> Parameters:
-        """Nothing to choose."""
         return {}
 
     def modulus(self, one_hot: bool, pairs: np.ndarray) -> Modulus:
@@ -65,7 +60,6 @@ class LinearShape(Shape):
         return Constants(float(np.linalg.norm(self.reward)), 0.0, size * space.max_mass)
 
     def plain(self) -> Plain:
-        """The reward."""
         return {"kind": self.kind, "reward": np.asarray(self.reward, dtype=np.float64)}
 
     def on_first_rows(self, shape: tuple[int, int]) -> Shape:

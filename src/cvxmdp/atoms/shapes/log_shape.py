@@ -51,7 +51,6 @@ class LogShape(Composite):
         return xp.where(outside, -xp.inf, xp.log(xp.where(outside, 1.0, inside)))
 
     def gradient(self, x: Array) -> Array:
-        """gradient(part) / part."""
         xp = namespace(x)
         inside = self.parts[0].value(x)
         inside = (
@@ -64,11 +63,9 @@ class LogShape(Composite):
         return replace(self, parts=(self.parts[0].extended(),), floor=FLOOR)
 
     def positive(self) -> tuple[Shape, ...]:
-        """What is inside."""
         return self.parts
 
     def conic(self, program: ConicProgram) -> ConicForm:
-        """CVXPY's log."""
         inner = self.parts[0].conic(program)
         # The sum of one number is that number: CVXPY 1.9 gives log(number - sum_squares) a wrong shape.
         inside = program.cp.sum(inner.expression)
@@ -112,7 +109,6 @@ class LogShape(Composite):
         return Local(math.log(inside), slope, hessian, parameters)
 
     def plain(self) -> Plain:
-        """The part."""
         return {"kind": self.kind, "parts": [self.parts[0].plain()]}
 
 

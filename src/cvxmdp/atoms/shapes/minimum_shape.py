@@ -40,7 +40,6 @@ class MinimumShape(Composite):
         return namespace(x).stack([part.value(x) for part in self.parts])
 
     def value(self, x: Array) -> Any:
-        """The smallest value."""
         return self._values(x).min()
 
     def gradient(self, x: Array) -> Array:
@@ -109,7 +108,6 @@ class MinimumShape(Composite):
         return least - edge * math.log(float(weights.sum())), weights / weights.sum()
 
     def combined_value(self, values: Sequence[float], rounding: float = 0.0) -> float:
-        """The rounded minimum."""
         known = np.asarray(values, dtype=np.float64)
         if not (rounding > 0 and np.isfinite(known).all()):
             return float(known.min())
@@ -143,5 +141,4 @@ class MinimumShape(Composite):
         )
 
     def plain(self) -> Plain:
-        """The parts."""
         return {"kind": self.kind, "parts": [part.plain() for part in self.parts]}

@@ -61,11 +61,9 @@ class Singleton(NormSet):
     kind: ClassVar[str] = "point"
 
     def project(self, u: Array) -> Array:
-        """The point."""
         return self.target
 
     def inside(self, cp: Any, z: Any) -> list[Any]:
-        """Z is the point."""
         return [z == self.target]
 
     def size(self) -> float:
@@ -77,11 +75,9 @@ class Singleton(NormSet):
         return float((v * self.target).sum())
 
     def plain(self) -> Plain:
-        """The point."""
         return {"kind": self.kind, "target": self.point()}
 
     def point(self) -> np.ndarray:
-        """The point."""
         return np.asarray(self.target, dtype=np.float64)
 
 
@@ -115,7 +111,6 @@ class Ball(NormSet):
         return float(v @ self.center + self.radius * np.linalg.norm(v))
 
     def plain(self) -> Plain:
-        """Center and radius."""
         center = np.asarray(self.center, dtype=np.float64)
         return {"kind": self.kind, "center": center, "radius": float(self.radius)}
 
@@ -129,7 +124,6 @@ class Box(NormSet):
     kind: ClassVar[str] = "box"
 
     def project(self, u: Array) -> Array:
-        """Clip."""
         return namespace(u).clip(u, self.lower, self.upper)
 
     def inside(self, cp: Any, z: Any) -> list[Any]:
@@ -154,7 +148,6 @@ class Box(NormSet):
         return float((v * np.where(v == 0, 0.0, corner)).sum())
 
     def plain(self) -> Plain:
-        """Both bounds."""
         bounds = {"lower": np.asarray(self.lower), "upper": np.asarray(self.upper)}
         return {"kind": self.kind, **bounds}
 
@@ -173,7 +166,6 @@ class Polytope(NormSet):
         return u + step(self.matrix, self.bounds - self.matrix @ u)
 
     def inside(self, cp: Any, z: Any) -> list[Any]:
-        """The inequalities."""
         return [self.matrix @ z <= self.bounds]
 
     def size(self) -> float:
@@ -185,7 +177,6 @@ class Polytope(NormSet):
         return {"w": nnls(self.matrix.T, residual, maxiter=100 * len(self.bounds))[0]}
 
     def direction(self, parameters: Parameters) -> np.ndarray:
-        """matrix' w."""
         return np.asarray(self.matrix.T @ np.maximum(parameters["w"], 0.0))
 
     def support(self, v: np.ndarray, parameters: Parameters, scale: float) -> float:
@@ -193,7 +184,6 @@ class Polytope(NormSet):
         return float(scale * (np.maximum(parameters["w"], 0.0) @ self.bounds))
 
     def plain(self) -> Plain:
-        """The inequalities."""
         numbers = {"matrix": np.asarray(self.matrix), "bounds": np.asarray(self.bounds)}
         return {"kind": self.kind, **numbers}
 

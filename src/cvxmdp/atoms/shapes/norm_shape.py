@@ -73,7 +73,6 @@ class NormShape(Shape):
         return residual / xp.where(length > 0, length, 1.0)
 
     def gradient(self, x: Array) -> Array:
-        """M' of the slope."""
         return self.map.pull_back(self._slope(self._residual(x)))
 
     def softened(self, x: np.ndarray) -> Shape:
@@ -143,7 +142,6 @@ class NormShape(Shape):
         return self.set.parameters(residual)
 
     def maps(self) -> tuple[Map, ...]:
-        """The only one."""
         return (self.map,)
 
     def mixed_value(self, at: Mixed, rounding: float) -> float:
@@ -197,7 +195,6 @@ class NormShape(Shape):
         return Constants(2.0 * largest * reach, 2.0 * largest**2, reach**2, strength)
 
     def plain(self) -> Plain:
-        """Norm, map and set."""
         matrix, described = self.map.to_sparse(), self.set.plain()
         offset = np.zeros(matrix.shape[0])
         if self.set.point() is not None:
@@ -211,7 +208,6 @@ class NormShape(Shape):
         }
 
     def on_first_rows(self, shape: tuple[int, int]) -> Shape:
-        """Under another map."""
         return replace(self, map=FirstRows(self.map, shape))
 
     def closest(self, x: np.ndarray) -> np.ndarray | None:

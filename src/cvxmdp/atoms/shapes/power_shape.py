@@ -67,7 +67,6 @@ class PowerShape(Composite):
         return replace(self, parts=(self.parts[0].extended(),), floor=FLOOR)
 
     def positive(self) -> tuple[Shape, ...]:
-        """What is inside."""
         return self.parts
 
     def conic(self, program: ConicProgram) -> ConicForm:
@@ -99,7 +98,6 @@ class PowerShape(Composite):
         return {"t": inside if inside > 0 else 1.0, "parts": [self.parts[0].at(x)]}
 
     def mean(self, many: Sequence[Parameters], weights: np.ndarray) -> Parameters:
-        """Slopes are averaged."""
         slopes = weights * np.array([self._slope(float(one["t"])) for one in many])
         t = float(many[-1]["t"])
         if slopes.sum() > 0:

@@ -158,7 +158,6 @@ class RelativeEntropyShape(Shape):
         return p, q, np.log(np.maximum(p, TINY)) - np.log(np.maximum(q, TINY))
 
     def mixed_value(self, at: Mixed, rounding: float) -> float:
-        """The divergence."""
         p, q, logs = self._mixed(at)
         return float((p * logs - p + q).sum())
 
@@ -198,7 +197,6 @@ class RelativeEntropyShape(Shape):
         return None if both else self.map.towards(self._base(x), x)
 
     def plain(self) -> Plain:
-        """Both maps and offsets."""
         matrix = self.map.to_sparse()
         zero = np.zeros(self.map.rows)
         return {
@@ -212,6 +210,5 @@ class RelativeEntropyShape(Shape):
         }
 
     def on_first_rows(self, shape: tuple[int, int]) -> Shape:
-        """Under other maps."""
         base = None if self.base_map is None else FirstRows(self.base_map, shape)
         return replace(self, map=FirstRows(self.map, shape), base_map=base)

@@ -252,7 +252,6 @@ class Shape(Pytree):
         raise NotImplementedError
 
     def combined(self, parts: Sequence[Local], rounding: float) -> Local:
-        """The same with derivatives."""
         raise NotImplementedError
 
     def modulus(self, one_hot: bool, pairs: np.ndarray) -> Modulus | None:
@@ -304,11 +303,9 @@ class Composite(Shape):
     parts: tuple[Shape, ...]
 
     def children(self) -> tuple[Shape, ...]:
-        """The parts."""
         return self.parts
 
     def with_children(self, children: Sequence[Shape]) -> Self:
-        """Other parts."""
         return replace(self, parts=tuple(children))
 
 

@@ -42,7 +42,6 @@ class SoftMinimum(Composite):
         return on_simplex(self.centre - self.sharpness * values), values
 
     def value(self, x: Array) -> Any:
-        """At the best weights."""
         weights, values = self._weights(x)
         away = ((weights - self.centre) ** 2).sum() / (2.0 * self.sharpness)
         return (weights * values).sum() + away
@@ -95,7 +94,6 @@ class SoftNorm(Shape):
         return huber - (self.centre**2).sum() / (2.0 * self.sharpness)
 
     def gradient(self, x: Array) -> Array:
-        """M' of the weights."""
         return self.map.pull_back(self._weights(x))
 
     def followed(self, x: Array) -> Shape:

@@ -33,7 +33,6 @@ class SumShape(Composite):
     additive: ClassVar[bool] = True
 
     def factors(self) -> tuple[float, ...]:
-        """The weights."""
         return self.weights
 
     def value(self, x: Array) -> Any:
@@ -82,21 +81,17 @@ class SumShape(Composite):
         return Affine(np.asarray(reward), math.fsum([*terms, self.offset]))
 
     def at(self, x: np.ndarray) -> Parameters:
-        """Each at x."""
         return {"parts": [part.at(x) for part in self.parts]}
 
     def mean(self, many: Sequence[Parameters], weights: np.ndarray) -> Parameters:
-        """Each on its own."""
         columns = zip(*(one["parts"] for one in many), strict=True)
         pairs = zip(self.parts, columns, strict=True)
         return {"parts": [part.mean(column, weights) for part, column in pairs]}
 
     def combined_value(self, values: Sequence[float], rounding: float = 0.0) -> float:
-        """The weighted sum."""
         return self.offset + sum(w * value for w, value in zip(self.weights, values, strict=True))
 
     def combined(self, parts: Sequence[Local], rounding: float) -> Local:
-        """Weighted sums."""
         pairs = list(zip(self.weights, parts, strict=True))
         return Local(
             self.combined_value([one.value for one in parts]),
@@ -123,7 +118,6 @@ class SumShape(Composite):
         )
 
     def plain(self) -> Plain:
-        """Weights, offset and parts."""
         return {
             "kind": self.kind,
             "weights": np.array(self.weights, dtype=np.float64),

@@ -29,7 +29,6 @@ class Told:
         self._before: Any = None
 
     def reset(self, **arguments: Any) -> tuple[Any, Any]:
-        """Begin an episode."""
         self._before, info = self.env.reset(**arguments)
         return self._before, info
 
@@ -102,6 +101,5 @@ class Several:
         return np.array(self._seen)
 
     def close(self) -> None:
-        """Close them all."""
         for env in self.envs:
             env.close()
