@@ -63,7 +63,6 @@ class EntropyShape(Shape):
         return xp.where(inside, terms, border).sum()
 
     def gradient(self, x: Array) -> Array:
-        """-M'(log u + 1)."""
         xp, u = namespace(x), self.map.apply(x)
         least = self.floor / u.size if self.floor else xp.finfo(u.dtype).tiny
         return self.map.pull_back(-(xp.log(xp.maximum(u, least)) + 1.0))
@@ -124,7 +123,6 @@ class EntropyShape(Shape):
         return np.zeros(self.map.rows)
 
     def modulus(self, one_hot: bool, pairs: np.ndarray) -> Modulus | None:
-        """See ``entropy_change``."""
         if not one_hot:
             return None
         cells, scale = int(self.map.live(pairs).sum()), self.map.column_norms()[0]
