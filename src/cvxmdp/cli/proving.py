@@ -73,6 +73,7 @@ def check_certificate(certificate: Path, problem: Path, as_json: bool) -> Exit:
             "lower": found.lower,
             "assumes": list(found.assumes),
             "unchecked": list(found.unchecked),
+            "unverified": list(found.unverified),
             "exit_code": int(code),
         }
         say_json(document)
