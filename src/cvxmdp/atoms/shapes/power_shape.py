@@ -2,25 +2,13 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
 import numpy as np
 
-from cvxmdp.atoms.shapes.shape import (
-    TINY,
-    Affine,
-    Composite,
-    ConicForm,
-    ConicProgram,
-    Constants,
-    Local,
-    Parameters,
-    Plain,
-    Shape,
-)
+from cvxmdp.atoms.shapes.increasing import IncreasingShape, admissible
+from cvxmdp.atoms.shapes.shape import ConicForm, ConicProgram, Constants, Parameters, Plain
 from cvxmdp.base.arrays import Array, namespace
 from cvxmdp.models.space import Space
 
@@ -29,7 +17,7 @@ LEAST = 1e-12  # of the argument, where the gradient is evaluated at the border
 
 
 @dataclass(frozen=True, eq=False)
-class PowerShape(Composite):
+class PowerShape(IncreasingShape):
     """Its only part to the power of ``exponent``; minus infinity where that is negative.
 
     The gradient p phi^(p-1) gradient(phi) is unbounded at phi = 0. There it is evaluated at ``LEAST``; outside
@@ -66,9 +54,6 @@ class PowerShape(Composite):
         """Linear where the inside is below ``FLOOR``."""
         return replace(self, parts=(self.parts[0].extended(),), floor=FLOOR)
 
-    def positive(self) -> tuple[Shape, ...]:
-        return self.parts
-
     def conic(self, program: ConicProgram) -> ConicForm:
         """T <= u^p is a power cone."""
         cp, inner = program.cp, self.parts[0].conic(program)
@@ -76,49 +61,22 @@ class PowerShape(Composite):
         program.require(u <= inner.expression, cp.PowCone3D(u, np.ones(1), t, [self.exponent]))
 
         def parameters(factor: float, x: np.ndarray) -> Parameters:
-            at = 0.0 if u.value is None else float(u.value[0])
-            at = at if at > 0 else 1.0
-            return {"t": at, "parts": [inner.parameters(factor * self._slope(at), x)]}
+            t = admissible(0.0 if u.value is None else float(u.value[0]))
+            return {"t": t, "parts": [inner.parameters(factor * self.slope(t), x)]}
 
         return ConicForm(cp.sum(t), parameters)
 
-    def _slope(self, t: float) -> float:
+    def height(self, t: float) -> float:
+        return float(t**self.exponent)
+
+    def slope(self, t: float) -> float:
         return float(self.exponent * t ** (self.exponent - 1.0))
 
-    def tangent(self, parameters: Parameters) -> Affine:
-        """U^p <= t^p + p t^(p-1) (u - t) for every t > 0."""
-        t = float(parameters["t"])
-        inner, slope = self.parts[0].tangent(parameters["parts"][0]), self._slope(t)
-        height = (1.0 - self.exponent) * t**self.exponent
-        return Affine(slope * inner.reward, float(height + slope * inner.offset))
+    def bend(self, t: float) -> float:
+        return (self.exponent - 1.0) * self.slope(t) / t
 
-    def at(self, x: np.ndarray) -> Parameters:
-        """T = part(x), or something positive."""
-        inside = float(self.parts[0].value(x))
-        return {"t": inside if inside > 0 else 1.0, "parts": [self.parts[0].at(x)]}
-
-    def mean(self, many: Sequence[Parameters], weights: np.ndarray) -> Parameters:
-        slopes = weights * np.array([self._slope(float(one["t"])) for one in many])
-        t = float(many[-1]["t"])
-        if slopes.sum() > 0:
-            mean = float(slopes.sum() / weights.sum()) / self.exponent
-            t = float(mean ** (1.0 / (self.exponent - 1.0)))
-        inner = self.parts[0].mean([one["parts"][0] for one in many], slopes)
-        return {"t": t, "parts": [inner]}
-
-    def combined_value(self, values: Sequence[float], rounding: float = 0.0) -> float:
-        """Minus infinity outside the domain."""
-        return float(values[0] ** self.exponent) if values[0] >= 0 else -math.inf
-
-    def combined(self, parts: Sequence[Local], rounding: float) -> Local:
-        """s g and s H + s' g g' with the slope s = p u^(p-1)."""
-        (inner,) = parts
-        inside = inner.value if inner.value > 0 else TINY
-        slope = self._slope(inside)
-        bent = (self.exponent - 1.0) * slope / inside
-        hessian = slope * inner.hessian + bent * np.outer(inner.gradient, inner.gradient)
-        parameters = {"t": inside, "parts": [inner.parameters]}
-        return Local(float(inside**self.exponent), slope * inner.gradient, hessian, parameters)
+    def of_slope(self, slope: float) -> float:
+        return float((slope / self.exponent) ** (1.0 / (self.exponent - 1.0)))
 
     def constants(self, space: Space) -> Constants:
         """Bounded as the part is; neither Lipschitz nor smooth at the border."""
