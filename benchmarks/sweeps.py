@@ -46,7 +46,7 @@ def solver_for(instance: str, policy: Any = None, **settings: Any) -> cm.VRPDPG:
         initial_multiplier=1.0,
         policy=policy or cm.Table(),
         evaluate_every=CHUNK,
-        **settings,
+        **{"record_every": 1, **settings},
     )
 
 

@@ -345,3 +345,14 @@ def test_certify_proves_no_less_than_pdpg_has_proven(problem):
     assert found.evidence is not None
     proven = cm.certify(problem, found).relative_gap
     assert proven <= found.stats["certified_gap"] * (1.0 + 1e-9)
+
+
+@pytest.mark.parametrize("bound", [0.01, 50.0])
+def test_a_multiplier_at_the_end_of_its_box_is_said(problem, bound):
+    steps = {"primal_step": 0.05, "dual_step": 5.0, "dual_bound": bound}
+    for solver in (
+        cm.VRPDPG(60, momentum=0.3, horizon=10, **steps),
+        cm.PDPG(iterations=60, tolerance=None, **steps),
+    ):
+        said = "At the end of its box" in cm.solve(problem, solver, seed=0).message
+        assert said == (bound < 1)

@@ -22,6 +22,7 @@ from cvxmdp.problems.lowered import Evidence
 from cvxmdp.problems.snapshots import Snapshots
 from cvxmdp.problems.solution import Solution, Status
 from cvxmdp.solvers.contract import Judgement, Rows, Work, spacing
+from cvxmdp.solvers.start import box_note
 
 if TYPE_CHECKING:
     from cvxmdp.solvers.pdpg_setting import PDPGSetting
@@ -222,18 +223,21 @@ class PDPGWork(Work[Progressed]):
             self._named(multipliers),
             history=self._history(rows, pessimism, state) if rows else {},
             stats=stats,
-            message=self._message(status, gap, int(state.done)),
+            message=self._message(status, gap, state),
             evidence=evidence,
         )
 
-    def _message(self, status: Status, gap: float, done: int) -> str:
-        if not done:
+    def _message(self, status: Status, gap: float, state: Progressed) -> str:
+        if not state.done:
             word = "Interrupted" if status is Status.INTERRUPTED else "Stopped"
             return f"{word} before the first iteration was done; this is the start."
         known = f" Its certified relative gap is {gap:.1e}." if math.isfinite(gap) else ""
         if status is Status.OPTIMAL:
             return f"The certified relative gap is at most {self.solver.tolerance:.0e}.{known}"
-        return status.value + known
+        now, bound = state.iterate.multipliers, self.compiled.dual_bound
+        return (
+            status.value + known + box_note(self.setting.names, np.asarray(now), np.asarray(bound))
+        )
 
     def _history(self, rows: Rows, pessimism: np.ndarray, state: Progressed) -> dict[str, Any]:
         """One entry per recorded iteration; objective in the user's sign, slack of the problem itself."""

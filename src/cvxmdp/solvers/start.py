@@ -6,7 +6,7 @@ This is the one place that reads ``start=``.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -62,6 +62,21 @@ def per_constraint(given: Any, problem: Problem, what: str) -> np.ndarray:
         if not (math.isfinite(number) and number >= 0):
             raise SettingsError(f"{what} must be finite and not negative; got {number}")
     return np.array(numbers, dtype=np.float64)
+
+
+def box_note(names: Iterable[str], multipliers: np.ndarray, bound: np.ndarray) -> str:
+    """What to say of multipliers that end where their box does; empty where none does."""
+    held = [
+        f"{name!r} ({limit:.3g})"
+        for name, mu, limit in zip(names, multipliers, bound, strict=True)
+        if mu >= limit > 0
+    ]
+    if not held:
+        return ""
+    return (
+        f" At the end of its box is the multiplier of {', '.join(held)}: the constraint may need a larger one, "
+        "or cannot be met. Give a larger dual_bound=; cm.slater(problem) says whether there is room."
+    )
 
 
 @dataclass(frozen=True)

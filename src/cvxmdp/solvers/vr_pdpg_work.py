@@ -42,6 +42,7 @@ from cvxmdp.solvers.learning import (
     not_finite,
     targets_of,
 )
+from cvxmdp.solvers.start import box_note
 from cvxmdp.solvers.vr_pdpg_lanes import Lanes
 
 EXPLODED = 20.0  # an importance weight that says the steps are too large
@@ -170,12 +171,16 @@ class LearningWork(Work[Learned]):
             evaluation=evaluation,
             history={**history, **self._sampled(trace)},
             stats={**stats, **more},
-            message=f"{status.value}{remark}",
+            message=f"{status.value}{remark}{self._box_note(state)}",
         )
 
     def latest(self, state: Learned) -> Any:
         """theta_T, or the latest there is."""
         return host(state.carry.state.params)
+
+    def _box_note(self, state: Learned) -> str:
+        now, bound = state.carry.state.multipliers, self.learning.dual_bound
+        return box_note(self.names, np.asarray(now), np.asarray(bound))
 
     def _multipliers(self, state: Learned, trace: LearningTrace) -> dict[str, float]:
         """mu_T, beside theta_T; for a mean of policies, the mean of theirs."""
