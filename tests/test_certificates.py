@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from fractions import Fraction
 
 import jax.numpy as jnp
@@ -699,3 +700,24 @@ def test_relative_gap_means_something_when_the_optimum_is_zero():
     assert certificate.size == pytest.approx(
         abs(certificate.lower - problem.evaluate(cm.uniform_policy(mdp)).objective), rel=1e-6
     )
+
+
+def test_the_relative_gap_is_one_of_the_objective_however_bad_the_uniform_policy_is():
+    certificate = replace(
+        cm.certify(cm.Problem(two_states(), maximize=cm.linear("reward")), np.full((2, 2), 0.5)),
+        **{"upper": 5.1, "lower": 3.7, "uniform": -127.0},
+    )
+    assert certificate.relative_gap == pytest.approx(1.4 / 5.1)
+    assert "Gap 1.4, relative 0.27." in str(certificate)
+    near_zero = replace(certificate, upper=0.01, lower=0.0)
+    assert near_zero.relative_gap == pytest.approx(0.01 / 127.01)
+    assert "relative 1 to an objective near zero" in str(near_zero)
+
+
+def test_a_unit_of_slack_is_worth_the_gap_and_the_multiplier(small):
+    """Multipliers of zero prove a bound, but not that more slack buys nothing."""
+    certificate = cm.certify(small, cm.solve(small), multipliers={"cost": 0.0, "near": 0.0})
+    looser = small.with_budget("cost", small.constraints["cost"].budget + 1.0)
+    bought = cm.solve(looser).objective - cm.solve(small).objective
+    assert 0 < bought <= certificate.worth("cost") == certificate.gap
+    assert "a unit of slack is worth at most" in str(certificate)

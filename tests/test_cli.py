@@ -257,7 +257,7 @@ def test_frontier(solved, tmp_path):
     problem = solved / "problem.toml"
     done = Done("frontier", problem, "--budgets", "0.02,0.05", "-o", tmp_path / "f")
     assert done.code == Exit.OK
-    assert "one more unit buys" in done.out
+    assert "a unit of slack is worth at most" in done.out
     facts = read_run(tmp_path / "f").frontier
     assert facts is not None
     assert facts.budgets == (0.02, 0.05)

@@ -269,3 +269,9 @@ def test_the_same_seed_probes_the_same_pairs(mdp):
 def test_what_cannot_be_checked_is_refused(given, message, mdp):
     with pytest.raises(UtilityError, match=message):
         cm.check_utility(given, mdp)
+
+
+@pytest.mark.parametrize("size", [1e-11, 1.0, 1e11])
+def test_a_promise_is_probed_in_the_units_of_the_function(mdp, size):
+    assert not cm.check_utility(cm.concave(lambda x: size * (x**2).sum()), mdp).ok
+    assert cm.check_utility(cm.concave(lambda x: -size * (x**2).sum()), mdp).ok

@@ -238,3 +238,29 @@ def test_when_the_others_are_in_conflict_no_budget_helps():
 def test_what_is_refused(arguments, message):
     with pytest.raises(ProblemError, match=message):
         cm.frontier(make("curved limit"), **arguments)
+
+
+@pytest.mark.parametrize("unit", [1e-6, 1.0, 1e6])
+def test_what_binds_does_not_depend_on_the_unit_of_the_objective(unit):
+    mdp = model()
+    least, most = extreme(mdp, "minimize"), extreme(mdp, "maximize")
+    problem = cm.Problem(
+        mdp,
+        maximize=unit * cm.linear("cost"),
+        subject_to={"limit": cm.linear("cost") <= most},
+    )
+    middle = (least + most) / 2
+    found = cm.frontier(problem, "limit", [middle, most + 1.0])
+    assert [row[-1] for row in found.rows()] == ["binding", "not binding"]
+    assert found.free_from == most + 1.0
+
+
+def test_a_lower_limit_is_worth_something_when_it_is_loosened():
+    """For >= more budget costs: the column speaks of slack, and its numbers are of that sign."""
+    problem = make("maximise, at least")
+    found = cm.frontier(problem, "limit", n=4)
+    tight = max(found.points, key=lambda point: point.budget)
+    looser = cm.solve(problem.with_budget("limit", tight.budget - 0.01))
+    bought = looser.objective - tight.solution.objective
+    assert 0 < bought <= tight.certificate.worth("limit")
+    assert "a unit of slack is worth at most" in str(found)

@@ -206,6 +206,12 @@ def test_headlines(problem, solution):
     )
     said = " ".join(headline([record_of(uniform)], [cm.certify(problem, uniform)]))
     assert "Violated: hazard" in said
+    record = record_of(solution)
+    facts = replace(record.constraints[0], budget=2.5e-10, value=4.8e-10, slack=-2.3e-10)
+    small = replace(record, constraints=(facts,))  # costs like failure probabilities
+    assert "Violated: hazard" in " ".join(headline([small], [None]))
+    nearly = replace(record, constraints=(replace(facts, value=2.5e-10, slack=-1e-20),))
+    assert "Every constraint holds, up to rounding." in headline([nearly], [None])
     infeasible = problem.with_budget("hazard", -1.0)
     nothing = cm.solve(infeasible)
     said = " ".join(headline([record_of(nothing)], [cm.certify(infeasible, nothing)]))

@@ -116,7 +116,9 @@ def _wrong_side(
 ) -> str:
     at_mean = float(function.value((1 - share) * x + share * y))
     mean = (1 - share) * float(function.value(x)) + share * float(function.value(y))
-    rounding = TOLERANCE * max(abs(at_mean), abs(mean), 1.0)
+    # Of the terms that the values are sums of, in their own units: they may cancel.
+    terms = max(float(np.vdot(np.abs(function.gradient(point)), point)) for point in (x, y))
+    rounding = TOLERANCE * max(abs(at_mean), abs(mean), terms)
     if utility.curvature.is_concave and at_mean < mean - rounding:
         side, promise = "below", "concave"
     elif utility.curvature.is_convex and at_mean > mean + rounding:

@@ -34,6 +34,8 @@ BOUNDS = (*COMMON, "upper", "lower", "slack", "multipliers", "uniform")
 INFEASIBLE = (*COMMON, "slack_bound", "conflict")
 NOTES = ("given_slack", "repaired", "repair_share", "flow_residual", "flow_cost")
 
+NEAR_ZERO = 1e-2  # share of what separates the uniform policy from the bound: objectives below are "near zero"
+
 
 @dataclass(frozen=True)
 class Certificate:
@@ -49,16 +51,17 @@ class Certificate:
         policy: the policy that achieves its bound and surely satisfies every constraint, or None.
         slack: its slack per constraint is at least this.
         given_slack: the slack of the policy that was given, as computed.
-        repaired: whether ``policy`` is the given one mixed with the Slater point.
-        repair_share: the share of the Slater point in that mixture.
-        multipliers: of the upper bound: it rises by at most this per unit of budget.
+        repaired: whether ``policy`` is the given one mixed with one that has room in every constraint.
+        repair_share: the share of that one in the mixture.
+        multipliers: of the upper bound: it rises by this per unit of slack that is given away.
         flow_residual: what the flow equations miss at the computed occupancy of ``policy``.
         flow_cost: how much objective was given up for that and for rounding.
         infeasible: proven: no policy satisfies all constraints.
         conflict: the constraints in that proof.
         slack_bound: the proven upper bound on the smallest slack of any policy in that proof.
         assumes: promises the proof rests on.
-        uniform: objective of the uniform policy, which ``relative_gap`` refers to.
+        uniform: objective of the uniform policy, which ``relative_gap`` refers to where the objective is
+            near zero.
         sense: "maximize" or "minimize".
         statement: the problem in words.
         proof: parameters of the upper bound (or of infeasibility), for the checker.
@@ -92,18 +95,28 @@ class Certificate:
 
     @property
     def size(self) -> float:
-        """max(|upper|, |lower|, |bound - objective of the uniform policy|): what is large here.
+        """What ``relative_gap`` refers to: max(|upper|, |lower|), the size of the objective.
 
-        The last one gives the relative gap a meaning when the optimum is near zero (imitation).
+        Where that is near zero (a hundredth of ``range`` or less), as in imitation, it is ``range``. Elsewhere
+        it is not: beside a uniform policy that is terrible every gap looks small.
         """
+        return self.range if self.near_zero else _largest(self.upper, self.lower)
+
+    @property
+    def range(self) -> float:
+        """|bound - objective of the uniform policy|; zero where there is none."""
         bound = self.upper if self.sense == "maximize" else self.lower
-        candidates = (self.upper, self.lower, bound - self.uniform)
-        return max((abs(number) for number in candidates if math.isfinite(number)), default=0.0)
+        return _largest(bound - self.uniform)
+
+    @property
+    def near_zero(self) -> bool:
+        """Whether the objective is near zero, compared with what there is to gain."""
+        return _largest(self.upper, self.lower) <= NEAR_ZERO * self.range
 
     @property
     def contradicts(self) -> bool:
         """True when a policy surely beats the bound: then a promise in ``assumes`` is false."""
-        return self.gap < -1e-9 * self.size
+        return self.gap < -1e-9 * max(self.size, self.range)
 
     @property
     def relative_gap(self) -> float:
@@ -113,6 +126,14 @@ class Certificate:
         if self.contradicts:
             return math.inf
         return self.gap / self.size if self.size > 0 else 0.0
+
+    def worth(self, constraint: str) -> float:
+        """Proven: a unit of slack in a constraint improves the best objective by at most this.
+
+        With a budget that allows one unit more, no policy gets beyond the bound plus the multiplier, and with
+        the budget as it is the policy reaches its own bound: what lies between is gap + multiplier.
+        """
+        return self.gap + self.multipliers.get(constraint, math.inf)
 
     def __str__(self) -> str:
         bounds = [*_bounds(self), *_constraints(self), *_errors(self)]
@@ -169,6 +190,10 @@ class Certificate:
             ValueError,
         ) as error:
             raise FileFormatError(f"this is not a certificate: {error!r}") from error
+
+
+def _largest(*numbers: float) -> float:
+    return max((abs(number) for number in numbers if math.isfinite(number)), default=0.0)
 
 
 def _encoded(tree: Any) -> Any:
@@ -263,9 +288,20 @@ def _bounds(certificate: Certificate) -> list[str]:
             "check_utility."
         )
     elif math.isfinite(certificate.gap):
-        relative = certificate.relative_gap
-        lines.append(f"Gap {certificate.gap:.2g}, relative {relative:.2g}.")
+        lines.append(f"Gap {certificate.gap:.2g}, {gap_words(certificate)}.")
     return lines
+
+
+def gap_words(certificate: Certificate) -> str:
+    """The relative gap, and what it is relative to."""
+    relative = certificate.relative_gap
+    size = _largest(certificate.upper, certificate.lower)
+    if not certificate.near_zero or size == 0:
+        return f"relative {relative:.2g}"
+    return (
+        f"relative {certificate.gap / size:.2g} to an objective near zero, {relative:.2g} to the uniform "
+        "policy's distance from the bound"
+    )
 
 
 def _constraints(certificate: Certificate) -> list[str]:
@@ -276,17 +312,17 @@ def _constraints(certificate: Certificate) -> list[str]:
             name,
             number(certificate.given_slack[name]) if name in certificate.given_slack else "-",
             number(certificate.slack[name]) if name in certificate.slack else "-",
-            number(multiplier),
+            number(certificate.worth(name)),
         )
-        for name, multiplier in certificate.multipliers.items()
+        for name in certificate.multipliers
     ]
-    header = ("constraint", "slack given", "slack, surely", "one more unit buys at most")
+    header = ("constraint", "slack given", "slack, surely", "a unit of slack is worth at most")
     lines = ["", *text_table(header, rows)]
     if certificate.repaired:
         lines += [
             "",
             "The policy given is not surely feasible: it was mixed with a share of "
-            f"{certificate.repair_share:.2g} of the Slater policy.",
+            f"{certificate.repair_share:.2g} of one with room in every constraint.",
         ]
     return lines
 

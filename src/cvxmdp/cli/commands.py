@@ -246,7 +246,7 @@ def frontier(
     overwrite: OverwriteOption = False,
     as_json: JsonOption = False,
 ) -> Exit:
-    """What one more unit of a budget buys: the best objective as a function of it, proven.
+    """What a budget is worth: the best objective as a function of it, proven.
 
         cvxmdp frontier problem.toml hazard
         cvxmdp frontier problem.toml hazard --budgets 0.01,0.02,0.05 -o runs/frontier

@@ -83,7 +83,7 @@ def panel_of(name: str) -> Panel:
         return Panel(
             "Multipliers",
             constraint,
-            "What one more unit of each budget is worth: the dual variables.",
+            "What a unit of slack in each constraint is worth: the dual variables.",
         )
     if name in KNOWN:
         return KNOWN[name]

@@ -10,11 +10,17 @@ import numpy as np
 
 from cvxmdp.base.text_tables import number
 from cvxmdp.base.version import __version__
-from cvxmdp.certificates.certificate import Certificate
+from cvxmdp.certificates.certificate import Certificate, gap_words
 from cvxmdp.models.layout import DIRECTIONS
 from cvxmdp.reports.html_curves import groups_of, panels, rounded
 from cvxmdp.runs.record import SNAPSHOTS, FrontierFacts, RunRecord
-from cvxmdp.runs.record_text import run_line, status_words, worst_violation
+from cvxmdp.runs.record_text import (
+    constraints_hold,
+    holds,
+    run_line,
+    status_words,
+    worst_violation,
+)
 
 MOST_CELLS = 10_000  # states of a grid that is drawn
 MOST_FRAMES = 40
@@ -88,7 +94,7 @@ def headline(records: Sequence[RunRecord], proofs: Sequence[Certificate | None])
             lines.append(
                 f"No policy that satisfies the constraints gets {word} {number(best)}; this is proven."
             )
-    violated = [facts.name for facts in record.constraints if facts.slack < -1e-9]
+    violated = [facts.name for facts in record.constraints if not holds(facts)]
     if violated:
         lines.append(
             f"Violated: {', '.join(violated)}, by up to {worst_violation(record):.3g}."
@@ -99,7 +105,7 @@ def headline(records: Sequence[RunRecord], proofs: Sequence[Certificate | None])
             )
         )
     elif record.constraints:
-        lines.append("Every constraint holds.")
+        lines.append(constraints_hold(record))
     lines.append(record.message)
     return lines
 
@@ -122,7 +128,7 @@ def _headline_of_many(records: Sequence[RunRecord]) -> list[str]:
         lines.append(
             f"The best mean objective at the end, {number(sign * known[best])}, is that of: {best}."
         )
-    holding = sum(worst_violation(record) <= 1e-9 for record in records)
+    holding = sum(bool(constraints_hold(record)) for record in records)
     if any(record.constraints for record in records):
         lines.append(f"Every constraint holds at the end of {holding} of {len(records)} runs.")
     return lines
@@ -290,7 +296,7 @@ def _proof(record: RunRecord, proof: Certificate, name: str) -> dict[str, Any]:
         "reached": _number(record.objective),
         "uniform": _number(proof.uniform),
         "gap": f"{proof.gap:.2g}",
-        "relative": f"{proof.relative_gap:.2g}",
+        "relative": gap_words(proof),
         "repaired": proof.repaired,
         "assumes": list(proof.assumes),
         "slack": [
@@ -299,9 +305,9 @@ def _proof(record: RunRecord, proof: Certificate, name: str) -> dict[str, Any]:
                 "given": _number(given.get(key, math.nan)),
                 "sure": _number(proof.slack.get(key, math.nan)),
                 "budget": _number(budgets.get(key, math.nan)),
-                "multiplier": _number(multiplier),
+                "worth": _number(proof.worth(key)),
             }
-            for key, multiplier in proof.multipliers.items()
+            for key in proof.multipliers
         ],
     }
 

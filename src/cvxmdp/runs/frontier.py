@@ -30,7 +30,8 @@ from cvxmdp.problems.solution import Solution
 from cvxmdp.runs.frontier_figure import plot_frontier
 from cvxmdp.runs.solving import solve
 
-FREE_GAP = 1e-5  # relative gap up to which a constraint is said not to bind
+FREE_GAP = 1e-5  # of what the budget matters: the gap up to which a constraint is said not to bind
+ROUNDING = 1e-9  # of what is large in a problem: what solvers cannot tell from zero
 
 
 @dataclass(frozen=True)
@@ -114,18 +115,14 @@ class Frontier:
             if certificate.infeasible:
                 table.append((number(point.budget), "-", "-", "-", "infeasible (proven)"))
                 continue
-            price = certificate.multipliers.get(self.constraint, math.nan)
-            size = abs(certificate.upper) + abs(certificate.lower) + 1e-12
-            binding = (
-                "binding" if price * max(1.0, abs(point.budget)) > 1e-6 * size else "not binding"
-            )
+            free = self._direction * point.budget >= self._direction * self.free_from
             table.append(
                 (
                     number(point.budget),
                     number(certificate.lower),
                     number(certificate.upper),
-                    number(price),
-                    binding,
+                    number(certificate.worth(self.constraint)),
+                    "not binding" if free else "binding",
                 )
             )
         return table
@@ -137,7 +134,7 @@ class Frontier:
             f"{self.constraint!r}: {constraint.utility!r} {constraint.sense} budget",
             "",
         ]
-        header = ("budget", "objective, lower", "upper", "one more unit buys", "")
+        header = ("budget", "objective, lower", "upper", "a unit of slack is worth at most", "")
         lines += [line.rstrip() for line in text_table(header, self.rows())]
         less = "below" if self._direction > 0 else "above"
         lines.append("")
@@ -182,7 +179,7 @@ def frontier(
     *,
     n: int | None = None,
 ) -> Frontier:
-    """What one more unit of budget buys, proven.
+    """The best objective as a function of a budget, and what a unit of slack is worth, proven.
 
     Args:
         problem: any problem with this constraint.
@@ -239,11 +236,6 @@ class _Tracer:
         solution = solve(problem)
         return solution, certify(problem, solution)
 
-    @property
-    def free_ceiling(self) -> float:
-        """Proven: without the constraint no policy does better than this."""
-        return _ceiling(self.problem, self.free[1])
-
     def ends(self) -> tuple[float, float]:
         """The least budget that allows a policy (nearly), and one that does not bind."""
         others = {name: c for name, c in self.problem.constraints.items() if name != self.name}
@@ -262,8 +254,9 @@ class _Tracer:
         self.infeasible_until = proven
         used = float(utility.lower(self.problem.space).value(self.free[0].occupancy))
         # A little room at the tight end keeps a Slater point; none is lost at the loose end.
-        width = max(self.direction * (used - reached), 1e-9 * max(1.0, abs(reached)))
-        return reached + self.direction * 1e-3 * width, used + self.direction * 1e-9 * width
+        size = max(best.size, best.range) or 1.0
+        width = max(self.direction * (used - reached), ROUNDING * size)
+        return reached + self.direction * 1e-3 * width, used + self.direction * ROUNDING * width
 
     def refine(self, count: int) -> Frontier:
         tight, loose = self.ends()
@@ -296,10 +289,13 @@ class _Tracer:
             # Without the constraint no policy exceeds the ceiling; from the first budget whose
             # policy reaches it, the constraint is free. (A small multiplier alone proves nothing:
             # budgets in small units have small prices.)
-            ceiling = self.free_ceiling
-            for point in ordered:
-                gap = ceiling - _floor(self.problem, point.certificate)
-                if gap <= FREE_GAP * max(1.0, abs(ceiling)):
+            free = self.free[1]
+            ceiling = _ceiling(self.problem, free)
+            gaps = [ceiling - _floor(self.problem, point.certificate) for point in ordered]
+            size = max((abs(one) for one in (ceiling, *gaps) if math.isfinite(one)), default=0.0)
+            most = max(FREE_GAP * size, ROUNDING * max(free.size, free.range))
+            for point, gap in zip(ordered, gaps, strict=True):
+                if gap <= most:
                     free_from, free_gap = point.budget, max(gap, 0.0)
                     break
         return Frontier(

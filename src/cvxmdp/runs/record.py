@@ -70,7 +70,8 @@ class FrontierFacts:
 
     Attributes:
         constraint, sense: whose budget, and "<=" or ">=".
-        budgets, lower, upper, prices: of the solved budgets; NaN where infeasible.
+        budgets, lower, upper, prices: of the solved budgets; NaN where infeasible. A price is what a unit of
+            slack is worth at most.
         grid, floor, ceiling: the proven envelopes between them.
         infeasible_until, free_from: proven ends; infinite where not met.
     """
@@ -233,7 +234,7 @@ def frontier_facts(frontier: Frontier) -> FrontierFacts:
         tuple(budgets),
         proven([c.lower for c in certificates]),
         proven([c.upper for c in certificates]),
-        proven([c.multipliers.get(name, math.nan) for c in certificates]),
+        proven([c.worth(name) for c in certificates]),
         tuple(float(budget) for budget in grid),
         tuple(float(lower) for lower, _ in bounds),
         tuple(float(upper) for _, upper in bounds),

@@ -8,7 +8,9 @@ from typing import Any
 from cvxmdp.base.text_tables import number, text_table
 from cvxmdp.certificates.certificate import Certificate, certificate_facts
 from cvxmdp.problems.solution_text import HEADER
-from cvxmdp.runs.record import RunRecord
+from cvxmdp.runs.record import ConstraintFacts, RunRecord
+
+ROUNDING = 1e-9  # of a budget or of what is compared with it: a violation that nobody means
 
 
 def status_words(record: RunRecord) -> str:
@@ -19,6 +21,19 @@ def status_words(record: RunRecord) -> str:
 def worst_violation(record: RunRecord) -> float:
     """The largest violation of a constraint; zero when all hold."""
     return max((max(0.0, -facts.slack) for facts in record.constraints), default=0.0)
+
+
+def holds(facts: ConstraintFacts) -> bool:
+    """Whether a constraint holds up to rounding, in units of its own."""
+    return facts.slack >= -ROUNDING * max(abs(facts.budget), abs(facts.value))
+
+
+def constraints_hold(record: RunRecord) -> str:
+    """That every constraint holds, with or without rounding; empty where one does not."""
+    if not all(holds(facts) for facts in record.constraints):
+        return ""
+    exactly = worst_violation(record) == 0
+    return "Every constraint holds." if exactly else "Every constraint holds, up to rounding."
 
 
 def record_text(record: RunRecord) -> str:

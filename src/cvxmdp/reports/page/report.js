@@ -434,7 +434,7 @@
     }
     const maximise = proof.sense === "maximize";
     const best = maximise ? proof.upper : proof.lower, sure = maximise ? proof.lower : proof.upper;
-    make(card, "p", {}, `Gap ${proof.gap} (relative ${proof.relative}). ` + (proof.repaired ? "The policy was repaired: mixed with one that is surely feasible." : ""));
+    make(card, "p", {}, `Gap ${proof.gap}, ${proof.relative}. ` + (proof.repaired ? "The policy was repaired: mixed with one that is surely feasible." : ""));
     const holder = make(card, "div");
     watch(holder, () => {
       holder.textContent = "";
@@ -465,13 +465,13 @@
       proof.slack.forEach((entry, k) => {
         const y = 138 + 40 * k, middle = width / 2;
         const value = known(entry.sure) ? entry.sure : entry.given;
-        const share = known(value) ? value / (Math.abs(entry.budget || 0) || 1) : -1;
+        const share = known(value) ? value / (Math.abs(entry.budget || 0) || Math.abs(value) || 1) : -1;
         const reach = Math.max(-1, Math.min(1, share)) * (middle - 14);
         const holds = share >= -1e-6;
         draw(svg, "rect", { class: "slack", x: Math.min(middle, middle + reach), y, width: Math.max(2, Math.abs(reach)), height: 12, rx: 2, fill: holds ? "var(--good)" : "var(--bad)" });
         draw(svg, "line", { x1: middle, x2: middle, y1: y - 4, y2: y + 16, stroke: "var(--ink)" });
         const words = holds ? (share <= 1e-6 ? "used up" : "holds") : "violated";
-        const facts = `: ${words}, slack ${short(value)}, price ${short(entry.multiplier)}`;
+        const facts = `: ${words}, slack ${short(value)}, a unit of it is worth at most ${short(entry.worth)}`;
         draw(svg, "text", { x: 0, y: y + 26 }, cut(entry.name, width / 6.4 - facts.length) + facts);
       });
     });
@@ -494,7 +494,7 @@
     make(box, "span", {}, tile.label); make(box, "b", {}, tile.value); make(box, "span", {}, tile.note);
   }
 
-  const asked = section("The problem", "What was asked, and how the answer does. Slack is signed: at least zero where a constraint holds. A multiplier is what one more unit of the budget is worth.");
+  const asked = section("The problem", "What was asked, and how the answer does. Slack is signed: at least zero where a constraint holds. A multiplier is what a unit of slack is worth: a budget that allows one unit more.");
   for (const problem of data.problems) {
     if (data.problems.length > 1) make(asked, "h3", {}, problem.title);
     const statement = make(asked, "p");
@@ -534,7 +534,7 @@
   }
 
   if (data.frontiers.length) {
-    const part = section("The budget frontier", "The best objective as a function of a budget. The band is proven: the truth lies in it at every budget. Its slope is what one more unit buys.");
+    const part = section("The budget frontier", "The best objective as a function of a budget. The band is proven: the truth lies in it at every budget. Its slope is what a unit of slack is worth.");
     const cards = make(part, "div", { class: "cards", id: "frontiers" });
     for (const frontier of data.frontiers) {
       const solved = frontier.points.filter((point) => known(point.low));
@@ -550,7 +550,7 @@
         ],
       });
       const card = make(cards, "div", { class: "card" });
-      table(card, ["budget", "at least", "at most", "one more unit buys"],
+      table(card, ["budget", "at least", "at most", "a unit of slack is worth at most"],
         frontier.points.map((p) => [short(p.x), short(p.low), short(p.high), known(p.low) || known(p.high) ? short(p.price) : "infeasible"]), [0, 1, 2, 3]);
     }
   }
