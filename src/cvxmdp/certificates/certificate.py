@@ -34,7 +34,8 @@ BOUNDS = (*COMMON, "upper", "lower", "slack", "multipliers", "uniform")
 INFEASIBLE = (*COMMON, "slack_bound", "conflict")
 NOTES = ("given_slack", "repaired", "repair_share", "flow_residual", "flow_cost")
 
-NEAR_ZERO = 1e-2  # share of what separates the uniform policy from the bound: objectives below are "near zero"
+# Of what separates the uniform policy from the bound: an objective below is near zero.
+NEAR_ZERO = 2e-2
 
 
 @dataclass(frozen=True)
@@ -97,8 +98,8 @@ class Certificate:
     def size(self) -> float:
         """What ``relative_gap`` refers to: max(|upper|, |lower|), the size of the objective.
 
-        Where that is near zero (a hundredth of ``range`` or less), as in imitation, it is ``range``. Elsewhere
-        it is not: beside a uniform policy that is terrible every gap looks small.
+        Where both bounds are near zero (a fiftieth of ``range`` or less), as in imitation, it is ``range``.
+        Elsewhere it is not: beside a uniform policy that is terrible every gap looks small.
         """
         return self.range if self.near_zero else _largest(self.upper, self.lower)
 
@@ -110,7 +111,7 @@ class Certificate:
 
     @property
     def near_zero(self) -> bool:
-        """Whether the objective is near zero, compared with what there is to gain."""
+        """Whether the best objective is near zero, compared with what there is to gain."""
         return _largest(self.upper, self.lower) <= NEAR_ZERO * self.range
 
     @property
@@ -299,8 +300,8 @@ def gap_words(certificate: Certificate) -> str:
     if not certificate.near_zero or size == 0:
         return f"relative {relative:.2g}"
     return (
-        f"relative {certificate.gap / size:.2g} to an objective near zero, {relative:.2g} to the uniform "
-        "policy's distance from the bound"
+        f"relative {certificate.gap / size:.2g} to the objective, {relative:.2g} to the uniform policy's "
+        "distance from zero"
     )
 
 
