@@ -225,6 +225,9 @@ def test_certify_and_check(solved, tmp_path):
     accepted = Done("check", file, problem)
     assert accepted.code == Exit.OK
     assert accepted.out.startswith("Accepted")
+    assert (
+        Done("check", file, solved / "runs" / "learned").code == Exit.OK
+    )  # the problem kept there
     document = json.loads(file.read_text())
     document["claims"]["upper"] -= 1.0
     file.write_text(json.dumps(document))

@@ -291,3 +291,22 @@ def test_evidence_of_another_problem_does_no_harm():
     assert certificate.upper >= cm.solve(free).objective - 1e-9
     larger = cm.Problem(cm.gridworld(5), maximize=cm.entropy())
     assert math.isfinite(cm.certify(larger, cm.solve(larger)).gap)
+
+
+@pytest.mark.parametrize("name", ["array", "function", "sparse", "kind", "slacks"])
+def test_constraints_may_have_any_name(name, tmp_path) -> None:
+    """Also those that stand for something in files: all of a problem is kept, and fingerprinted."""
+    mdp = cm.gridworld(3, discount=0.9, hazards=[4])
+    without = cm.Problem(mdp, maximize=cm.entropy())
+    problem = cm.Problem(mdp, maximize=cm.entropy(), subject_to={name: cm.linear("hazard") <= 0.1})
+    problem.save(tmp_path / "problem")
+    again = cm.load_problem(tmp_path / "problem")
+    assert list(again.constraints) == [name]
+    solution = cm.solve(problem)
+    certificate = cm.certify(problem, solution)
+    certificate.save(tmp_path / "certificate.json")
+    assert cm.check(tmp_path / "certificate.json", again)
+    assert not cm.check(tmp_path / "certificate.json", without)
+    assert (
+        cm.certify(problem.with_budget(name, 0.2), solution).fingerprint != certificate.fingerprint
+    )

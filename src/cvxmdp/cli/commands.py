@@ -214,11 +214,11 @@ def check(
 ) -> Exit:
     """Check a certificate against a problem, trusting neither its author nor our solvers.
 
-    Every claim is computed anew from the problem file; a certificate of another problem, a tightened bound
-    or a damaged file is rejected with the reason.
+    Every claim is computed anew from the problem file, or from a folder that holds a saved problem, as a run's
+    does; a certificate of another problem, a tightened bound or a damaged file is rejected with the reason.
 
         cvxmdp check certificate.json problem.toml
-        cvxmdp check runs/exact/certificate.json problem.toml && echo proven
+        cvxmdp check runs/exact/certificate.json runs/exact && echo proven
 
     Exit codes: 0 accepted; 2 bad input; 5 rejected.
     """

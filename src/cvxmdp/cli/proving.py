@@ -15,6 +15,7 @@ from cvxmdp.cli.outcome import Exit, note, say, say_json, working
 from cvxmdp.cli.overrides import read
 from cvxmdp.cli.policy_arguments import read_policy
 from cvxmdp.cli.solve_command import problem_files
+from cvxmdp.problems.problem import load_problem
 from cvxmdp.runs.frontier import frontier
 from cvxmdp.runs.record import frontier_facts, record_of
 from cvxmdp.runs.run_folder import RunState, StoreError, state_of, write_run, writing
@@ -63,7 +64,7 @@ def check_certificate(certificate: Path, problem: Path, as_json: bool) -> Exit:
     """Check a certificate; see ``cvxmdp check --help``."""
     if not certificate.is_file():
         raise SpecError(f"there is no file {certificate}")
-    found = check(certificate, read(problem).problem)
+    found = check(certificate, load_problem(problem) if problem.is_dir() else read(problem).problem)
     code = Exit.OK if found else Exit.REJECTED
     if as_json:
         document = {

@@ -45,18 +45,19 @@ def write_problem(folder: str | Path, problem: Problem) -> None:
     place.mkdir(parents=True, exist_ok=True)
     plain = Lowered(problem).plain()
     arrays, model = model_parts(problem.mdp.arguments())
-    functions = {name: plain[name] for name in ("objective", "slacks")}
+    # Names of constraints are a user's own words: they never pass for the words of ``pack``.
     constraints = {
-        name: written_constraint(constraint) for name, constraint in problem.constraints.items()
+        name: pack(written_constraint(constraint), arrays)
+        for name, constraint in problem.constraints.items()
     }
-    asked = {"utility": written(problem.utility), "constraints": constraints}
     kept = {name: plain[name] for name in ("sense", "statement", "note", "discount")}
     document = {
         "format": PROBLEM_FORMAT,
         **kept,
         "model": model,
-        **pack(functions, arrays),
-        "written": pack(asked, arrays),
+        "objective": pack(plain["objective"], arrays),
+        "slacks": {name: pack(tree, arrays) for name, tree in plain["slacks"].items()},
+        "written": {"utility": pack(written(problem.utility), arrays), "constraints": constraints},
     }
     write_arrays(place / ARRAYS, "problem", arrays, {})
     with whole_file(place / DOCUMENT) as temporary:
@@ -73,25 +74,39 @@ def read_problem(
     arrays, _ = read_arrays(place / ARRAYS, "problem")
     try:
         model = model_from_parts(arrays, document["model"], TabularMDP)
-        asked = unpack(document["written"], arrays)
-        reader = WrittenReader(functions)
-        utility = reader.utility(asked["utility"])
+        asked, reader = document["written"], WrittenReader(functions)
+        utility = reader.utility(unpack(asked["utility"], arrays))
         constraints = {
-            str(name): reader.constraint(plain) for name, plain in asked["constraints"].items()
+            name: reader.constraint(unpack(tree, arrays))
+            for name, tree in asked["constraints"].items()
         }
         problem = make(model, **{document["sense"]: utility}, subject_to=constraints)
-        saved = {name: unpack(document[name], arrays) for name in ("objective", "slacks")}
         plain = Lowered(problem).plain()
+        same = _same_functions(document, arrays, plain)
     except CvxmdpError:
         raise
     except (AttributeError, LookupError, TypeError, ValueError, RecursionError) as error:
         raise FileFormatError(f"{place} does not hold a whole problem: {error!r}") from error
-    for name, tree in saved.items():
-        if not alike(tree, plain[name]):
-            raise FileFormatError(
-                f"{place}: the {name} as written and the numbers beside it differ; somebody changed one of them"
-            )
+    if not same:
+        raise FileFormatError(
+            f"{place}: the functions as written and their numbers differ; somebody changed one of them"
+        )
     return problem
+
+
+def _same_functions(document: dict[str, Any], arrays: Arrays, plain: Mapping[str, Any]) -> bool:
+    saved, slacks = document["slacks"], plain["slacks"]
+    return (
+        list(saved) == list(slacks)
+        and alike(unpack(document["objective"], arrays), plain["objective"])
+        and all(alike(unpack(saved[name], arrays), slacks[name]) for name in slacks)
+    )
+
+
+def _kept(tree: Mapping[str, Any]) -> dict[str, Any]:
+    """What is compared and written of a table: all but the function itself that a custom shape holds."""
+    own = tree.get("kind") == "custom"
+    return {name: value for name, value in tree.items() if not (own and name == "function")}
 
 
 def _read_document(path: Path) -> dict[str, Any]:
@@ -111,7 +126,7 @@ def _read_document(path: Path) -> dict[str, Any]:
 def pack(tree: Any, arrays: Arrays) -> Any:
     """Plain data with its arrays put aside: each leaves its name."""
     if isinstance(tree, Mapping):
-        return {str(k): pack(v, arrays) for k, v in tree.items() if k != "function"}
+        return {name: pack(value, arrays) for name, value in _kept(tree).items()}
     if isinstance(tree, list | tuple):
         return [pack(value, arrays) for value in tree]
     if sp.issparse(tree):
@@ -144,10 +159,8 @@ def unpack(tree: Any, arrays: Arrays) -> Any:
 def alike(first: Any, second: Any) -> bool:
     """Whether two trees of plain data say the same, up to rounding."""
     if isinstance(first, Mapping) and isinstance(second, Mapping):
-        names = first.keys() - {"function"}
-        return names == second.keys() - {"function"} and all(
-            alike(first[name], second[name]) for name in names
-        )
+        one, other = _kept(first), _kept(second)
+        return one.keys() == other.keys() and all(alike(one[name], other[name]) for name in one)
     if isinstance(first, list | tuple) and isinstance(second, list | tuple):
         return len(first) == len(second) and all(map(alike, first, second))
     if sp.issparse(first) and sp.issparse(second):

@@ -79,7 +79,7 @@ class NormShape(Shape):
         """Weights that start at zero; the sharpness by the typical size of u."""
         if self.norm == "l2-squared":
             return self
-        # Terms may cancel at this very x, as a change of decisions does at the policy itself: their sizes do not.
+        # Terms may cancel at this x, as a change of decisions does at the policy itself; their sizes do not.
         u = abs(self.map.to_sparse()) @ np.abs(x).ravel()
         # Of a row for l1, whose weights are separate, else a tenth of the whole.
         size = float(u.mean() if self.norm == "l1" else 0.1 * np.linalg.norm(u))
