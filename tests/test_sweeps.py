@@ -10,15 +10,18 @@ import sys
 from dataclasses import replace
 from pathlib import Path
 
+import jax.numpy as jnp
 import numpy as np
 import pytest
 
 import cvxmdp as cm
 from cvxmdp.base import checkpoints as checkpoint
 from cvxmdp.base.errors import SolverError
+from cvxmdp.certificates.checking import fingerprint
 from cvxmdp.runs import run as driver
 from cvxmdp.runs.lanes import Group
 from cvxmdp.runs.run import Run
+from cvxmdp.runs.specification import setting_text
 from cvxmdp.solvers.contract import Task
 from cvxmdp.solvers.vr_pdpg_lanes import run_lanes
 from cvxmdp.solvers.vr_pdpg_work import run_chunk
@@ -379,6 +382,7 @@ def test_a_full_disk_keeps_what_was_computed(problem, tmp_path, monkeypatch):
 
 KILLED = """
 import sys; sys.path.insert(0, "tests")
+import jax.numpy as jnp
 import numpy as np
 from dataclasses import replace
 from strategies import small_problem
@@ -422,3 +426,58 @@ def test_killed_at_random_points_a_sweep_ends_with_the_same_bits(tmp_path):
 def test_every_run_has_its_share_of_the_time(problem, lanes):
     for run in cm.sweep(problem, SOLVER, seeds=range(3), lanes=lanes):
         assert run.solution.stats["seconds"] > 0
+
+
+# --- what tells one sweep from another -----------------------------------------------------------
+
+
+def weighted(weight):
+    @cm.concave
+    def covered(occupancy):
+        return (weight * jnp.sqrt(occupancy.sum() + 0.1)).sum()
+
+    return covered
+
+
+def test_values_that_a_function_closes_over_make_another_problem(problem):
+    def mark(weight):
+        return fingerprint(cm.Problem(problem.mdp, maximize=weighted(weight)))
+
+    assert mark(1.0) == mark(1.0) != mark(2.0)
+    assert mark(np.ones(3)) != mark(np.zeros(3))
+
+
+def test_arguments_and_signals_make_another_environment():
+    pytest.importorskip("gymnasium")
+
+    def mark(signals=None, absent=None, **arguments):
+        env = cm.GymnasiumEnv(
+            "FrozenLake-v1", 0.9, n_envs=1, signals=signals, absent=absent, **arguments
+        )
+        found = fingerprint(cm.Problem(env, maximize=cm.linear("reward")))
+        env.close()
+        return found
+
+    def told(unit):
+        return {"fall": lambda *step: unit * step[-1]}
+
+    assert mark(is_slippery=False) == mark(is_slippery=False)
+    different = [
+        mark(is_slippery=False),
+        mark(is_slippery=True),
+        mark(signals=told(1.0)),
+        mark(signals=told(2.0)),
+        mark(absent={"cost": 0.0}),
+    ]
+    assert len(set(different)) == len(different)
+
+
+RULE = "import optax; from cvxmdp.runs.specification import setting_text as text; "
+
+
+def test_an_optimiser_is_the_same_in_every_process_and_another_with_another_step():
+    optax = pytest.importorskip("optax")
+    code = RULE + "print(text(optax.adam(0.05)))"
+    there = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert there.stdout.strip() == setting_text(optax.adam(0.05)) != setting_text(optax.adam(0.1))
+    assert " at 0x" not in there.stdout

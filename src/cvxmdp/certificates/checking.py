@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 
-import numpy as np
-
+from cvxmdp.base.described import described
 from cvxmdp.checker import check as checker
 from cvxmdp.checker.check import Check
 from cvxmdp.checker.fingerprint import digest_of
@@ -34,16 +32,13 @@ def fingerprint(problem: Problem) -> str:
     environment = problem.environment
     if environment is None:
         return plain_fingerprint(Lowered(problem).plain())
-    features = environment.features
-    known: dict[str, Any] = getattr(features, "arrays", dict)()
     slacks = [[name, g.plain()] for name, g in problem.slack_functions.items()]
     return digest_of(
         "cvxmdp problem in an environment",
         [
-            repr(environment),
-            repr(features).partition(" at 0x")[0],
+            environment.identity,
+            described(environment.features),
             list(problem.space.signal_names),
-            [np.asarray(known[name]) for name in sorted(known)],
             float(problem.space.discount),
             problem.sense,
             problem.objective_function.plain(),

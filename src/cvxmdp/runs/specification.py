@@ -11,6 +11,7 @@ from typing import Any
 import jax
 import numpy as np
 
+from cvxmdp.base.described import described, without_address
 from cvxmdp.base.saved_trees import to_arrays
 from cvxmdp.certificates.checking import fingerprint
 from cvxmdp.problems.problem import Problem
@@ -32,13 +33,17 @@ def specification_of_run(
 
 
 def settings_text(solver: Any) -> dict[str, str]:
-    """A solver's settings; objects without a text of their own by their kind."""
+    """A solver's settings."""
     if not is_dataclass(solver):
         return {}
-    return {
-        field.name: repr(getattr(solver, field.name)).partition(" at 0x")[0]
-        for field in fields(solver)
-    }
+    return {field.name: setting_text(getattr(solver, field.name)) for field in fields(solver)}
+
+
+def setting_text(value: Any) -> str:
+    """A setting, the same in every process; of an object that is no number or word, with a checksum of it."""
+    if isinstance(value, bool | int | float | str | None):
+        return repr(value)
+    return f"{without_address(value)} {hashlib.sha256(described(value).encode()).hexdigest()[:16]}"
 
 
 def machine_text() -> dict[str, str]:

@@ -21,7 +21,7 @@ from cvxmdp.runs.axes import Case, read_cases
 from cvxmdp.runs.interruption import listening
 from cvxmdp.runs.lanes import Group, Member
 from cvxmdp.runs.run import Keeper, asked_to_stop, drive
-from cvxmdp.runs.specification import specification_of_run
+from cvxmdp.runs.specification import setting_text, specification_of_run
 from cvxmdp.runs.sweep_results import Sweep
 from cvxmdp.solvers.contract import Task, Work
 
@@ -202,7 +202,8 @@ def _specification(
 ) -> dict[str, Any]:
     """What must be the same for a folder to be continued."""
     axes = {
-        name: sorted({repr(case.settings[name]) for case in cases}) for name in cases[0].settings
+        name: sorted({setting_text(case.settings[name]) for case in cases})
+        for name in cases[0].settings
     }
     return {
         **specification_of_run(problem, solver, start, None),

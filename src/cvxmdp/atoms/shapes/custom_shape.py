@@ -25,6 +25,7 @@ from cvxmdp.atoms.shapes.shape import (
     Shape,
 )
 from cvxmdp.base.arrays import Array
+from cvxmdp.base.described import behind
 from cvxmdp.base.precision import double_precision, on_device
 from cvxmdp.models.space import Space
 
@@ -136,7 +137,7 @@ class CustomShape(Shape):
             "kind": self.kind,
             "name": self.name,
             "curvature": self.curvature,
-            "source": hashlib.sha256(_source(self.function).encode()).hexdigest(),
+            "source": hashlib.sha256(_written(self.function).encode()).hexdigest(),
             "lipschitz": self.declared.lipschitz,
             "smoothness": self.declared.smoothness,
             "bound": self.declared.bound,
@@ -147,9 +148,10 @@ class CustomShape(Shape):
         return replace(self, map=FirstRows(self.map, shape))
 
 
-def _source(function: Any) -> str:
-    """A user's function by its text, or by its name where the text is not to be had."""
+def _written(function: Any) -> str:
+    """A user's function by its text (its name where that is not to be had) and the values it closes over."""
     try:
-        return inspect.getsource(function)
+        text = inspect.getsource(function)
     except (OSError, TypeError):
-        return f"{getattr(function, '__qualname__', type(function).__name__)}"
+        text = f"{getattr(function, '__qualname__', type(function).__name__)}"
+    return text + behind(function)

@@ -64,6 +64,11 @@ class Environment:
     waiting_show_anything: bool = True
     steps: int = 0
 
+    @property
+    def identity(self) -> str:
+        """What tells it from other environments, in every process: a folder goes on with this one only."""
+        return repr(self)
+
     def reset(self, seed: int | None = None) -> Any:
         """Begin an episode in every lane; the observations, a batch."""
         raise NotImplementedError

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from cvxmdp.base.described import described
 from cvxmdp.base.errors import ExperienceError, did_you_mean, require
 from cvxmdp.experience.environments.environment import Environment, LaneStep
 from cvxmdp.experience.environments.side_by_side import Outcome, Several, Told
@@ -87,6 +88,9 @@ class GymnasiumEnv(Environment):
             raise
         self.waiting_show_anything = not isinstance(self.env, Several)
         envs = self.env.envs if isinstance(self.env, Several) else [] if self.vector else [self.env]
+        # Now, before anything is played: what an environment remembers of its episodes is no part of it.
+        first = envs[0] if envs else self.env
+        self._identity = described([repr(self), make_arguments, told, self.absent, first])
         inner = [getattr(env, "unwrapped", env) for env in envs]
         self._masks = [
             env.action_masks for env in inner if callable(getattr(env, "action_masks", None))
@@ -108,6 +112,11 @@ class GymnasiumEnv(Environment):
         self.n_actions, self.first_action = actions.n, actions.start
         self.reader = ObservationReader.of(observed, self.name)
         self.measure_in(features, observed)
+
+    @property
+    def identity(self) -> str:
+        """With the arguments, signals and attributes it was made with."""
+        return self._identity
 
     def close(self) -> None:
         """Close the environment if it was made here; one that was given stays its owner's."""

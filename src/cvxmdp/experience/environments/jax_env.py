@@ -24,6 +24,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from cvxmdp.base.described import described
 from cvxmdp.base.errors import ExperienceError, did_you_mean
 from cvxmdp.base.pytrees import Pytree
 from cvxmdp.experience.environments.environment import Environment, LaneStep
@@ -71,6 +72,11 @@ class JaxEnv(Environment):
         observed = self._look()
         self.reader = self._read_observations(observed)
         self.measure_in(features, f"of shape {observed.shape} and type {observed.dtype}")
+
+    @property
+    def identity(self) -> str:
+        """With the parameters it has."""
+        return described([repr(self), self.env, self.params])
 
     def _count_actions(self) -> int:
         space = getattr(self.env, "action_space", None)

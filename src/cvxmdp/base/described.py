@@ -1,0 +1,137 @@
+"""Any object as a text that is the same in every process: what it is made of, never where it lies.
+
+``repr`` will not do: it shows the address of a function, and not what the function closes over. Two objects
+with one text here behave alike as far as Python can tell; where it cannot (objects of compiled code), they are
+known by their type and their ``repr`` without addresses.
+"""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+import inspect
+import re
+import sysconfig
+import types
+from collections.abc import Iterator, Mapping
+from dataclasses import fields, is_dataclass
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+
+ADDRESS = re.compile(r" at 0x[0-9a-fA-F]+")
+DEEPEST = 30
+PLAIN = (bool, int, float, complex, str, bytes, type(None))
+
+
+def described(value: Any) -> str:
+    """A text of an object, with the values that its functions close over."""
+    return "".join(_parts(value, (), 0))
+
+
+def behind(function: Any) -> str:
+    """What a function depends on besides its text: closed-over values, defaults, globals; empty if nothing."""
+    return "".join(_behind(function, (id(function),), 0))
+
+
+def _parts(value: Any, above: tuple[int, ...], depth: int) -> Iterator[str]:
+    if isinstance(value, PLAIN):
+        yield f"{type(value).__name__}:{value!r};"
+        return
+    if id(value) in above or depth > DEEPEST:
+        yield "again;"
+        return
+    above, depth = (*above, id(value)), depth + 1
+    yield f"{type(value).__module__}.{type(value).__qualname__}("
+    if isinstance(value, types.ModuleType | type):
+        yield f"{getattr(value, '__module__', '')}.{getattr(value, '__qualname__', value.__name__)}"
+    elif isinstance(value, types.FunctionType):
+        yield _text(value)
+        yield from _behind(value, above, depth)
+    else:
+        for name, part in _pieces(value):
+            yield f"{name}="
+            yield from _parts(part, above, depth)
+    yield ");"
+
+
+def _pieces(value: Any) -> Iterator[tuple[str, Any]]:
+    """What an object consists of, by name."""
+    if sp.issparse(value):
+        matrix = sp.csr_array(value)
+        yield "shape", matrix.shape
+        yield from ((name, getattr(matrix, name)) for name in ("data", "indices", "indptr"))
+    elif hasattr(value, "__array__"):
+        array = np.ascontiguousarray(value)
+        yield "array", f"{array.dtype}{array.shape}"
+        plain = described(array.tolist()).encode() if array.dtype.hasobject else array.tobytes()
+        yield "bytes", hashlib.sha256(plain).hexdigest()
+    elif isinstance(value, Mapping):
+        yield from sorted((f"[{described(key)}]", part) for key, part in value.items())
+    elif isinstance(value, set | frozenset):
+        yield from ((text, None) for text in sorted(map(described, value)))
+    elif isinstance(value, list | tuple):
+        yield from ((str(k), part) for k, part in enumerate(value))
+    elif isinstance(value, types.MethodType):
+        yield from (("self", value.__self__), ("function", value.__func__))
+    elif isinstance(value, functools.partial):
+        yield from (("function", value.func), ("given", value.args), ("named", value.keywords))
+    elif is_dataclass(value):
+        yield from ((field.name, getattr(value, field.name)) for field in fields(value))
+    elif callable(getattr(value, "__wrapped__", None)):  # compiled by JAX, cached, decorated
+        yield "wrapped", value.__wrapped__
+    elif not type(value).__module__.startswith(
+        "multiprocessing"
+    ):  # whose objects are of one process
+        yield "class", _text(type(value)) if _is_users(type(value)) else ""
+        yield "repr", without_address(value)
+        yield from sorted(getattr(value, "__dict__", {}).items())
+
+
+def without_address(value: Any) -> str:
+    """``repr`` as it is in every process."""
+    return ADDRESS.sub("", repr(value))
+
+
+def _text(thing: Any) -> str:
+    """The text of a function or class; of a function whose text is not to be had, its code."""
+    try:
+        return inspect.getsource(thing)
+    except (OSError, TypeError):
+        code = getattr(thing, "__code__", None)
+        parts = [] if code is None else [code.co_code, repr(code.co_names).encode()]
+        return f"{thing.__qualname__} {hashlib.sha256(b''.join(parts)).hexdigest()}"
+
+
+def _behind(function: Any, above: tuple[int, ...], depth: int) -> Iterator[str]:
+    if not isinstance(function, types.FunctionType):
+        yield from _parts(function, (), depth) if not inspect.isbuiltin(function) else ()
+        return
+    try:
+        seen = inspect.getclosurevars(function)
+    except ValueError:  # a cell that is not filled yet
+        return
+    given = {**(function.__kwdefaults__ or {})}
+    given |= {str(k): default for k, default in enumerate(function.__defaults__ or ())}
+    for kind, known in (("closed", seen.nonlocals), ("default", given), ("global", seen.globals)):
+        for name, value in sorted(known.items()):
+            if kind == "global" and not _may_vary(value):
+                continue
+            yield f"{kind} {name}="
+            yield from _parts(value, above, depth)
+
+
+def _may_vary(value: Any) -> bool:
+    """Whether a global is a number or function of the user's: modules and classes are what they are."""
+    if isinstance(value, types.ModuleType | type):
+        return False
+    if isinstance(value, types.FunctionType):
+        return _is_users(value)
+    return isinstance(value, (*PLAIN, list, tuple, dict)) or hasattr(value, "__array__")
+
+
+def _is_users(thing: Any) -> bool:
+    """Whether a class or function was written by the user, not in a library."""
+    place = getattr(inspect.getmodule(thing), "__file__", None) or ""
+    return "site-packages" not in place and not place.startswith(sysconfig.get_path("stdlib"))
