@@ -436,3 +436,19 @@ def test_options_of_release_0_1_are_refused_by_name(mdp, policy) -> None:
         cm.evaluate(policy, mdp, 10, seed=0, time_limit=3)
     with pytest.raises(cm.SettingsError, match=r"horizon was .* cvxmdp 0\.1; .*episode_limit"):
         cm.demonstrations([], mdp, horizon=3)
+
+
+def test_what_was_cut_is_said_of_the_episodes_played_and_of_the_intervals_shown(
+    mdp, policy
+) -> None:
+    """A bootstrap sees nothing of what lies behind a cut, and does not say that it allows for it."""
+    problem = cm.Problem(mdp, maximize=cm.linear("reward"))
+    truth = problem.evaluate(policy).objective
+    env = ModelEnv(mdp, limit=3)
+    found = cm.evaluate(policy, env, 300, problem=problem, seed=0, horizon=50)
+    assert not found.objective.lower <= truth <= found.objective.upper
+    assert "were cut, after at most 3 steps" in str(found)
+    assert "a bootstrap does not see" in str(found)
+    assert "allow for" not in str(found)
+    sure = cm.evaluate(policy, env, 300, problem=problem, seed=0, bounds={"reward": (0.0, 1.0)})
+    assert "which the bounds allow for." in str(sure)

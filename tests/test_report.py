@@ -13,7 +13,7 @@ from scipy import stats
 import cvxmdp as cm
 from cvxmdp.base.errors import CvxmdpError
 from cvxmdp.reports.html_curves import averaged, groups_of, panel_of, panels
-from cvxmdp.reports.html_data import headline, report_data
+from cvxmdp.reports.html_data import headline, report_data, tiles
 from cvxmdp.reports.html_page import report_page
 from cvxmdp.runs.record import RunRecord, Series, record_of
 from strategies import walled_problem
@@ -291,3 +291,13 @@ def test_numbers_are_json_that_every_browser_reads(problem):
     page = report_page([record_of(nothing, certificate=cm.certify(infeasible, nothing))])
     assert document(page)["proofs"][0]["infeasible"] is True
     assert "NaN" not in page.split('type="application/json">')[1].split("</script>")[0]
+
+
+def test_estimates_of_a_simulator_are_not_called_exact(solution):
+    record = replace(learned(solution, 0), estimated=True, stats={"samples": 100})
+    drawn = panels({"a": [record]}, [])
+    said = json.dumps([drawn, tiles([record], [None])])
+    assert "exact" not in said
+    assert "estimated, of the policy" in said
+    assert "steps in the simulator" in said
+    assert "share" not in panel_of("effective_sample_size").explanation

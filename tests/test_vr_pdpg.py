@@ -453,6 +453,12 @@ def test_exploding_weights_are_a_warning(problem):
     assert found.stats["largest_weight"] > 20
 
 
+def test_weights_that_play_no_part_are_no_warning(problem, recwarn):
+    wild = replace(SOLVER, primal_step=3.0, iterations=100, batch_size=30, horizon=40, momentum=1.0)
+    cm.solve(problem, wild, seed=1)
+    assert not [w for w in recwarn if "importance weight" in str(w.message)]
+
+
 def test_tracking_error_is_that_of_single_episodes():
     problem = tracking_problem("8x8-traj2")
     found = cm.solve(problem, cm.VRPDPG(40, 0.1, 0.1, 0.3, 14), seed=0)

@@ -67,7 +67,7 @@ def evaluate(
     Bounds of linear utilities are empirical Bernstein bounds of the episodes' returns; those of other atoms
     come from bounded differences pushed through the atom's modulus of continuity (see
     ``cvxmdp.experience.concentration``, which states both); where an atom has no modulus, or a signal no
-    bounds, a bootstrap is used and labelled. What truncation hid is inside the bounds.
+    bounds, a bootstrap is used and labelled. What truncation hid is inside proven bounds, not in a bootstrap.
 
     Args:
         policy: one of ours, a solution, an (S, A) array, or anything with ``predict(observation)``, such as
@@ -135,6 +135,7 @@ def evaluate(
         name,
         _promises(question, setting, bounds, return_bounds, episode_limit),
         sample.mean(),
+        int(sample.lengths[~sample.terminated].max(initial=0)),
     )
 
 

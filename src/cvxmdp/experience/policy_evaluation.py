@@ -27,9 +27,11 @@ class PolicyEvaluation:
         confidence: the probability that every interval here contains the truth, where its method proves
             that (``Interval.proven``).
         episodes, steps: how many were played.
-        horizon: where episodes were cut.
+        horizon: where episodes are cut at the latest.
         truncated: how many episodes were cut, by the horizon or by the environment.
-        truncation: a bound on the discounted mass that this hid, on average; it is inside the bounds.
+        longest_cut: steps of the longest of them.
+        truncation: a bound on the discounted mass that this hid, on average; it is inside the bounds that are
+            proven, a bootstrap knows nothing of it.
         written: the objective and the constraints as they were written.
         source: the environment.
         assumes: promises of the user's that the bounds rest on.
@@ -48,6 +50,7 @@ class PolicyEvaluation:
     source: str
     assumes: tuple[str, ...] = ()
     occupancy: np.ndarray | None = None
+    longest_cut: int = 0
 
     @property
     def feasible(self) -> str:
@@ -86,12 +89,6 @@ class PolicyEvaluation:
             for name, i in (("objective", self.objective), *self.slack.items())
         ]
         header = ("", "written", "value", "at least", "at most", "method")
-        cut = (
-            f"{self.truncated:,} of the episodes were cut, at most {self.horizon:,} steps long; that hid "
-            f"at most {number(self.truncation)} of discounted mass, which the bounds allow for."
-            if self.truncated
-            else "No episode was cut."
-        )
         return "\n".join(
             [
                 f"{self.source}: {self.episodes:,} episodes, {self.steps:,} steps. Constraints are "
@@ -99,7 +96,7 @@ class PolicyEvaluation:
                 "",
                 *text_table(header, rows),
                 "",
-                cut,
+                self._cuts(),
                 self.statement,
                 *(
                     [f"This rests on these promises: {'; '.join(self.assumes)}."]
@@ -107,6 +104,21 @@ class PolicyEvaluation:
                     else []
                 ),
             ]
+        )
+
+    def _cuts(self) -> str:
+        """What cutting episodes hid, and whether the intervals know."""
+        if not self.truncated:
+            return "No episode was cut."
+        proven = {interval.proven for interval in (self.objective, *self.slack.values())}
+        known = {
+            (True,): "which the bounds allow for",
+            (False,): "which a bootstrap does not see: the truth may lie outside these intervals",
+            (False, True): "which the proven bounds allow for and a bootstrap does not see",
+        }[tuple(sorted(proven))]
+        return (
+            f"{self.truncated:,} of the episodes were cut, after at most {self.longest_cut:,} steps; that hid "
+            f"at most {number(self.truncation)} of discounted mass, {known}."
         )
 
     def save(self, path: str | Path) -> None:

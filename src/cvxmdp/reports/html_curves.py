@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -26,11 +26,10 @@ class Panel:
     explanation: str
 
 
-EXACT = "exact, of the policy"
+EXACT, ESTIMATED = "exact, of the policy", "estimated, of the policy"
+WORTH = "What the policy of each iteration is worth"
 KNOWN = {
-    "objective": Panel(
-        "Objective", EXACT, "What the policy of each iteration is worth, computed exactly."
-    ),
+    "objective": Panel("Objective", EXACT, f"{WORTH}, computed exactly."),
     "episode_objective": Panel("Objective", "seen in episodes", ""),
     "upper": Panel(
         "Proven bounds", "upper", "What is proven at each iteration: the optimum lies between."
@@ -46,7 +45,7 @@ KNOWN = {
     "effective_sample_size": Panel(
         "Effective sample size",
         "of the batch",
-        "As a share of the batch: 1 when all weights are equal.",
+        "In episodes: as many as the batch has when all weights are equal.",
     ),
     "policy_entropy": Panel(
         "Entropy of the policy",
@@ -71,8 +70,21 @@ PER_CONSTRAINT = {
 }
 
 
-def panel_of(name: str) -> Panel:
-    """The panel of a series; names nobody foresaw get one of their own."""
+def panel_of(name: str, estimated: bool = False) -> Panel:
+    """The panel of a series; names nobody foresaw get one of their own.
+
+    Args:
+        name: of the series.
+        estimated: whether the policy was measured in episodes of an environment, not computed.
+    """
+    panel = _panel_of(name)
+    if not estimated or panel.curve != EXACT:
+        return panel
+    words = f"{WORTH}, as episodes show it." if panel.title == "Objective" else panel.explanation
+    return replace(panel, curve=ESTIMATED, explanation=words)
+
+
+def _panel_of(name: str) -> Panel:
     kind, _, constraint = name.partition("/")
     if constraint and kind in PER_CONSTRAINT:
         text = "At least zero where the constraint holds." if kind == "slack" else ""
@@ -140,7 +152,7 @@ def panels(
     for index, (group, records) in enumerate(groups.items()):
         names = dict.fromkeys(name for record in records for name in record.series)
         for name in names:
-            panel = panel_of(name)
+            panel = panel_of(name, any(record.estimated for record in records))
             entry = found.setdefault(
                 panel.title, {"title": panel.title, "explanation": "", "curves": []}
             )

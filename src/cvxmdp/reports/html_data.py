@@ -161,7 +161,9 @@ def tiles(
         for name in ("iterations", "samples", "seconds")
     }
     if total["samples"]:
-        found.append(_tile("samples", f"{total['samples']:,}", "steps in the model"))
+        where = {"the simulator" if record.estimated else "the model" for record in records}
+        note = f"steps in {' and '.join(sorted(where))}"
+        found.append(_tile("samples", f"{total['samples']:,}", note))
     if total["iterations"]:
         found.append(
             _tile(

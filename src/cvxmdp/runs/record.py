@@ -101,6 +101,7 @@ class RunRecord:
         sense, utility: the objective in words.
         constraints: in the problem's order.
         model: in words.
+        estimated: whether what the policy is worth was measured in episodes of an environment, not computed.
         discount, action_names, layout: for pictures.
         status, message, objective: how it ended.
         stats: numbers and texts about the run.
@@ -136,6 +137,7 @@ class RunRecord:
     series: Mapping[str, Series] = field(default_factory=dict)
     policy: Policy | None = None
     certificate: str | None = None
+    estimated: bool = False
 
     @property
     def targets(self) -> dict[str, np.ndarray]:
@@ -186,6 +188,7 @@ def record_of(
         utility=repr(problem.utility),
         constraints=_constraints(solution),
         model=repr(problem.source),
+        estimated=problem.environment is not None,
         discount=float(problem.space.discount),
         action_names=problem.space.action_names,
         layout=problem.space.layout,

@@ -143,7 +143,7 @@ class LearningWork(Work[Learned]):
     def finish(self, state: Learned, rows: Rows, status: Status) -> Solution:
         """The answer, with all that is known of it."""
         largest = float(state.largest_weight)
-        if largest > EXPLODED:
+        if largest > EXPLODED and self.solver.momentum != 1:  # with 1 nothing is weighted
             warnings.warn(
                 f"the largest importance weight was {largest:.3g}: with such weights, variance "
                 "reduction adds variance. Take a smaller primal_step or horizon.",
