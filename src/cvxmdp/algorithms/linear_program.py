@@ -22,6 +22,7 @@ from cvxmdp.problems.lowered import Evidence, Lowered
 
 # HiGHS's simplex is faster on small programs, its interior point (with crossover) on large ones.
 SIMPLEX_LIMIT = 500
+METHODS = ("simplex", "interior point")
 # Different successors per state up to which Clarabel is the fastest of the three: grids, queues, chains, whose
 # factorisations stay sparse. On Garnets with 10,000 states HiGHS's interior point takes half as long.
 LOCAL = 5
@@ -62,22 +63,31 @@ def successors_per_state(model: Flow) -> float:
     return float(merged.nnz / model.shape[0])
 
 
+def small(model: Flow) -> bool:
+    """Whether the simplex method is the faster one."""
+    return int(model.reached.sum()) <= SIMPLEX_LIMIT
+
+
 def conic_is_faster(model: Flow) -> bool:
     """Whether a linear program is better given to Clarabel, where there is CVXPY."""
-    if int(model.reached.sum()) <= SIMPLEX_LIMIT or successors_per_state(model) > LOCAL:
+    if small(model) or successors_per_state(model) > LOCAL:
         return False
     return importlib.util.find_spec("cvxpy") is not None
 
 
 def solve_linear(
-    lowered: Lowered, tolerance: float, verbose: bool = False, seconds: float = math.inf
+    lowered: Lowered,
+    tolerance: float,
+    verbose: bool = False,
+    seconds: float = math.inf,
+    method: str | None = None,
 ) -> LinearAnswer:
-    """Solve a problem whose functions are all affine, in at most so many seconds."""
+    """Solve a problem whose functions are all affine, in at most so many seconds, by one of ``METHODS``."""
     model, usable = lowered.flow, lowered.flow.usable
     parts = [function.affine() for function in lowered.functions]
     objective, *slacks = [part for part in parts if part is not None]
     assert len(slacks) == len(lowered.slacks), "an affine problem"
-    simplex = int(model.reached.sum()) <= SIMPLEX_LIMIT
+    simplex = small(model) if method is None else method == METHODS[0]
     tolerance = max(tolerance, LEAST_TOLERANCE)
     options = {
         "disp": verbose,
@@ -115,6 +125,5 @@ def solve_linear(
         values[model.reached] = -found.eqlin.marginals * unit
         named = dict(zip(lowered.slacks, multipliers.tolist(), strict=True))
         evidence = Evidence(named, lowered.tangents_at(x), values, model.policy(x))
-    method = "simplex" if simplex else "interior point"
-    state = (int(found.status), str(found.message), method, tolerance)
+    state = (int(found.status), str(found.message), METHODS[not simplex], tolerance)
     return LinearAnswer(*state, x, evidence, spent, int(found.nit))

@@ -15,6 +15,7 @@ from typing import Any
 
 import numpy as np
 
+from cvxmdp.algorithms.conic import largest
 from cvxmdp.base.errors import ProblemError, did_you_mean
 from cvxmdp.certificates.certificate import Certificate
 from cvxmdp.certificates.claims import Claims, Proof, best
@@ -37,7 +38,8 @@ from cvxmdp.problems.solution import Solution, Status
 
 # Claims are written down a little looser than computed, so that another machine's rounding cannot
 # turn a true certificate away.
-LOOSENED = 1e-13
+LOOSENED = 1e-13  # of the numbers that were added up
+DRIFTED = 0.1  # of the margin of error, which is far above what machines differ by
 CHEAP = 2_000  # pairs up to which a conic program takes a fraction of a second
 ENOUGH = 1e-6  # relative gap of a solver's own evidence at which no better proof is looked for
 
@@ -120,7 +122,7 @@ class Certifier:
 
     def _take_infeasible(self, evidence: Evidence) -> None:
         """A solver's evidence that no policy satisfies all constraints."""
-        proof = _proven(self.claims.smallest_slack(), evidence) if self.claims.slacks else None
+        proof = proven(self.claims.smallest_slack(), evidence) if self.claims.slacks else None
         if proof is not None and proof.upper < 0 and self._room is None:
             self.take_room(proof)
 
@@ -145,7 +147,7 @@ class Certifier:
         proofs: list[Proof | None] = []
         evidence = answer.evidence if isinstance(answer, Solution) else None
         if evidence is not None and not evidence.infeasible:
-            proofs.append(_proven(self.claims, evidence))
+            proofs.append(proven(self.claims, evidence))
             if self._tight(proofs[0], floor, max(tolerance, ENOUGH)):
                 return proofs[0]
             if proofs[0] is not None and answer.status is Status.OPTIMAL:
@@ -219,7 +221,7 @@ class Certifier:
             multipliers={},
             infeasible=True,
             conflict=room.conflict,
-            slack_bound=_up(room.margin_bound),
+            slack_bound=(1 - LOOSENED) * room.margin_bound,
             proof=self.claims.smallest_slack().written(room.evidence),
             repaired=False,
             repair_share=0.0,
@@ -251,14 +253,20 @@ class Certifier:
             proof: of the upper bound.
         """
         sign = self.problem.sign
-        ceiling = _up(proof.upper) if proof is not None else math.inf
-        floor = _down(kept.achieved.objective) if kept is not None else -math.inf
-        sure = kept.achieved.slack if kept is not None else {}
+        ceiling = _up(proof) if proof is not None else math.inf
+        floor, slack = -math.inf, {}
+        if kept is not None:
+            floor = _down(kept.achieved.objective, kept.achieved.drift)
+            computed = kept.achieved.computed_slack
+            slack = {
+                name: max(0.0, _down(sure, computed[name] - sure))
+                for name, sure in kept.achieved.slack.items()
+            }
         return Certificate(
             upper=ceiling if sign > 0 else -floor,
             lower=floor if sign > 0 else -ceiling,
             policy=TabularPolicy(kept.policy) if kept is not None else None,
-            slack={name: max(0.0, _down(slack)) for name, slack in sure.items()},
+            slack=slack,
             multipliers=proof.evidence.multipliers if proof is not None else {},
             infeasible=False,
             conflict=(),
@@ -272,7 +280,7 @@ class Certifier:
         )
 
 
-def _proven(claims: Claims, evidence: Evidence) -> Proof | None:
+def proven(claims: Claims, evidence: Evidence) -> Proof | None:
     """What follows from what a solver knew; nothing where that was about another problem."""
     try:
         return claims.prove(evidence)
@@ -280,9 +288,11 @@ def _proven(claims: Claims, evidence: Evidence) -> Proof | None:
         return None
 
 
-def _up(value: float) -> float:
-    return value + LOOSENED * max(1.0, abs(value))
+def _up(proof: Proof) -> float:
+    values = proof.evidence.values
+    size = 0.0 if values is None else largest(values)
+    return proof.upper + LOOSENED * max(abs(proof.upper), size)
 
 
-def _down(value: float) -> float:
-    return value - LOOSENED * max(1.0, abs(value))
+def _down(value: float, drift: float) -> float:
+    return value - LOOSENED * abs(value) - DRIFTED * drift

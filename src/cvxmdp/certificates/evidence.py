@@ -28,6 +28,7 @@ from cvxmdp.problems.lowered import Evidence
 PROGRAM_LIMIT = 20_000  # pairs up to which a conic program is tried
 PROGRAM_TOLERANCE = 1e-10  # asked of it
 COLUMNS_TOLERANCE, COLUMNS_KEPT, COLUMNS_STEPS = 1e-4, 40, 300  # of a search by column generation
+ROUNDING = 1e-13  # of the size of a slack: budgets that leave no room are not known better
 PATIENCE = 2.0  # seconds of searching before a progress line is shown
 WORK = 1e7  # entries of the transition to pass through in a search by gradient
 MIXED_IN = 1e-9  # share of the uniform policy that keeps logarithms finite when linearising
@@ -85,12 +86,12 @@ def steps(what: str, count: int, note: Callable[[], str] = lambda: "") -> Iterat
         line.close()
 
 
-def by_columns(claims: Claims) -> Proof | None:
+def by_columns(claims: Claims, tolerance: float = COLUMNS_TOLERANCE) -> Proof | None:
     """The proof that column generation finds: for models too large for a conic program."""
-    generation = Generation(claims.lowered, COLUMNS_TOLERANCE, COLUMNS_KEPT)
+    generation = Generation(claims.lowered, tolerance, COLUMNS_KEPT)
     for _ in steps("looking for a proof", COLUMNS_STEPS, lambda: f"gap {generation.gap:.2g}"):
         generation.step()
-        if generation.gap <= COLUMNS_TOLERANCE or generation.infeasible or generation.stuck:
+        if generation.gap <= tolerance or generation.infeasible or generation.stuck:
             break
     found, x = generation.evidence(), generation.occupancy()
     if found is None or x is None:
@@ -105,12 +106,15 @@ def room_by_columns(claims: Claims) -> Proof | None:
     some = next(iter(claims.slacks.values()))  # any affine function will do
     without = claims.lowered.with_objective(some, claims.slacks)
     generation = Generation(without, COLUMNS_TOLERANCE, COLUMNS_KEPT)
+    rounding = ROUNDING * float(generation.master.units.max())
     generation.master.units = np.ones(len(claims.slacks))
     named = "looking for room in the constraints"
     for _ in steps(named, COLUMNS_STEPS, lambda: f"smallest slack {generation.room:.2g}"):
         generation.room_step()
         left = generation.room_upper - generation.room
-        if left <= COLUMNS_TOLERANCE * max(abs(generation.room_upper), abs(generation.room)):
+        if left <= max(
+            COLUMNS_TOLERANCE * max(abs(generation.room_upper), abs(generation.room)), rounding
+        ):
             break
     found = generation.room_evidence()
     if found is None:

@@ -19,6 +19,7 @@ from cvxmdp.checker.bounds import Achieved
 from cvxmdp.models.planning import optimal_values
 
 SHARES = (0.01, 0.02, 0.05, 0.1, 0.2, 0.3, 0.5, 0.7, 0.8, 0.9, 0.95, 0.98, 0.99)
+TRACES = (1e-14, 1e-12, 1e-10, 1e-8, 1e-6)  # probabilities that may be a solver's rounding
 ROUNDING_SHARE = 1e-6  # repairs up to this share only undo rounding; any interior point will do
 
 
@@ -54,8 +55,27 @@ def repair(
         found = _mix(claims, given, inside)
         if found is not None and found.share <= ROUNDING_SHARE:
             return found
+    found = _without_traces(claims, policy)
+    if found is not None:
+        return found
     safe = claims.achieved(slater_policy())
     return _mix(claims, given, safe) if safe.feasible else None
+
+
+def _without_traces(claims: Claims, policy: np.ndarray) -> Repaired | None:
+    """The policy without probabilities that are a solver's rounding: "never" (cost <= 0) allows for none.
+
+    No mixture helps there: the constraint has no interior.
+    """
+    for trace in TRACES:
+        kept = np.where(policy > trace, policy, 0.0)
+        if (kept > 0).sum() == (policy > 0).sum() or not kept.any(axis=1).all():
+            continue
+        kept = kept / kept.sum(axis=1, keepdims=True)
+        found = claims.achieved(kept)
+        if found.feasible:
+            return Repaired(kept, trace, found)
+    return None
 
 
 def _wanted(given: Achieved, name: str) -> float:

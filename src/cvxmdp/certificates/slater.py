@@ -10,11 +10,13 @@ says so: weights on the constraints whose weighted sum no policy can make positi
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 import numpy as np
 
+from cvxmdp.algorithms.conic import largest
+from cvxmdp.atoms.shapes import MinimumShape, SumShape
 from cvxmdp.base.errors import ProblemError, SolverError
 from cvxmdp.certificates.claims import Claims, Proof, best
 from cvxmdp.certificates.evidence import (
@@ -30,7 +32,7 @@ from cvxmdp.problems.lowered import Evidence
 from cvxmdp.problems.problem import Problem
 
 NEGLIGIBLE = 1e-6  # weight of a constraint that is a solver's rounding, not part of a conflict
-SHARES = (0.0, 1e-4, 1e-3, 1e-2, 0.1, 0.3, 0.5)  # of the uniform policy, to enter f's domain
+SHARES = (0.0, 1e-4, 1e-3, 1e-2, 0.1, 0.3, 0.5, 0.7, 0.9, 1.0)  # of a policy inside f's domain
 
 
 @dataclass(frozen=True)
@@ -120,11 +122,54 @@ class Room(NamedTuple):
 
 def room_of(claims: Claims, known: Proof | None = None) -> Room:
     """How much room the constraints leave; ``known`` is a proof that was found already."""
-    smallest = claims.smallest_slack()
-    if known is None and is_large(claims):
-        known = room_by_columns(claims)
-    proof = _without_bystanders(smallest, prove(smallest) if known is None else known)
+    known = _search_room(claims) if known is None else known
+    proof = _without_bystanders(claims.smallest_slack(), known)
     return Room(*_into_domain(claims, proof.evidence.policy), proof)
+
+
+def _search_room(claims: Claims) -> Proof:
+    """The best bound on the smallest slack with the best policy for it, of as many ways as it takes.
+
+    One that proves infeasibility, or a policy with room, decides; a conic solver's rounding may do neither.
+    """
+    smallest = claims.smallest_slack()
+    found: list[Proof] = []
+    for way, asked in ((by_program, smallest), (room_by_columns, claims)):
+        proof = way(asked)
+        if proof is not None and math.isfinite(proof.upper):
+            found.append(proof)
+            if proof.upper < 0 or _room_in(claims, proof) > 0:
+                break
+    if not found:
+        return prove(smallest)
+    roomiest = max(found, key=lambda proof: _room_in(claims, proof))
+    lowest = min(found, key=lambda proof: proof.upper)
+    return lowest._replace(evidence=replace(lowest.evidence, policy=roomiest.evidence.policy))
+
+
+def _room_in(claims: Claims, proof: Proof) -> float:
+    policy = proof.evidence.policy
+    return -math.inf if policy is None else min(claims.achieved(policy).slack.values())
+
+
+def empty_domain(claims: Claims) -> float | None:
+    """A proven bound, not positive, on what must be positive for f to be finite; None where none follows."""
+    proof = _inside(claims)
+    return proof.upper if proof is not None and proof.upper <= 0 else None
+
+
+def _inside(claims: Claims) -> Proof | None:
+    """The policy with the most room in constraints and arguments of logarithms, each in its own units."""
+    arguments = claims.lowered.arguments
+    if not arguments:
+        return None
+    slacks = [*claims.slacks.values(), *arguments]
+    sizes = [largest(g.value(claims.flow.occupancy(claims.flow.uniform))) for g in slacks]
+    scaled = [SumShape((g,), (1.0 / size,), 0.0) for g, size in zip(slacks, sizes, strict=True)]
+    try:
+        return prove(claims.with_objective(MinimumShape(tuple(scaled))))
+    except SolverError:
+        return None
 
 
 def slater_of(claims: Claims, room: Room | None = None) -> Slater:
@@ -198,18 +243,23 @@ def _reweigh(room: Claims, proof: Proof, weights: np.ndarray) -> Proof:
 
 
 def _into_domain(claims: Claims, policy: np.ndarray | None) -> tuple[np.ndarray, Achieved]:
-    """Mix in the uniform policy until f is finite: a log utility may be infinite at the first try."""
+    """Mix in a policy inside f's domain until f is finite: a log utility may be infinite at the first try."""
     uniform = claims.flow.uniform
     policy = uniform if policy is None else policy
-    first, other = claims.achieved(policy), claims.achieved(uniform)
+    first = claims.achieved(policy)
     if math.isfinite(first.objective) or min(first.slack.values()) <= 0:
         return policy, first
-    for share in SHARES[1:]:
-        mixed = (1 - share) * first.occupancy + share * other.occupancy
-        candidate = claims.flow.policy(mixed)
-        found = claims.achieved(candidate)
-        if math.isfinite(found.objective) and min(found.slack.values()) > 0:
-            return candidate, found
+    inside = _inside(claims)
+    ends = (
+        [uniform] if inside is None or inside.evidence.policy is None else [inside.evidence.policy]
+    )
+    for other in [claims.achieved(end) for end in ends]:
+        for share in SHARES[1:]:
+            mixed = (1 - share) * first.occupancy + share * other.occupancy
+            candidate = claims.flow.policy(mixed)
+            found = claims.achieved(candidate)
+            if math.isfinite(found.objective) and min(found.slack.values()) > 0:
+                return candidate, found
     return policy, first
 
 

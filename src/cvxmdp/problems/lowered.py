@@ -88,6 +88,11 @@ class Lowered:
         return all(function.affine() is not None for function in self.functions)
 
     @property
+    def arguments(self) -> list[Shape]:
+        """What must be positive where objective and slacks are to be finite: arguments of logarithms."""
+        return [inner for f in self.functions for step in walk(f) for inner in step.node.positive()]
+
+    @property
     def trusts(self) -> bool:
         """True where a function of the user's own is taken at its word, at occupancies only."""
         return any(step.node.trusted for one in self.functions for step in walk(one))

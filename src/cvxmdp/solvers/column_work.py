@@ -9,28 +9,27 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from cvxmdp.algorithms.columns.flow_duals import only_leaf
-from cvxmdp.algorithms.columns.generation import Generation
+from cvxmdp.algorithms.columns.generation import USELESS, Generation, smallest_tolerance
 from cvxmdp.algorithms.columns.resuming import resume, saved
-from cvxmdp.base.errors import SettingsError
+from cvxmdp.algorithms.conic import has_conic_form
+from cvxmdp.base.errors import MissingExtraError, SettingsError
 from cvxmdp.base.saved_trees import Plain
 from cvxmdp.certificates.certificate import Certificate
 from cvxmdp.certificates.certify import Certifier
 from cvxmdp.certificates.claims import Claims
+from cvxmdp.certificates.evidence import is_large
 from cvxmdp.certificates.repair import Repaired, repair
-from cvxmdp.models.flow import Flow
-from cvxmdp.models.systems import EPS
 from cvxmdp.policies import TabularPolicy
 from cvxmdp.policies.occupancies import as_policy
 from cvxmdp.problems.lowered import Evidence
 from cvxmdp.problems.solution import Solution, Status, infeasible_message
 from cvxmdp.solvers.contract import Judgement, Rows, Task, Work, spacing
+from cvxmdp.solvers.convex_program import ConvexProgram
 from cvxmdp.solvers.start import given_start, known_multipliers
 
 if TYPE_CHECKING:
     from cvxmdp.solvers.column_generation import ColumnGeneration
 
-ROUNDING_FACTOR = 64.0  # between the rounding of a bound and the tolerance that is sure to be met
-USELESS = 1e-2  # relative gap beyond which rounding makes a certificate useless
 STOP_EARLY = 0.9  # of the tolerance: the certificate allows for rounding and errors on top
 KEPT = {"linear": 200, "entropy": 12, "concave": 40}  # columns, by kind of problem
 TRIES = 3  # of certification before what there is is returned
@@ -42,12 +41,6 @@ class Proven(NamedTuple):
     certificate: Certificate
     occupancy: np.ndarray
     evidence: Evidence | None
-
-
-def smallest_tolerance(model: Flow) -> float:
-    """The relative gap that float64 can surely certify: rounding of a bound grows with 1 / (1 - gamma)."""
-    successors = int(np.diff(model.transition.indptr).max(initial=0))
-    return ROUNDING_FACTOR * (successors + 8) * EPS * model.mass
 
 
 class ColumnWork(Work[Plain]):
@@ -148,7 +141,9 @@ class ColumnWork(Work[Plain]):
     ) -> tuple[Status | None, Proven | None]:
         """Whether that was the last step, and the certificate where one was made."""
         if generation.infeasible:
-            return Status.INFEASIBLE, None
+            found = self._certify(generation)  # what the oracle says up to rounding is no proof
+            proven = found is not None and found.certificate.infeasible
+            return (Status.INFEASIBLE if proven else Status.INACCURATE), found
         if generation.stuck:
             return Status.INACCURATE, None
         if generation.gap > facts["target"]:
@@ -212,6 +207,10 @@ class ColumnWork(Work[Plain]):
         found = self.certified[1] if self.certified and self.certified[0] is state else None
         found = found or self._certify(generation)
         history, trouble = self._history(rows), state["trouble"]
+        if status is Status.INACCURATE:
+            other = self._otherwise(state, generation, history)
+            if other is not None:
+                return other
         if found is None:
             return self._without_answer(generation, status, state, history)
         certificate, x, evidence = found
@@ -246,6 +245,22 @@ class ColumnWork(Work[Plain]):
             message=self._message(status, certificate, trouble),
             evidence=evidence,
         )
+
+    def _otherwise(
+        self, state: Plain, generation: Generation, history: dict[str, Any]
+    ) -> Solution | None:
+        """The answer of one program, where the model is small enough for it and columns led nowhere."""
+        if is_large(self.claims) or not has_conic_form(self.claims.lowered):
+            return None
+        try:
+            found = ConvexProgram().answer(self.problem)
+        except MissingExtraError:
+            return None
+        if found.status is Status.INACCURATE:
+            return None
+        stats = {**found.stats, **self._stats(generation, state, None)}
+        stats["solver"] = f"ColumnGeneration, then {found.stats['solver']}"
+        return replace(found, history=history, stats=stats)
 
     def _message(self, status: Status, certificate: Certificate, trouble: str) -> str:
         gap = certificate.relative_gap

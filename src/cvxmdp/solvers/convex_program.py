@@ -4,29 +4,42 @@ When f and all g_i are affine this is a linear program (``algorithms.linear_prog
 solves it. Otherwise CVXPY writes it as a conic program, which Clarabel solves (``algorithms.conic``). The
 multipliers of g_i >= 0 are the paper's mu, and the duals of either are evidence: what a certificate needs.
 
-The answer's policy is that of the solver's x; its occupancy is then computed anew from the policy, so
-objective and slack are those of a policy that exists, not of a nearly feasible x.
+No solver is taken at its word (``certificates.measured``). The answer's policy is that of x, made surely
+feasible where rounding left it outside; OPTIMAL is a certified gap, INFEASIBLE a proof. Where one way ends
+without evidence, the next one is tried: simplex, interior point, cone program, column generation.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+import time
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
+from cvxmdp.algorithms.columns.generation import USELESS, smallest_tolerance
 from cvxmdp.algorithms.conic import ConicAnswer, has_conic_form, solve_conic
-from cvxmdp.algorithms.linear_program import LinearAnswer, conic_is_faster, solve_linear
-from cvxmdp.base.errors import SolverError
-from cvxmdp.policies.occupancies import policy_of
-from cvxmdp.problems.lowered import Lowered
+from cvxmdp.algorithms.linear_program import (
+    METHODS,
+    LinearAnswer,
+    conic_is_faster,
+    small,
+    solve_linear,
+)
+from cvxmdp.base.errors import MissingExtraError, SolverError
+from cvxmdp.certificates.certify import Certifier
+from cvxmdp.certificates.evidence import by_columns
+from cvxmdp.certificates.measured import ENOUGH, Measured, infeasible_answer, measure
+from cvxmdp.policies import TabularPolicy
+from cvxmdp.problems.lowered import Evidence, Lowered
 from cvxmdp.problems.problem import Problem
-from cvxmdp.problems.solution import Solution, Status, infeasible_message
+from cvxmdp.problems.solution import Solution, Status
 from cvxmdp.solvers.contract import Task, unlimited
 from cvxmdp.solvers.whole import Whole
 
+CONIC, UNSCALED, COLUMNS = "conic", "conic, numbers as they are", "columns"  # ways, beside HiGHS's
 LEAST_SECONDS = 1e-3  # that a solver is given: it takes none as no limit at all
 
 
@@ -35,7 +48,7 @@ class ConvexProgram:
     """Solve the problem as one convex program: exact, for models up to some ten thousand states.
 
     Attributes:
-        tolerance: relative optimality and feasibility asked of the solver.
+        tolerance: relative optimality and feasibility asked of the solver; what it reached is measured.
         verbose: show the solver's own log.
     """
 
@@ -58,41 +71,89 @@ class ConvexProgram:
 
     def _in_time(self, task: Task) -> Solution:
         """The answer, or where the time ran out first, what there is."""
-        try:
-            found = self.answer(task.problem, task.seconds_left)
-        except SolverError:
-            if task.seconds_left() > 0:
-                raise
+        found = self.answer(task.problem, task.seconds_left)
+        if found.status is not Status.INACCURATE or task.seconds_left() > 0:
+            return found
+        if not found.has_policy:
             return Solution.without_policy(task.problem, Status.TIME_LIMIT)
-        if found.status is Status.INACCURATE and task.seconds_left() <= 0:
-            return replace(found, status=Status.TIME_LIMIT, message=Status.TIME_LIMIT.value)
-        return found
+        return replace(found, status=Status.TIME_LIMIT, message=Status.TIME_LIMIT.value)
 
-    def answer(self, problem: Problem, left: Callable[[], float] = unlimited) -> Solution:
-        """The exact answer, in one call; ``left`` says how many seconds it may take."""
-        lowered = Lowered(problem)
-        if lowered.affine:
-            if conic_is_faster(lowered.flow):
-                conic = self._conic(problem, lowered, left())
-                if conic.status is Status.OPTIMAL:
-                    return conic
-            found = solve_linear(lowered, self.tolerance, self.verbose, max(left(), LEAST_SECONDS))
-            return _of_linear(problem, found)
+    def answer(
+        self,
+        problem: Problem,
+        left: Callable[[], float] = unlimited,
+        ways: Sequence[str] | None = None,
+    ) -> Solution:
+        """The exact answer, in one call.
+
+        Args:
+            problem: what to solve.
+            left: says how many seconds it may take.
+            ways: names of the ways to try, in this order; by default those that suit the problem.
+        """
+        certifier = Certifier(problem)
+        lowered = certifier.claims.lowered
         if not has_conic_form(lowered):
             raise SolverError(_no_conic_form(problem))
-        first = self._conic(problem, lowered, left())
-        if first.status is not Status.INACCURATE or left() <= 0:
-            return first
-        # Scaling helps most programs and hurts a few: as a second try, the numbers as they are.
-        plain = self._conic(problem, lowered, left(), scaled=False)
-        return plain if plain.status is Status.OPTIMAL else first
+        best: tuple[Measured, Found] | None = None
+        ended: list[str] = []
+        for way in _ways(lowered) if ways is None else ways:
+            if ended and left() <= 0:
+                break
+            try:
+                found = self._try(way, certifier, left())
+            except MissingExtraError:
+                if lowered.affine:
+                    continue
+                raise
+            ended.append(f"{found.solver}: {found.word}")
+            if found.occupancy is None:
+                none = infeasible_answer(problem, certifier, found.stats)
+                if none is not None:
+                    return none
+                continue
+            now = measure(certifier, lowered.flow.policy(found.occupancy), found.evidence)
+            if best is None or now.gap < best[0].gap:
+                best = now, found
+            if now.gap <= ENOUGH:
+                break
+        return _concluded(problem, certifier, best, ended)
 
-    def _conic(
-        self, problem: Problem, lowered: Lowered, seconds: float = math.inf, scaled: bool = True
-    ) -> Solution:
-        seconds = max(seconds, LEAST_SECONDS)
-        found = solve_conic(lowered, self.tolerance, self.verbose, scaled, seconds)
-        return _of_conic(problem, found)
+    def _try(self, way: str, certifier: Certifier, seconds: float) -> Found:
+        seconds, lowered = max(seconds, LEAST_SECONDS), certifier.claims.lowered
+        if way == COLUMNS:
+            return _by_columns(certifier)
+        if way in METHODS:
+            return _of_linear(solve_linear(lowered, self.tolerance, self.verbose, seconds, way))
+        scaled = way != UNSCALED
+        return _of_conic(solve_conic(lowered, self.tolerance, self.verbose, scaled, seconds))
+
+
+class Found(NamedTuple):
+    """What one way gave.
+
+    Attributes:
+        solver: whose it is.
+        word: how that ended, in its own words.
+        occupancy: (S, A); None where there is none.
+        evidence: of an upper bound; None where there is none.
+        stats: of the solution.
+    """
+
+    solver: str
+    word: str
+    occupancy: np.ndarray | None
+    evidence: Evidence | None
+    stats: dict[str, Any]
+
+
+def _ways(lowered: Lowered) -> list[str]:
+    if not lowered.affine:
+        return [CONIC, UNSCALED, COLUMNS]
+    first = list(METHODS if small(lowered.flow) else reversed(METHODS))
+    if conic_is_faster(lowered.flow):
+        return [CONIC, *first, COLUMNS]
+    return [*first, CONIC, COLUMNS]
 
 
 def _no_conic_form(problem: Problem) -> str:
@@ -105,64 +166,68 @@ def _no_conic_form(problem: Problem) -> str:
     )
 
 
-def _of_linear(problem: Problem, found: LinearAnswer) -> Solution:
+def _of_linear(found: LinearAnswer) -> Found:
     stats = {
         "solver": f"ConvexProgram (HiGHS {found.method})",
         "seconds": found.seconds,
         "iterations": found.iterations,
     }
-    if found.status == 2:
-        return Solution.without_policy(problem, Status.INFEASIBLE, stats=stats)
-    if found.occupancy is None:
-        raise SolverError(f"HiGHS found no answer: {found.message}")
-    if found.status == 0:
-        status, message = Status.OPTIMAL, _optimal("HiGHS", found.tolerance)
-    else:
-        status, message = Status.INACCURATE, f"{Status.INACCURATE.value} HiGHS: {found.message}"
-    return _answer(problem, found, status, message, stats)
+    return Found("HiGHS", found.message, found.occupancy, found.evidence, stats)
 
 
-def _of_conic(problem: Problem, found: ConicAnswer) -> Solution:
+def _of_conic(found: ConicAnswer) -> Found:
     stats = {
         "solver": "ConvexProgram (CVXPY, Clarabel)",
         "seconds": found.seconds,
         "iterations": found.iterations,
     }
-    outcome = found.outcome
-    if outcome.infeasible:
-        surely = outcome.status == "infeasible"
-        message = infeasible_message("" if surely else " (Clarabel calls this inaccurate)")
-        if not problem.constraints:  # then it is the domain of the objective that is empty
-            message = f"The objective is infinite for every policy: {problem.utility!r}."
-        return Solution.without_policy(problem, Status.INFEASIBLE, stats=stats, message=message)
-    if found.occupancy is None:
-        raise SolverError(
-            f"Clarabel found no answer ({outcome.status}). Likely causes: a constraint set with an "
-            "empty interior, numbers of very different size, a discount very near one."
-        )
-    if outcome.met is not None:
-        return _answer(problem, found, Status.OPTIMAL, _optimal("Clarabel", outcome.met), stats)
-    message = f"{Status.INACCURATE.value} Clarabel: {outcome.status}."
-    return _answer(problem, found, Status.INACCURATE, message, stats)
+    return Found("Clarabel", found.outcome.status, found.occupancy, found.evidence, stats)
 
 
-def _optimal(solver: str, tolerance: float) -> str:
-    return f"{solver} met its optimality tolerances ({tolerance:.0e})."
+def _by_columns(certifier: Certifier) -> Found:
+    started = time.perf_counter()
+    claims = certifier.claims
+    least = smallest_tolerance(claims.flow)
+    proof = by_columns(claims, max(0.1 * ENOUGH, least)) if least < USELESS else None
+    stats = {
+        "solver": "ConvexProgram (column generation)",
+        "seconds": time.perf_counter() - started,
+        "iterations": None,
+    }
+    if proof is None or proof.evidence.policy is None:
+        return Found("Column generation", "no policy was found", None, None, stats)
+    x = claims.flow.occupancy(proof.evidence.policy)
+    return Found("Column generation", "it ended", x, proof.evidence, stats)
 
 
-def _answer(
-    problem: Problem,
-    found: LinearAnswer | ConicAnswer,
-    status: Status,
-    message: str,
-    stats: dict[str, Any],
+def _concluded(
+    problem: Problem, certifier: Certifier, best: tuple[Measured, Found] | None, ended: list[str]
 ) -> Solution:
-    x, evidence = found.occupancy, found.evidence
-    assert x is not None
+    """The answer with the smallest gap; that there is none, if that is proven; else what is known."""
+    if best is None or best[0].gap == math.inf:
+        stats: dict[str, Any] = {"solver": "ConvexProgram"} if best is None else best[1].stats
+        none = infeasible_answer(problem, certifier, stats)
+        if none is not None:
+            return none
+    words = "; ".join(dict.fromkeys(ended))
+    if best is None:
+        message = f"{Status.INACCURATE.value} No policy was found. {words}."
+        return Solution.without_policy(problem, Status.INACCURATE, message=message)
+    measured, found = best
+    status = Status.OPTIMAL if measured.gap <= ENOUGH else Status.INACCURATE
+    sentence = measured.sentence or "No bound on the best objective was found"
+    message = f"{sentence[0].upper()}{sentence[1:]}."
+    if status is Status.INACCURATE:
+        message = f"{status.value} {message} {words}."
+    evidence = found.evidence
     assert evidence is not None
-    stats["flow_residual"] = float(np.abs(problem.mdp.flow.residual(x)).sum())
-    policy = policy_of(problem.mdp, x)
-    found_with = evidence.multipliers
+    residual = np.abs(problem.mdp.flow.residual(measured.achieved.occupancy)).sum()
     return Solution.of_policy(
-        problem, policy, status, found_with, stats=stats, message=message, evidence=evidence
+        problem,
+        TabularPolicy(measured.policy),
+        status,
+        evidence.multipliers,
+        stats={**found.stats, "flow_residual": float(residual), "certified_gap": measured.gap},
+        message=message,
+        evidence=evidence,
     )

@@ -25,9 +25,13 @@ from cvxmdp.algorithms.columns.flow_duals import absorb, only_leaf
 from cvxmdp.algorithms.columns.linear_master import Answer, Mixture, Price, best_mixture, most_room
 from cvxmdp.algorithms.columns.natural import NaturalSteps
 from cvxmdp.algorithms.columns.pool import NEGLIGIBLE, Column, Columns, small_actions
+from cvxmdp.models.flow import Flow
 from cvxmdp.models.planning import Best, Oracle
+from cvxmdp.models.systems import EPS
 from cvxmdp.problems.lowered import Evidence, Lowered
 
+ROUNDING_FACTOR = 64.0  # between the rounding of a bound and the tolerance that is sure to be met
+USELESS = 1e-2  # relative gap beyond which rounding makes a certificate useless
 SMOOTHING = 0.4  # share of the best multipliers so far in those the oracle is asked at
 STEADY = 0.5  # least share of what was before in the moving means of natural steps
 MEMORY = 4.0  # the larger, the shorter these means
@@ -40,6 +44,12 @@ VISITS_SHARE = 1e-4  # of the tolerance: relative error of the visits of a colum
 CURVED_VISITS_SHARE = 1e-2  # the same for concave problems, whose optima are flat
 OCCUPANCY_ERROR = 1e-9  # relative error with which a mixture passes for an occupancy
 MARGIN_FACTOR = 4.0  # margins of constraints, in errors of the visits
+
+
+def smallest_tolerance(model: Flow) -> float:
+    """The relative gap that float64 can surely certify: rounding of a bound grows with 1 / (1 - gamma)."""
+    successors = int(np.diff(model.transition.indptr).max(initial=0))
+    return ROUNDING_FACTOR * (successors + 8) * EPS * model.mass
 
 
 class Master(Protocol):

@@ -1,0 +1,134 @@
+r"""How good an answer is, measured: what every status of an exact solver rests on.
+
+A solver's own word ("optimal", "infeasible") is no evidence. Here its policy becomes a surely feasible one
+(``repair``), its duals become a bound that the checker's code computes, and the two are compared. Where the
+constraints leave no room at all (a budget at the least cost there is), float64 cannot tell a slack of zero
+from one just below it; such a policy counts as feasible *up to rounding*, and the answer says so.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from cvxmdp.algorithms.conic import units_of
+from cvxmdp.base.errors import SolverError
+from cvxmdp.certificates.certify import Certifier, proven
+from cvxmdp.certificates.claims import Claims, Proof
+from cvxmdp.certificates.repair import repair
+from cvxmdp.certificates.slater import empty_domain
+from cvxmdp.checker.bounds import Achieved
+from cvxmdp.problems.lowered import Evidence
+from cvxmdp.problems.problem import Problem
+from cvxmdp.problems.solution import Solution, Status, infeasible_message
+
+ENOUGH = 1e-6  # certified relative gap at which an answer is called optimal
+LEAST_SIZE = 1e-3  # of what the objective spans: the size of an optimum near zero
+ROUNDINGS = 0.02  # margins of error, which are generous, by which a slack of zero may be missed
+
+
+class Measured(NamedTuple):
+    """A policy, what it achieves, and how far that is from the best.
+
+    Attributes:
+        policy: probabilities (S, A).
+        achieved: by it.
+        proof: that nothing is better than some bound; None where there is none.
+        gap: between the two, relative; infinite where the policy is not feasible.
+        surely: every constraint surely holds; otherwise up to rounding at best.
+    """
+
+    policy: np.ndarray
+    achieved: Achieved
+    proof: Proof | None
+    gap: float
+    surely: bool
+
+    @property
+    def sentence(self) -> str:
+        """The gap in words, rounded up to a power of ten."""
+        if not math.isfinite(self.gap):
+            return "" if self.surely else _misses(self.achieved)
+        shown = 10.0 ** math.ceil(math.log10(max(self.gap, 1e-15)) - 1e-9)
+        if self.surely:
+            return f"the certified relative gap is at most {shown:.0e}"
+        return (
+            f"the relative gap to the proven bound is at most {shown:.0e}. The constraints leave no room: "
+            "they hold up to rounding"
+        )
+
+
+def _misses(achieved: Achieved) -> str:
+    name, slack = min(achieved.computed_slack.items(), key=lambda one: one[1])
+    return f"no policy was found that surely satisfies every constraint; {name!r} has a slack of {slack:.2g}"
+
+
+def measure(certifier: Certifier, policy: np.ndarray, evidence: Evidence | None) -> Measured:
+    """Of a policy and a solver's evidence of an upper bound."""
+    claims = certifier.claims
+    given = claims.achieved(policy)
+    proof = None if evidence is None else proven(claims, evidence)
+    try:
+        kept = repair(claims, policy, given, lambda: certifier.room().policy)
+    except SolverError:  # nothing bounds the slacks
+        kept = None
+    as_given = relative_gap(claims, proof, given) if up_to_rounding(given) else math.inf
+    if kept is not None:
+        gap = relative_gap(claims, proof, kept.achieved)
+        if gap <= ENOUGH or not as_given < gap:
+            return Measured(kept.policy, kept.achieved, proof, gap, True)
+    return Measured(policy, given, proof, as_given, False)
+
+
+def up_to_rounding(achieved: Achieved) -> bool:
+    """Whether no constraint is missed by more than what float64 leaves open."""
+    margins = (
+        achieved.computed_slack[name] + ROUNDINGS * (achieved.computed_slack[name] - sure)
+        for name, sure in achieved.slack.items()
+    )
+    return math.isfinite(achieved.objective) and all(margin >= 0 for margin in margins)
+
+
+def relative_gap(claims: Claims, proof: Proof | None, achieved: Achieved) -> float:
+    """(upper - lower) / size; an optimum near zero is measured by a share of what the objective spans."""
+    lower = achieved.objective
+    if proof is None or not math.isfinite(proof.upper) or not math.isfinite(lower):
+        return math.inf
+    sizes = [abs(proof.upper), abs(lower), abs(proof.upper - claims.uniform_value)]
+    size = max(one for one in sizes if math.isfinite(one))
+    gap = abs(proof.upper - lower)
+    if gap > ENOUGH * size:
+        size = max(size, LEAST_SIZE * units_of(claims.lowered).objective)
+    return gap / size if gap > 0 else 0.0
+
+
+def infeasible_answer(
+    problem: Problem, certifier: Certifier, stats: dict[str, Any]
+) -> Solution | None:
+    """The answer where it is proven that there is none; None where that is not proven."""
+    if certifier.claims.slacks:
+        try:
+            room = certifier.room()
+        except SolverError:
+            return None
+        if room.proof.upper < 0:
+            slater = certifier.slater()
+            return Solution.without_policy(
+                problem,
+                Status.INFEASIBLE,
+                stats=stats,
+                message=infeasible_message(reason=str(slater)),
+                evidence=replace(slater.evidence, infeasible=True),
+            )
+    bound = empty_domain(certifier.claims)
+    if bound is None:
+        return None
+    whom = "every policy that satisfies the constraints" if problem.constraints else "every policy"
+    message = (
+        f"The objective is infinite for {whom}: {problem.utility!r}. What must be positive in it is at "
+        f"most {bound:.3g} (proven)."
+    )
+    return Solution.without_policy(problem, Status.INFEASIBLE, stats=stats, message=message)
