@@ -371,7 +371,7 @@ def test_infeasible_is_a_status(objective: cm.Utility) -> None:
         _ = solution.occupancy
     assert math.isnan(solution.objective)
     assert math.isnan(solution.slack["cost"])
-    assert "No policy satisfies all constraints" in str(solution)
+    assert "no policy satisfies 'cost' (proven)" in str(solution)
 
 
 def test_an_empty_domain_without_constraints_is_said_so() -> None:
