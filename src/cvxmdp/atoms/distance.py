@@ -104,7 +104,6 @@ class Distance(Utility):
         return NormShape(whole, Singleton(target.ravel()), self.norm)
 
     def target_occupancy(self, space: Space) -> np.ndarray | None:
-        """The target, unless that is a set."""
         if isinstance(self.target, ConvexSet):
             return None
         return as_occupancy(self.target, space, "the target")

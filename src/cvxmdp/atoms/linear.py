@@ -58,11 +58,9 @@ class Linear(Utility):
         return LinearShape(self.unit(space.discount) * per_pair(self.reward, space))
 
     def unit(self, discount: float) -> float:
-        """Of a sum, or per step."""
         return 1.0 - discount if self.per == "step" else 1.0
 
     def signals(self) -> tuple[str, ...]:
-        """The signal, if it has a name."""
         return (self.reward,) if isinstance(self.reward, str) else ()
 
     def __repr__(self) -> str:

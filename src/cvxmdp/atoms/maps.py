@@ -96,7 +96,6 @@ class Entries(Map):
         return sp.csr_array(sp.diags_array(scale.ravel()))
 
     def singular(self) -> tuple[float, float]:
-        """The largest and least absolute scale."""
         sizes = np.abs(1.0 if self.scale is None else self.scale)
         return float(np.max(sizes)), float(np.min(sizes))
 
@@ -106,7 +105,6 @@ class Entries(Map):
         return np.where(scale == 0, x, u.reshape(self.shape) / np.where(scale == 0, 1.0, scale))
 
     def covering(self, reward: np.ndarray) -> np.ndarray | None:
-        """Entry by entry, with a positive scale."""
         scale = 1.0 if self.scale is None else self.scale
         return reward.ravel() / scale if np.ndim(scale) == 0 and scale > 0 else None
 
@@ -131,7 +129,6 @@ class StateSums(Map):
         return self.scale * x.sum(axis=1)
 
     def pull_back(self, u: Array) -> Array:
-        """The same number for every action."""
         return namespace(u).broadcast_to((self.scale * u)[:, None], self.shape)
 
     def to_sparse(self) -> sp.csr_array:
@@ -141,7 +138,6 @@ class StateSums(Map):
         return sp.csr_array((ones, np.arange(ones.size), pointers), shape=(states, ones.size))
 
     def covering(self, reward: np.ndarray) -> np.ndarray | None:
-        """The largest of each state."""
         return np.asarray(reward.max(axis=1) / self.scale)
 
     @property
@@ -176,7 +172,6 @@ class DenseMap(Map):
         return sp.csr_array(np.asarray(self.matrix, dtype=np.float64))
 
     def singular(self) -> tuple[float, float]:
-        """By a singular value decomposition."""
         values = np.linalg.svd(self.matrix, compute_uv=False)
         full = self.matrix.shape[0] >= self.matrix.shape[1]
         return float(values.max(initial=0.0)), float(values.min()) if full else 0.0
@@ -225,7 +220,6 @@ class ActionChange(Map):
     static: ClassVar[tuple[str, ...]] = ("shape",)
 
     def apply(self, x: Array) -> Array:
-        """What is taken, less what the policy would."""
         return (self.scale * (x - self.policy * x.sum(axis=1, keepdims=True))).reshape(-1)
 
     def pull_back(self, u: Array) -> Array:
@@ -281,16 +275,13 @@ class FirstRows(Map):
         return self.inner.rows
 
     def apply(self, x: Array) -> Array:
-        """Of the first rows alone."""
         return self.inner.apply(x[: self.inner.shape[0]])
 
     def pull_back(self, u: Array) -> Array:
-        """Zero on the rows below."""
         below = ((0, self.shape[0] - self.inner.shape[0]), (0, 0))
         return namespace(u).pad(self.inner.pull_back(u), below)
 
     def to_sparse(self) -> sp.csr_array:
-        """Columns of zeros on the right."""
         inner = self.inner.to_sparse()
         missing = math.prod(self.shape) - inner.shape[1]
         return sp.csr_array(sp.hstack([inner, sp.csr_array((inner.shape[0], missing))]))

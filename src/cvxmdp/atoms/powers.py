@@ -58,7 +58,6 @@ class Power(Utility):
         return (self.inner,)
 
     def with_children(self, children: Sequence[Utility]) -> Utility:
-        """The same power of another."""
         return replace(self, inner=children[0])
 
     def __repr__(self) -> str:

@@ -213,7 +213,6 @@ class WeightedSum(Utility):
 
     @property
     def curvature(self) -> Curvature:
-        """The curvature of the terms where they agree."""
         return curvature_of_sum(term.curvature.times(weight) for weight, term in self.parts)
 
     def terms(self) -> tuple[tuple[float, Utility], ...]:
@@ -237,7 +236,6 @@ class WeightedSum(Utility):
         return tuple(weight for weight, _ in self.parts)
 
     def with_children(self, children: Sequence[Utility]) -> Utility:
-        """Other terms with these weights."""
         return WeightedSum(tuple(zip(self.factors(), children, strict=True)), self.constant)
 
     def __repr__(self) -> str:

@@ -11,11 +11,9 @@ class Tree(Protocol):
 
     def children(self) -> Sequence[Any]:  # of its own kind
         """The parts."""
-        ...
 
     def factors(self) -> tuple[float, ...]:
         """What stands before each of them."""
-        ...
 
 
 Node = TypeVar("Node", bound=Tree)

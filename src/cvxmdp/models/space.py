@@ -71,4 +71,3 @@ class HasSpace(Protocol):
 
     def space(self, signals: Iterable[str]) -> Space:
         """What utilities are functions of that name these signals."""
-        ...

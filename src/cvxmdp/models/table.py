@@ -136,7 +136,6 @@ class TabularMDP(Space):
 
     @property
     def signal_names(self) -> tuple[str, ...]:
-        """Names of the signals."""
         return tuple(self.signals)
 
     def signal(self, name: str) -> np.ndarray:

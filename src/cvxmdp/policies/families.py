@@ -46,7 +46,6 @@ class PolicyFamily(Protocol):
 
     def bind(self, space: Space) -> BoundFamily:
         """The family on this model's states and actions."""
-        ...
 
 
 class BoundFamily(Pytree):
@@ -200,7 +199,6 @@ class BoundLinear(BoundFamily):
         return jnp.zeros(self.features.shape[2])
 
     def logits(self, params: Params, states: Array) -> Array:
-        """<theta, phi>."""
         return jnp.asarray(self.features)[states] @ params
 
 

@@ -46,7 +46,6 @@ class FeatureSpace(Space):
 
     @property
     def signal_names(self) -> tuple[str, ...]:
-        """Names of the signals that are measured."""
         return self._signals
 
     @property

@@ -41,16 +41,13 @@ class Features(Protocol):
     @property
     def size(self) -> int:
         """F, the length of a feature vector."""
-        ...
 
     @property
     def norms(self) -> Norms | None:
         """Bounds on its norms, where known."""
-        ...
 
     def __call__(self, observations: Array) -> Array:
         """Feature vectors (n, F) of a batch of observations (n, ...)."""
-        ...
 
 
 def one_hot(index: Array, size: int) -> Array:
@@ -81,7 +78,6 @@ class OneHot:
 
     @classmethod
     def of_arrays(cls, arrays: dict[str, np.ndarray]) -> OneHot:
-        """From a file."""
         return cls(int(arrays["size"]))
 
     def index(self, observations: Array) -> Array:
@@ -135,7 +131,6 @@ class UniformBins:
 
     @classmethod
     def of_arrays(cls, arrays: dict[str, np.ndarray]) -> UniformBins:
-        """From a file."""
         return cls(arrays["low"], arrays["high"], [int(count) for count in arrays["bins"]])
 
     def index(self, observations: Array) -> Array:
@@ -190,7 +185,6 @@ class RandomFourier:
 
     @classmethod
     def of_arrays(cls, arrays: dict[str, np.ndarray]) -> RandomFourier:
-        """From a file."""
         dimension, size = arrays["directions"].shape
         made = cls(dimension, size, seed=0)
         made.directions, made.phases = arrays["directions"], arrays["phases"].reshape(size)

@@ -97,13 +97,11 @@ class MixturePolicy(TabularPolicy):
         return (actions if states.ndim else actions[()]), None
 
     def contents(self) -> tuple[Arrays, dict[str, Any]]:
-        """Its own probabilities and those of the policies drawn from."""
         arrays = {"probabilities": self._matrix, "components": self.components}
         return arrays, {"kind": self.kind}
 
     @classmethod
     def read(cls, arrays: Arrays, description: dict[str, Any]) -> MixturePolicy:
-        """The policy of a file's contents."""
         return cls(arrays["probabilities"], arrays["components"])
 
     def __repr__(self) -> str:

@@ -106,7 +106,6 @@ class BoundNetwork(BoundFamily):
 
     @property
     def observes(self) -> bool:
-        """Whether it is given observations instead of states; all actions are available then."""
         return isinstance(self.inputs, Observed)
 
     def log_probabilities(self, params: Params, states: Array) -> Array:
@@ -120,7 +119,6 @@ class BoundNetwork(BoundFamily):
         return lambda inputs: np.asarray(_chances(self, params, inputs.astype(np.float32)))
 
     def deploy(self, params: Params) -> Any:
-        """The policy of these parameters, in NumPy."""
         return NetworkPolicy(self, params) if self.observes else super().deploy(params)
 
 
@@ -192,7 +190,6 @@ class BoundMLP(BoundNetwork):
         return self._layers(params, jnp.asarray(self.inputs, weights.dtype)[states] @ weights)
 
     def all_logits(self, params: Params) -> Array:
-        """The same without a look-up."""
         weights = params[0][0]
         if self.inputs is None:
             return self._layers(params, weights)
@@ -268,7 +265,6 @@ class BoundEquinox(BoundNetwork):
         return jax.tree.map(lambda leaf: jnp.asarray(leaf, dtype), self.first.value)
 
     def logits(self, params: Params, states: Array) -> Array:
-        """The module, batched over states."""
         equinox = require("equinox", "nn")
         given = self.inputs
         seen = given(states) if isinstance(given, Observed) else jnp.asarray(given)[states]
@@ -301,7 +297,6 @@ class NetworkPolicy(ObservedPolicy):
         return rows / rows.sum(axis=1, keepdims=True)
 
     def contents(self) -> tuple[Arrays, dict[str, Any]]:
-        """Parameters, what the network sees, and how observations are read."""
         bound = self.bound
         if not isinstance(bound, BoundMLP) or not isinstance(bound.inputs, Observed):
             raise PolicyError(
@@ -329,7 +324,6 @@ class NetworkPolicy(ObservedPolicy):
 
     @classmethod
     def read(cls, arrays: Arrays, description: dict[str, Any]) -> NetworkPolicy:
-        """The policy of a file's contents."""
         features = read_features(description["features"], arrays)
         seen = Observed(arrays["middle"], arrays["scale"], features)
         actions = np.ones((1, int(description["actions"])), dtype=bool)

@@ -140,7 +140,6 @@ class StatePolicy(ObservedPolicy):
         return self.table.probabilities()[states]
 
     def contents(self) -> tuple[Arrays, dict[str, Any]]:
-        """Probabilities, bins, and how observations are read."""
         features, of_features = describe_features(self.features)
         reader, of_reader = self.reader.contents()
         arrays = {"probabilities": self.table.probabilities(), **of_features, **of_reader}
@@ -148,7 +147,6 @@ class StatePolicy(ObservedPolicy):
 
     @classmethod
     def read(cls, arrays: Arrays, description: dict[str, Any]) -> StatePolicy:
-        """The policy of a file's contents."""
         features = read_features(description["features"], arrays)
         reader = ObservationReader.read_contents(description["reader"], arrays)
         return cls(TabularPolicy(arrays["probabilities"]), reader, features).checked()

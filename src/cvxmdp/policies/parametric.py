@@ -41,7 +41,6 @@ class ParametricPolicy(TabularPolicy):
 
     @classmethod
     def read(cls, arrays: Arrays, description: dict[str, Any]) -> ParametricPolicy:
-        """The policy of a file's contents."""
         params = rebuild(description["structure"], arrays)
         return cls(TabularPolicy(arrays["probabilities"])._matrix, params, description["family"])
 

@@ -21,24 +21,19 @@ class Policy(Protocol):
     @property
     def n_states(self) -> int:
         """Number of states, S."""
-        ...
 
     @property
     def n_actions(self) -> int:
         """Number of actions, A."""
-        ...
 
     def probabilities(self, state: int | None = None) -> np.ndarray:
         """pi(. | state), shape (A,); without a state the whole matrix, shape (S, A)."""
-        ...
 
     def sample(self, state: int, random: np.random.Generator) -> int:
         """Draw an action for the state."""
-        ...
 
     def seed(self, seed: int | np.random.Generator) -> Policy:
         """The source of what ``predict`` draws from now on."""
-        ...
 
     def predict(
         self,
@@ -48,11 +43,9 @@ class Policy(Protocol):
         deterministic: bool = False,
     ) -> tuple[Any, None]:
         """Actions for one state or many, and None: the manner of Stable-Baselines3."""
-        ...
 
     def save(self, path: str | Path) -> None:
         """Write the policy to one file; ``load_policy`` reads it again."""
-        ...
 
 
 class Acting:

@@ -201,9 +201,7 @@ class Observable(Protocol):
     @property
     def has_states(self) -> bool:
         """Whether what is measured are states or bins, of which an observation is exactly one."""
-        ...
 
     @property
     def identity(self) -> str:
         """What tells it from other environments, in every process."""
-        ...

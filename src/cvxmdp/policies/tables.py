@@ -116,12 +116,10 @@ class TabularPolicy(Acting):
         return row
 
     def contents(self) -> tuple[Arrays, dict[str, Any]]:
-        """The probabilities."""
         return {"probabilities": self._matrix}, {"kind": self.kind}
 
     @classmethod
     def read(cls, arrays: Arrays, description: dict[str, Any]) -> TabularPolicy:
-        """The policy of a file's contents."""
         return cls(arrays["probabilities"])
 
     def __repr__(self) -> str:
@@ -172,12 +170,10 @@ class SoftmaxTable(TabularPolicy):
         return cls(np.zeros(np.shape(actions)), actions)
 
     def contents(self) -> tuple[Arrays, dict[str, Any]]:
-        """Logits and mask."""
         return {"params": self.params, "actions": self.actions}, {"kind": self.kind}
 
     @classmethod
     def read(cls, arrays: Arrays, description: dict[str, Any]) -> SoftmaxTable:
-        """The policy of a file's contents."""
         return cls(arrays["params"], arrays["actions"])
 
     def __repr__(self) -> str:

@@ -97,7 +97,6 @@ class CustomShape(Shape):
         return Affine(gradient, float(self.value(z)) - float(np.vdot(gradient, z)))
 
     def at(self, x: np.ndarray) -> Parameters:
-        """Z = x."""
         return {"z": x}
 
     def maps(self) -> tuple[Map, ...]:
@@ -121,7 +120,6 @@ class CustomShape(Shape):
         return Local(self.mixed_value(at, 0.0), images @ gradient.ravel(), hessian, {"z": x})
 
     def modulus(self, one_hot: bool, pairs: np.ndarray) -> Modulus | None:
-        """With a declared Lipschitz constant."""
         slope = self.declared.lipschitz
         if slope is None:
             return None

@@ -90,7 +90,6 @@ class EntropyShape(Shape):
         return Affine(self.map.pull_back(-(log_q + 1.0)), float(np.exp(log_q).sum()))
 
     def at(self, x: np.ndarray) -> Parameters:
-        """log q = log u."""
         return {"log_q": np.log(np.maximum(self.map.apply(x), TINY))}
 
     def from_slope(self, slope: np.ndarray, rows: np.ndarray, near: Parameters) -> Parameters:

@@ -30,7 +30,6 @@ class LinearShape(Shape):
     kind: ClassVar[str] = "linear"
 
     def value(self, x: Array) -> Any:
-        """<reward, x>."""
         return namespace(x).vdot(self.reward, x)
 
     def gradient(self, x: Array) -> Array:

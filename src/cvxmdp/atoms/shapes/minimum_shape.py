@@ -43,7 +43,6 @@ class MinimumShape(Composite):
         return self._values(x).min()
 
     def gradient(self, x: Array) -> Array:
-        """The gradient of the smallest."""
         smallest = self._values(x).argmin()
         return namespace(x).stack([part.gradient(x) for part in self.parts])[smallest]
 
@@ -84,7 +83,6 @@ class MinimumShape(Composite):
         return combined.tangent({"parts": parameters["parts"]})
 
     def at(self, x: np.ndarray) -> Parameters:
-        """All weight on the smallest."""
         weights = np.zeros(len(self.parts))
         weights[int(self._values(x).argmin())] = 1.0
         return {"weights": weights, "parts": [part.at(x) for part in self.parts]}

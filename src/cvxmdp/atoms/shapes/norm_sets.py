@@ -67,11 +67,9 @@ class Singleton(NormSet):
         return [z == self.target]
 
     def size(self) -> float:
-        """The norm of the point."""
         return float(np.linalg.norm(self.target))
 
     def support(self, v: np.ndarray, parameters: Parameters, scale: float) -> float:
-        """<v, point>."""
         return float((v * self.target).sum())
 
     def plain(self) -> Plain:
@@ -99,15 +97,12 @@ class Ball(NormSet):
         return xp.where(outside, self.center + self.radius / length * away, u)
 
     def inside(self, cp: Any, z: Any) -> list[Any]:
-        """|z - center| <= radius."""
         return [cp.norm(z - self.center) <= self.radius]
 
     def size(self) -> float:
-        """The norm of the center."""
         return float(np.linalg.norm(self.center))
 
     def support(self, v: np.ndarray, parameters: Parameters, scale: float) -> float:
-        """<v, center> + radius |v|."""
         return float(v @ self.center + self.radius * np.linalg.norm(v))
 
     def plain(self) -> Plain:
@@ -127,7 +122,6 @@ class Box(NormSet):
         return namespace(u).clip(u, self.lower, self.upper)
 
     def inside(self, cp: Any, z: Any) -> list[Any]:
-        """The bounds that are finite."""
         below, above = np.isfinite(self.lower), np.isfinite(self.upper)
         sides = [z[below] >= self.lower[below]] if below.any() else []
         return sides + ([z[above] <= self.upper[above]] if above.any() else [])
@@ -143,7 +137,6 @@ class Box(NormSet):
         return np.where(endless, 0.0, v)
 
     def support(self, v: np.ndarray, parameters: Parameters, scale: float) -> float:
-        """Each coordinate on its own."""
         corner = np.where(v > 0, self.upper, self.lower)
         return float((v * np.where(v == 0, 0.0, corner)).sum())
 
@@ -180,7 +173,6 @@ class Polytope(NormSet):
         return np.asarray(self.matrix.T @ np.maximum(parameters["w"], 0.0))
 
     def support(self, v: np.ndarray, parameters: Parameters, scale: float) -> float:
-        """<w, bounds>."""
         return float(scale * (np.maximum(parameters["w"], 0.0) @ self.bounds))
 
     def plain(self) -> Plain:

@@ -50,7 +50,6 @@ class NormShape(Shape):
         return u - self.set.project(detached(u))
 
     def value(self, x: Array) -> Any:
-        """The norm of the residual."""
         xp = namespace(x)
         residual = self._residual(x)
         if self.norm == "l1":
@@ -212,7 +211,6 @@ class NormShape(Shape):
         return replace(self, map=FirstRows(self.map, shape))
 
     def closest(self, x: np.ndarray) -> np.ndarray | None:
-        """The nearest point of the set."""
         u = self.map.apply(x)
         return self.map.towards(np.broadcast_to(self.set.project(u), u.shape), x)
 

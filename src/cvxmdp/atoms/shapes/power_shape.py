@@ -42,7 +42,6 @@ class PowerShape(IncreasingShape):
         return xp.where(outside, -xp.inf, xp.where(outside, 1.0, inside) ** p)
 
     def gradient(self, x: Array) -> Array:
-        """p phi^(p-1) gradient(phi)."""
         xp, p = namespace(x), self.exponent
         inside = self.parts[0].value(x)
         raised = xp.maximum(inside, self.floor or LEAST)
@@ -84,6 +83,5 @@ class PowerShape(IncreasingShape):
         return Constants(None, None, None if inner.bound is None else inner.bound**self.exponent)
 
     def plain(self) -> Plain:
-        """The exponent and the part."""
         fixed = {"kind": self.kind, "exponent": float(self.exponent)}
         return {**fixed, "parts": [self.parts[0].plain()]}

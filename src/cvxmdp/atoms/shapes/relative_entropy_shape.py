@@ -98,7 +98,6 @@ class RelativeEntropyShape(Shape):
         return xp.where(p < 0, xp.inf, p * logs - p + q).sum()
 
     def gradient(self, x: Array) -> Array:
-        """M' log(p/q) + N' (1 - p/q)."""
         if self.base_map is None:
             return self.map.pull_back(self._ratio(x)[2])
         logs = (self._steepest(x) if self.floor else self._ratio(x))[2]

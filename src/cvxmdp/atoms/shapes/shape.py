@@ -121,19 +121,15 @@ class ConicProgram(Protocol):
 
     def inner(self, reward: np.ndarray) -> Any:
         """<reward, x>."""
-        ...
 
     def image(self, map: Map) -> Any:
         """U = M x, (rows,); rows that no policy can move are zero."""
-        ...
 
     def live(self, map: Map) -> np.ndarray:
         """Rows of the map that some policy can move, as indices."""
-        ...
 
     def require(self, *constraints: Any) -> None:
         """Add constraints to the program."""
-        ...
 
 
 class ConicForm(NamedTuple):

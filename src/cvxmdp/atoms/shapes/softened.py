@@ -47,12 +47,10 @@ class SoftMinimum(Composite):
         return (weights * values).sum() + away
 
     def gradient(self, x: Array) -> Array:
-        """The weighted sum of the gradients."""
         weights, _ = self._weights(x)
         return jnp.tensordot(weights, jnp.stack([part.gradient(x) for part in self.parts]), axes=1)
 
     def followed(self, x: Array) -> Shape:
-        """The centre moves towards the weights."""
         weights, _ = self._weights(x)
         parts = tuple(part.followed(x) for part in self.parts)
         centre = self.centre + RATE * (weights - self.centre)
@@ -97,7 +95,6 @@ class SoftNorm(Shape):
         return self.map.pull_back(self._weights(x))
 
     def followed(self, x: Array) -> Shape:
-        """The centre moves towards the weights."""
         return replace(self, centre=self.centre + RATE * (self._weights(x) - self.centre))
 
 

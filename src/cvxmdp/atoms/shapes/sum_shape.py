@@ -36,14 +36,12 @@ class SumShape(Composite):
         return self.weights
 
     def value(self, x: Array) -> Any:
-        """The weighted sum of the values."""
         total = self.offset
         for weight, part in zip(self.weights, self.parts, strict=True):
             total = total + weight * part.value(x)
         return total
 
     def gradient(self, x: Array) -> Array:
-        """The weighted sum of the gradients."""
         total = 0.0 * x
         for weight, part in zip(self.weights, self.parts, strict=True):
             total = total + weight * part.gradient(x)
@@ -60,7 +58,6 @@ class SumShape(Composite):
         return Affine(np.asarray(reward), float(offset))
 
     def conic(self, program: ConicProgram) -> ConicForm:
-        """The weighted sum of the forms."""
         forms = [part.conic(program) for part in self.parts]
         total = self.offset
         for weight, form in zip(self.weights, forms, strict=True):
@@ -73,7 +70,6 @@ class SumShape(Composite):
         return ConicForm(total, parameters)
 
     def tangent(self, parameters: Parameters) -> Affine:
-        """The weighted sum of tangents."""
         pairs = zip(self.parts, parameters["parts"], strict=True)
         tangents = [part.tangent(given) for part, given in pairs]
         reward = sum(w * one.reward for w, one in zip(self.weights, tangents, strict=True))

@@ -124,7 +124,6 @@ class GymnasiumEnv(Environment):
             self.env.close()
 
     def reset(self, seed: int | None = None) -> Any:
-        """Begin an episode in every lane; the observations, a batch."""
         arguments = {} if seed is None else {"seed": int(seed)}
         try:
             answer = self.env.reset(**arguments)
@@ -136,7 +135,6 @@ class GymnasiumEnv(Environment):
     def step(
         self, actions: np.ndarray, names: Iterable[str], done: np.ndarray, when: str
     ) -> LaneStep:
-        """One step of all lanes, checked."""
         given = np.asarray(actions) + self.first_action
         self._require_allowed(actions, done, when)
         try:

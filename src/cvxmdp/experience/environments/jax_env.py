@@ -154,14 +154,12 @@ class JaxEnv(Environment):
         return info["truncated"] if "truncated" in self.info_names else False
 
     def source(self, signals: tuple[str, ...], observes: bool) -> CompiledSource:
-        """Where a recursion gets its trajectories from."""
         for name in signals:
             if name != "reward" and name not in self.info_names:
                 self.signal(name, None, {})
         return CompiledSource(self.discount, self, signals, observes)
 
     def reset(self, seed: int | None = None) -> Any:
-        """Begin an episode in every lane."""
         if seed is not None:
             self._key = jax.random.key(seed)
         observations, self._states = self._begin_all(self._keys())
