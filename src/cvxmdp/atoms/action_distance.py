@@ -32,10 +32,7 @@ class ActionDistance(Utility):
     norm: str
     smoothing: float
     word: ClassVar[str] = "action distance"
-
-    @property
-    def curvature(self) -> Curvature:
-        return Curvature.CONVEX
+    bends: ClassVar[Curvature] = Curvature.CONVEX
 
     def lower(self, space: Space) -> Shape:
         """A norm of the change, or the divergence between actions and those that were expected."""

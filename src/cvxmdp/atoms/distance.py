@@ -88,10 +88,7 @@ class Distance(Utility):
     norm: str
     smoothing: float
     word: ClassVar[str] = "distance"
-
-    @property
-    def curvature(self) -> Curvature:
-        return Curvature.CONVEX
+    bends: ClassVar[Curvature] = Curvature.CONVEX
 
     def lower(self, space: Space) -> Shape:
         """A policy becomes its occupancy; kl needs a target that is positive where policies go."""

@@ -33,10 +33,7 @@ class Entropy(Utility):
 
     of: str
     word: ClassVar[str] = "entropy"
-
-    @property
-    def curvature(self) -> Curvature:
-        return Curvature.CONCAVE
+    bends: ClassVar[Curvature] = Curvature.CONCAVE
 
     def lower(self, space: Space) -> Shape:
         """The scale 1 - discount comes from the model."""

@@ -48,10 +48,7 @@ class Linear(Utility):
     reward: str | np.ndarray
     per: str
     word: ClassVar[str] = "linear"
-
-    @property
-    def curvature(self) -> Curvature:
-        return Curvature.AFFINE
+    bends: ClassVar[Curvature] = Curvature.AFFINE
 
     def lower(self, space: Space) -> Shape:
         """Look the signal up; (1 - discount) goes into the reward."""

@@ -52,11 +52,7 @@ class Log(Utility):
     inner: Utility
     written: str
     word: ClassVar[str] = "log"
-
-    @property
-    def curvature(self) -> Curvature:
-        """Concave: the logarithm is concave and increasing."""
-        return Curvature.CONCAVE
+    bends: ClassVar[Curvature] = Curvature.CONCAVE  # as the logarithm is concave and increasing
 
     def lower(self, space: Space) -> Shape:
         return LogShape((self.inner.lower(space),))

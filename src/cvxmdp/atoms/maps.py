@@ -22,6 +22,7 @@ class Map(Pytree):
     """A linear map of (S, A) arrays to vectors."""
 
     shape: tuple[int, int]  # of x
+    static: ClassVar[tuple[str, ...]] = ("shape",)
 
     @property
     def rows(self) -> int:
@@ -82,7 +83,10 @@ class Entries(Map):
 
     scale: Array
     shape: tuple[int, int]
-    static: ClassVar[tuple[str, ...]] = ("shape",)
+
+    @property
+    def _scale(self) -> Array:
+        return 1.0 if self.scale is None else self.scale
 
     def apply(self, x: Array) -> Array:
         return (x if self.scale is None else self.scale * x).reshape(-1)
@@ -92,21 +96,20 @@ class Entries(Map):
         return back if self.scale is None else self.scale * back
 
     def to_sparse(self) -> sp.csr_array:
-        scale = np.broadcast_to(1.0 if self.scale is None else self.scale, self.shape)
-        return sp.csr_array(sp.diags_array(scale.ravel()))
+        return sp.csr_array(sp.diags_array(np.broadcast_to(self._scale, self.shape).ravel()))
 
     def singular(self) -> tuple[float, float]:
-        sizes = np.abs(1.0 if self.scale is None else self.scale)
+        sizes = np.abs(self._scale)
         return float(np.max(sizes)), float(np.min(sizes))
 
     def towards(self, u: np.ndarray, x: np.ndarray) -> np.ndarray | None:
         """Entry by entry; those that the map does not see stay."""
-        scale = np.broadcast_to(1.0 if self.scale is None else self.scale, self.shape)
+        scale = np.broadcast_to(self._scale, self.shape)
         return np.where(scale == 0, x, u.reshape(self.shape) / np.where(scale == 0, 1.0, scale))
 
     def covering(self, reward: np.ndarray) -> np.ndarray | None:
-        scale = 1.0 if self.scale is None else self.scale
-        return reward.ravel() / scale if np.ndim(scale) == 0 and scale > 0 else None
+        known = np.ndim(self._scale) == 0 and self._scale > 0
+        return reward.ravel() / self._scale if known else None
 
     @property
     def is_identity(self) -> bool:
@@ -119,7 +122,6 @@ class StateSums(Map):
 
     scale: Array
     shape: tuple[int, int]
-    static: ClassVar[tuple[str, ...]] = ("shape",)
 
     @property
     def rows(self) -> int:
@@ -156,7 +158,6 @@ class DenseMap(Map):
 
     matrix: Array
     shape: tuple[int, int]
-    static: ClassVar[tuple[str, ...]] = ("shape",)
 
     @property
     def rows(self) -> int:
@@ -184,7 +185,6 @@ class ExpectedActions(Map):
     policy: Array  # (S, A)
     scale: Array
     shape: tuple[int, int]
-    static: ClassVar[tuple[str, ...]] = ("shape",)
 
     def apply(self, x: Array) -> Array:
         return (self.scale * self.policy * x.sum(axis=1, keepdims=True)).reshape(-1)
@@ -217,7 +217,6 @@ class ActionChange(Map):
     policy: Array  # (S, A)
     scale: Array
     shape: tuple[int, int]
-    static: ClassVar[tuple[str, ...]] = ("shape",)
 
     def apply(self, x: Array) -> Array:
         return (self.scale * (x - self.policy * x.sum(axis=1, keepdims=True))).reshape(-1)
@@ -268,7 +267,6 @@ class FirstRows(Map):
 
     inner: Map
     shape: tuple[int, int]
-    static: ClassVar[tuple[str, ...]] = ("shape",)
 
     @property
     def rows(self) -> int:

@@ -28,10 +28,7 @@ class Minimum(Utility):
 
     utilities: tuple[Utility, ...]
     word: ClassVar[str] = "minimum"
-
-    @property
-    def curvature(self) -> Curvature:
-        return Curvature.CONCAVE
+    bends: ClassVar[Curvature] = Curvature.CONCAVE
 
     def lower(self, space: Space) -> Shape:
         return MinimumShape(tuple(utility.lower(space) for utility in self.utilities))

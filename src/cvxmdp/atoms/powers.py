@@ -45,11 +45,7 @@ class Power(Utility):
     inner: Utility
     exponent: float
     word: ClassVar[str] = "power"
-
-    @property
-    def curvature(self) -> Curvature:
-        """Concave: such a power is concave and increasing."""
-        return Curvature.CONCAVE
+    bends: ClassVar[Curvature] = Curvature.CONCAVE  # as such a power is concave and increasing
 
     def lower(self, space: Space) -> Shape:
         return PowerShape((self.inner.lower(space),), self.exponent)

@@ -19,6 +19,7 @@ import numpy as np
 
 from cvxmdp.atoms.curvature import Curvature, curvature_of_sum
 from cvxmdp.atoms.shapes import LinearShape, Shape, SumShape
+from cvxmdp.atoms.walks import walk
 from cvxmdp.base.errors import CurvatureError, UtilityError
 from cvxmdp.models.space import Space
 
@@ -27,13 +28,14 @@ class Utility:
     """A function of the occupancy, not yet bound to a model. Immutable."""
 
     word: ClassVar[str] = ""  # what files call it
+    bends: ClassVar[Curvature]  # the curvature of atoms that always have the same
     # NumPy scalars on the left (np.float64(2) * utility) must leave the operation to us.
     __array_ufunc__ = None
 
     @property
     def curvature(self) -> Curvature:
         """Whether it is affine, concave, convex or neither by the rules."""
-        raise NotImplementedError
+        return self.bends
 
     def lower(self, space: Space) -> Shape:
         """The function of occupancies of this model; names become arrays, sizes are checked."""
@@ -189,6 +191,11 @@ def _explain_terms(utility: Utility, wanted: Curvature) -> str:
             )
             return f"the term {written} is {bent.value}. {fix}"
     return "no term explains it."
+
+
+def signal_names(utility: Utility) -> set[str]:
+    """The signals that a utility speaks of by name."""
+    return {name for step in walk(utility) for name in step.node.signals()}
 
 
 @dataclass(frozen=True, eq=False, repr=False)

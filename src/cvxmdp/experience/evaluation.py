@@ -10,8 +10,7 @@ from typing import Any
 import numpy as np
 
 from cvxmdp.atoms import Constraint, Curvature, Utility
-from cvxmdp.atoms.signals import signal_names
-from cvxmdp.atoms.utility import require_curvature
+from cvxmdp.atoms.utility import require_curvature, signal_names
 from cvxmdp.base.errors import ExperienceError, ProblemError
 from cvxmdp.base.removed import refusing_removed
 from cvxmdp.experience.concentration import Radius, VectorBound, bernstein_radius
@@ -40,6 +39,10 @@ class _Question:
     @property
     def utilities(self) -> list[Utility]:
         return [self.objective, *self.slacks.values()]
+
+    @property
+    def signals(self) -> list[str]:
+        return sorted({name for utility in self.utilities for name in signal_names(utility)})
 
 
 @refusing_removed
@@ -147,12 +150,11 @@ def _promises(
     episode_limit: int | None,
 ) -> tuple[str, ...]:
     """What the user said and nobody can check from episodes."""
-    used = {name for utility in question.utilities for name in signal_names(utility)}
     said = [
         f"{name!r} lies between {low:g} and {high:g} {where}"
         for given, where in ((bounds, "at every step"), (return_bounds, "over a whole episode"))
         for name, (low, high) in (given or {}).items()
-        if name in used
+        if name in question.signals
     ]
     if episode_limit is not None:
         said.append(f"the environment cuts no episode before {episode_limit} steps")
@@ -213,8 +215,7 @@ def _play_model(
 def _model_setting(
     mdp: TabularMDP, sample: Sample, horizon: int, delta: float, seed: int
 ) -> Setting:
-    mass = mdp.max_mass
-    pairs = mdp.reachable_pairs
+    mass, pairs = mdp.max_mass, mdp.reachable_pairs
     tail = mdp.discount**horizon * mass  # a model is cut at the horizon and nowhere else
     return Setting(
         sample=sample,
@@ -227,7 +228,6 @@ def _model_setting(
         tail=Radius(tail, tail),
         pairs=pairs,
         delta=delta,
-        discount=mdp.discount,
         seed=seed,
     )
 
@@ -259,16 +259,11 @@ def _play(
     deterministic: bool,
 ) -> Sample:
     acts, resets = _seeds(seed, 2)
-    shape = (env.n_states, env.n_actions)
-    if (
-        question.model is not None
-        and env.features is None
-        and question.model.actions.shape != shape
-    ):
-        states, actions = question.model.actions.shape
+    shape, model = (env.n_states, env.n_actions), question.model
+    if model is not None and env.features is None and model.shape != shape:
         raise ExperienceError(
-            f"the problem's model has {states} states and {actions} actions, {env.name} has {shape[0]} and "
-            f"{shape[1]}"
+            f"the problem's model has {model.n_states} states and {model.n_actions} actions, {env.name} has "
+            f"{shape[0]} and {shape[1]}"
         )
     act = actor_of(
         policy,
@@ -278,17 +273,12 @@ def _play(
         states=env.states,
         deterministic=deterministic,
     )
-    names = sorted({name for utility in question.utilities for name in signal_names(utility)})
+    measured: dict[str, Any] = {"n_states": env.n_states, "features": env.features}
     parts: list[Sample] = []
-    played = 0
-    while played < episodes:
-        batch = env.episodes(act, horizon, signals=names, seed=resets if not parts else None)
-        parts.append(
-            summarise(
-                batch, env.discount, env.n_actions, n_states=env.n_states, features=env.features
-            )
-        )
-        played += env.n_lanes
+    while len(parts) * env.n_lanes < episodes:
+        first = resets if not parts else None
+        batch = env.episodes(act, horizon, signals=question.signals, seed=first)
+        parts.append(summarise(batch, env.discount, env.n_actions, **measured))
     return joined(parts, episodes)
 
 
@@ -304,34 +294,25 @@ def _env_setting(
     mass = 1.0 / (1.0 - env.discount)
     shape = (env.n_states, env.n_actions)
     model = question.model
-    fits = model is not None and model.actions.shape == shape and model.discount == env.discount
-    one_hot = env.features is None or hasattr(env.features, "index")
+    fits = model is not None and model.shape == shape and model.discount == env.discount
     norms = None if env.features is None else env.features.norms
     known = env.features is None or norms is not None
     l1, l2, nonnegative = (1.0, 1.0, True) if norms is None else norms
     hidden = min(float(sample.tails.mean()) + bernstein_radius(sample.tails, mass, delta), mass)
+    vectors = VectorBound(
+        sample.n, Radius(l1 * mass, l2 * mass), nonnegative, math.prod(shape), sample.squares()
+    )
     return Setting(
         sample=sample,
-        space=model if fits else FeatureSpace(shape[0], shape[1], env.discount),
+        space=model if fits else FeatureSpace(*shape, env.discount),
         model=None,
         bounds=_read_bounds(bounds, sample.ranges, "the signal"),
         return_bounds=_read_bounds(return_bounds, _seen(sample), "the return of"),
-        vectors=(
-            VectorBound(
-                sample.n,
-                Radius(l1 * mass, l2 * mass),
-                nonnegative,
-                math.prod(shape),
-                sample.squares(),
-            )
-            if known
-            else None
-        ),
-        one_hot=one_hot,
+        vectors=vectors if known else None,
+        one_hot=env.has_states,
         tail=Radius(l1 * hidden, l2 * hidden),
         pairs=np.ones(shape, dtype=bool),
         delta=delta,
-        discount=env.discount,
         seed=seed,
     )
 

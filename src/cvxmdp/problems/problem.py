@@ -11,8 +11,7 @@ from typing import Any
 import numpy as np
 
 from cvxmdp.atoms import Constraint, Curvature, Shape, Utility
-from cvxmdp.atoms.signals import signal_names
-from cvxmdp.atoms.utility import require_curvature
+from cvxmdp.atoms.utility import require_curvature, signal_names
 from cvxmdp.base.errors import ProblemError, did_you_mean
 from cvxmdp.models.space import HasSpace, Space
 from cvxmdp.models.table import TabularMDP

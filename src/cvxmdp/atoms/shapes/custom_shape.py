@@ -6,23 +6,22 @@ import hashlib
 import inspect
 import math
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, ClassVar
 
 import jax
 import numpy as np
 
-from cvxmdp.atoms.maps import FirstRows, Map
 from cvxmdp.atoms.shapes.shape import (
     Affine,
     Constants,
     Local,
+    MappedShape,
     Mixed,
     Modulus,
     Parameters,
     Plain,
-    Shape,
 )
 from cvxmdp.base.arrays import Array
 from cvxmdp.base.described import behind
@@ -48,7 +47,7 @@ def _products(function: Function) -> Callable[[Any, Any], Any]:
 
 
 @dataclass(frozen=True, eq=False)
-class CustomShape(Shape):
+class CustomShape(MappedShape):
     """A user's function of an (S, A) array; the gradient is automatic.
 
     Attributes:
@@ -59,7 +58,6 @@ class CustomShape(Shape):
         declared: the constants that were declared with it.
     """
 
-    map: Map
     function: Function
     name: str
     curvature: str
@@ -98,9 +96,6 @@ class CustomShape(Shape):
 
     def at(self, x: np.ndarray) -> Parameters:
         return {"z": x}
-
-    def maps(self) -> tuple[Map, ...]:
-        return (self.map,)
 
     def mixed_value(self, at: Mixed, rounding: float) -> float:
         """Whatever the function says; minus infinity where that is not a number."""
@@ -141,9 +136,6 @@ class CustomShape(Shape):
             "bound": self.declared.bound,
             "function": self,
         }
-
-    def on_first_rows(self, shape: tuple[int, int]) -> Shape:
-        return replace(self, map=FirstRows(self.map, shape))
 
 
 def _written(function: Any) -> str:

@@ -8,7 +8,6 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from cvxmdp.atoms.maps import FirstRows, Map
 from cvxmdp.atoms.shapes.shape import (
     TINY,
     Affine,
@@ -16,6 +15,7 @@ from cvxmdp.atoms.shapes.shape import (
     ConicProgram,
     Constants,
     Local,
+    MappedShape,
     Mixed,
     Modulus,
     Parameters,
@@ -32,7 +32,7 @@ NEVER = math.log(TINY)  # of q at rows that no policy reaches
 
 
 @dataclass(frozen=True, eq=False)
-class EntropyShape(Shape):
+class EntropyShape(MappedShape):
     """-sum u log u, with 0 log 0 = 0 and minus infinity below zero.
 
     The gradient -M'(log u + 1) is unbounded at u = 0. There it is evaluated at the smallest normal number:
@@ -43,7 +43,6 @@ class EntropyShape(Shape):
     are then at most log(rows / floor).
     """
 
-    map: Map
     floor: float = 0.0
     static: ClassVar[tuple[str, ...]] = ("floor",)
     kind: ClassVar[str] = "entropy"
@@ -98,9 +97,6 @@ class EntropyShape(Shape):
         log_q[rows] = np.minimum(-slope - 1.0, LARGEST_LOG)
         return {"log_q": log_q}
 
-    def maps(self) -> tuple[Map, ...]:
-        return (self.map,)
-
     def mixed_value(self, at: Mixed, rounding: float) -> float:
         (u,) = at.u
         return -float(np.einsum("i,i->", u, np.log(np.maximum(u, TINY))))
@@ -137,9 +133,6 @@ class EntropyShape(Shape):
 
     def plain(self) -> Plain:
         return {"kind": self.kind, "map": self.map.to_sparse()}
-
-    def on_first_rows(self, shape: tuple[int, int]) -> Shape:
-        return replace(self, map=FirstRows(self.map, shape))
 
 
 def entropy_change(cells: int, step: float) -> float:

@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from cvxmdp.atoms.shapes.increasing import IncreasingShape, admissible
-from cvxmdp.atoms.shapes.shape import ConicForm, ConicProgram, Parameters, Plain
+from cvxmdp.atoms.shapes.shape import ConicForm, ConicProgram, Parameters
 from cvxmdp.base.arrays import Array, namespace
 
 FLOOR = 0.01  # of the argument, below which the extension for sampling is linear
@@ -74,6 +74,3 @@ class LogShape(IncreasingShape):
 
     def of_slope(self, slope: float) -> float:
         return 1.0 / slope
-
-    def plain(self) -> Plain:
-        return {"kind": self.kind, "parts": [self.parts[0].plain()]}

@@ -19,7 +19,6 @@ from cvxmdp.atoms.shapes.shape import (
     Constants,
     Local,
     Parameters,
-    Plain,
     Shape,
     weighted_mean,
 )
@@ -137,6 +136,3 @@ class MinimumShape(Composite):
             largest([part.bound for part in parts]),
             min(part.strength for part in parts),
         )
-
-    def plain(self) -> Plain:
-        return {"kind": self.kind, "parts": [part.plain() for part in self.parts]}

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import numpy as np
 
-from cvxmdp.atoms.maps import FirstRows, Map
 from cvxmdp.atoms.shapes.norm_sets import NormSet
 from cvxmdp.atoms.shapes.shape import (
     TINY,
@@ -17,6 +16,7 @@ from cvxmdp.atoms.shapes.shape import (
     ConicProgram,
     Constants,
     Local,
+    MappedShape,
     Mixed,
     Modulus,
     Parameters,
@@ -30,14 +30,13 @@ from cvxmdp.models.space import Space
 
 
 @dataclass(frozen=True, eq=False)
-class NormShape(Shape):
+class NormShape(MappedShape):
     """A norm ("l1", "l2" or "l2-squared") of u - projection(u).
 
     Where the norm has a kink (l1 at equal entries, l2 at distance zero) the gradient is the
     subgradient with zeros there.
     """
 
-    map: Map
     set: NormSet
     norm: str
     static: ClassVar[tuple[str, ...]] = ("norm",)
@@ -141,9 +140,6 @@ class NormShape(Shape):
             residual = residual / max(float(np.linalg.norm(residual)), TINY)
         return self.set.parameters(residual)
 
-    def maps(self) -> tuple[Map, ...]:
-        return (self.map,)
-
     def mixed_value(self, at: Mixed, rounding: float) -> float:
         """The norm, with |r| rounded to sqrt(r^2 + e^2)."""
         residual = at.u[0] - self.set.project(at.u[0])
@@ -206,9 +202,6 @@ class NormShape(Shape):
             "offset": offset,
             "set": described,
         }
-
-    def on_first_rows(self, shape: tuple[int, int]) -> Shape:
-        return replace(self, map=FirstRows(self.map, shape))
 
     def closest(self, x: np.ndarray) -> np.ndarray | None:
         u = self.map.apply(x)

@@ -17,6 +17,7 @@ from cvxmdp.atoms.shapes.shape import (
     ConicForm,
     ConicProgram,
     Local,
+    MappedShape,
     Mixed,
     Modulus,
     Move,
@@ -33,7 +34,7 @@ LARGEST_LOG = 700.0  # of a ratio in a tangent
 
 
 @dataclass(frozen=True, eq=False)
-class RelativeEntropyShape(Shape):
+class RelativeEntropyShape(MappedShape):
     """The divergence of p from q; pairs with q = 0, which no policy can take, count as p = 0.
 
     The gradient M' log(p/q) + N' (1 - p/q) is unbounded at p = 0. There it is evaluated at the smallest normal
@@ -48,7 +49,6 @@ class RelativeEntropyShape(Shape):
         floor: of the extension; zero means none.
     """
 
-    map: Map
     base_map: Map | None
     base_offset: Array
     floor: float = 0.0

@@ -25,16 +25,14 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Protocol, Self
+from typing import Any, ClassVar, NamedTuple, Protocol, Self
 
 import numpy as np
 
+from cvxmdp.atoms.maps import FirstRows, Map
 from cvxmdp.base.arrays import Array
 from cvxmdp.base.pytrees import Pytree
 from cvxmdp.models.space import Space
-
-if TYPE_CHECKING:
-    from cvxmdp.atoms.maps import Map
 
 Parameters = dict[str, Any]  # of a tangent: arrays by name, and "parts" of the same kind
 Plain = dict[str, Any]  # numbers, text, arrays, csr arrays and tables of such
@@ -303,6 +301,22 @@ class Composite(Shape):
 
     def with_children(self, children: Sequence[Shape]) -> Self:
         return replace(self, parts=tuple(children))
+
+    def plain(self) -> Plain:
+        return {"kind": self.kind, "parts": [part.plain() for part in self.parts]}
+
+
+@dataclass(frozen=True, eq=False)
+class MappedShape(Shape):
+    """A function phi(M x) of a linear map."""
+
+    map: Map
+
+    def maps(self) -> tuple[Map, ...]:
+        return (self.map,)
+
+    def on_first_rows(self, shape: tuple[int, int]) -> Shape:
+        return replace(self, map=FirstRows(self.map, shape))
 
 
 def slope_of(dual: Any, factor: float) -> np.ndarray | None:

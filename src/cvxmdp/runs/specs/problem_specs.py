@@ -21,7 +21,6 @@ from it: utilities are parsed (``expressions``), arrays are data (``arrays``).
 from __future__ import annotations
 
 import dataclasses
-import itertools
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -32,7 +31,7 @@ from typing import Annotated, Any
 from pydantic import Field
 
 from cvxmdp.atoms import Constraint
-from cvxmdp.atoms.signals import signal_names
+from cvxmdp.atoms.utility import signal_names
 from cvxmdp.base.errors import did_you_mean
 from cvxmdp.base.removed import refuse_removed
 from cvxmdp.experience.environments.gymnasium_env import GymnasiumEnv
@@ -41,7 +40,7 @@ from cvxmdp.problems.problem import Problem
 from cvxmdp.runs.specs.array_specs import ArrayFolder
 from cvxmdp.runs.specs.expressions import Reader
 from cvxmdp.runs.specs.model_specs import Strict, build_model
-from cvxmdp.runs.specs.places import Place, SpecError, at, read_toml, validated
+from cvxmdp.runs.specs.places import SpecError, at, errors_in, read_toml, validated
 from cvxmdp.solvers.registry import SOLVERS
 
 
@@ -109,14 +108,6 @@ class SweepSpec:
     text: str
     title: str
 
-    def combinations(self) -> list[dict[str, Any]]:
-        """Every combination of what is varied."""
-        names = list(self.over)
-        return [
-            dict(zip(names, values, strict=True))
-            for values in itertools.product(*self.over.values())
-        ]
-
 
 def read_problem(
     path: str | Path, solver: str | None = None, settings: Mapping[str, Any] | None = None
@@ -130,7 +121,7 @@ def read_problem(
     """
     path = Path(path)
     text, document = read_toml(path)
-    with Place(path, text):
+    with errors_in(path, text):
         file = validated(ProblemFile, document, ())
         folder = ArrayFolder(path.parent)
         reader = Reader(folder)
@@ -150,12 +141,12 @@ def read_sweep(path: str | Path) -> SweepSpec:
     """Read a sweep file and the problem it names."""
     path = Path(path)
     text, document = read_toml(path)
-    with Place(path, text):
+    with errors_in(path, text):
         file = validated(SweepFile, document, ())
         inner = at(("problem",), ArrayFolder(path.parent).path, file.problem)
     name = file.solver.get("name")
     base = read_problem(inner, name if isinstance(name, str) else None, file.solver)
-    with Place(path, text):
+    with errors_in(path, text):
         for setting, values in file.over.items():
             at(("over", setting), _check_varied, base, setting, values)
     seeds = range(file.seeds) if isinstance(file.seeds, int) else file.seeds
