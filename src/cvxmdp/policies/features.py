@@ -62,19 +62,25 @@ def _whole(given: Any, what: str) -> int:
     return int(given)
 
 
+def _flat(observations: Array, size: int, what: str) -> Array:
+    flat = observations.reshape(observations.shape[0], -1)
+    if flat.shape[1] != size:
+        raise ExperienceError(
+            f"{what} {size} dimensions were given observations with {flat.shape[1]}"
+        )
+    return flat
+
+
 @dataclass(frozen=True)
 class OneHot:
     """Discrete observations 0, ..., size - 1 as they are: the feature occupancy is the occupancy."""
 
     size: int
     norms: ClassVar[Norms] = Norms(1.0, 1.0, True)
+    made_of: ClassVar[tuple[str, ...]] = ("size",)  # what files hold
 
     def __post_init__(self) -> None:
         _whole(self.size, "the size of one-hot features")
-
-    def arrays(self) -> dict[str, np.ndarray]:
-        """What it is made of, for files."""
-        return {"size": np.array(self.size)}
 
     @classmethod
     def of_arrays(cls, arrays: dict[str, np.ndarray]) -> OneHot:
@@ -98,6 +104,7 @@ class UniformBins:
     """
 
     norms = Norms(1.0, 1.0, True)
+    made_of = ("low", "high", "bins")
 
     def __init__(self, low: Any, high: Any, bins: Any) -> None:
         self.low = np.atleast_1d(np.array(low, dtype=np.float64))
@@ -125,10 +132,6 @@ class UniformBins:
         """The number of boxes."""
         return math.prod(int(count) for count in self.bins)
 
-    def arrays(self) -> dict[str, np.ndarray]:
-        """What they are made of, for files."""
-        return {"low": self.low, "high": self.high, "bins": self.bins}
-
     @classmethod
     def of_arrays(cls, arrays: dict[str, np.ndarray]) -> UniformBins:
         return cls(arrays["low"], arrays["high"], [int(count) for count in arrays["bins"]])
@@ -136,11 +139,7 @@ class UniformBins:
     def index(self, observations: Array) -> Array:
         """The number of the box an observation lies in; the last dimension counts fastest."""
         xp = namespace(observations)
-        flat = observations.reshape(observations.shape[0], -1)
-        if flat.shape[1] != self.low.size:
-            raise ExperienceError(
-                f"bins for {self.low.size} dimensions were given observations with {flat.shape[1]}"
-            )
+        flat = _flat(observations, self.low.size, "bins for")
         share = (flat - self.low) / (self.high - self.low)
         cell = xp.clip(xp.floor(share * self.bins), 0, self.bins - 1).astype(int)
         strides = np.append(np.cumprod(self.bins[:0:-1])[::-1], 1).astype(int)
@@ -168,6 +167,8 @@ class RandomFourier:
         seed: of the random directions.
     """
 
+    made_of = ("directions", "phases")
+
     def __init__(self, dimension: int, size: int, *, seed: int, scale: Any = 1.0) -> None:
         self.size = _whole(size, "the number of features")
         width = np.broadcast_to(
@@ -178,10 +179,6 @@ class RandomFourier:
         random = np.random.default_rng(seed)
         self.directions = random.standard_normal((dimension, size)) / width[:, None]
         self.phases = random.uniform(0.0, 2.0 * np.pi, size)
-
-    def arrays(self) -> dict[str, np.ndarray]:
-        """What they are made of, for files."""
-        return {"directions": self.directions, "phases": self.phases}
 
     @classmethod
     def of_arrays(cls, arrays: dict[str, np.ndarray]) -> RandomFourier:
@@ -198,12 +195,7 @@ class RandomFourier:
     def __call__(self, observations: Array) -> Array:
         """The features of each observation."""
         xp = namespace(observations)
-        flat = observations.reshape(observations.shape[0], -1)
-        if flat.shape[1] != self.directions.shape[0]:
-            raise ExperienceError(
-                f"Fourier features of {self.directions.shape[0]} dimensions were given observations "
-                f"with {flat.shape[1]}"
-            )
+        flat = _flat(observations, self.directions.shape[0], "Fourier features of")
         return math.sqrt(2.0 / self.size) * xp.cos(flat @ self.directions + self.phases)
 
     def __repr__(self) -> str:
@@ -248,7 +240,7 @@ def describe_features(features: Features | None) -> tuple[str, dict[str, np.ndar
     """All that a file needs of features: their kind and arrays."""
     for name, kind in KINDS.items():
         if isinstance(features, kind):
-            return name, {f"features/{k}": array for k, array in features.arrays().items()}
+            return name, {f"features/{k}": np.asarray(getattr(features, k)) for k in kind.made_of}
     if features is None:
         return "none", {}
     raise PolicyError(

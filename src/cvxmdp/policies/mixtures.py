@@ -71,30 +71,16 @@ class MixturePolicy(TabularPolicy):
         chosen = self.components[random.integers(len(self.components))].astype(np.float64)
         return TabularPolicy(chosen / chosen.sum(axis=1, keepdims=True))
 
-    def predict(
-        self,
-        observation: Any,
-        state: Any = None,
-        episode_start: Any = None,
-        deterministic: bool = False,
-    ) -> tuple[Any, None]:
-        """Actions for one state or an array of them: (action, None).
-
-        Args:
-            observation: a state, or an array of states, one per environment.
-            state: not used; which policy acts where is remembered here.
-            episode_start: where true, an episode begins and another policy is drawn for it. Without it
-                the single policy with the same occupancy acts, which needs no memory.
-            deterministic: take the likeliest action, with a warning, as ``TabularPolicy.predict``.
-        """
+    def _actions(self, observation: Any, episode_start: Any, deterministic: bool) -> Any:
+        """Without ``episode_start`` the single policy with the same occupancy acts, which needs no memory."""
         if episode_start is None or deterministic:
-            return super().predict(observation, deterministic=deterministic)
+            return super()._actions(observation, None, deterministic)
         states = read_states(observation, self.n_states)
         begins = np.broadcast_to(np.asarray(episode_start, dtype=bool), states.shape)
         acting = drawn_members(self._acting, begins, len(self.components), self.random)
         object.__setattr__(self, "_acting", acting)
         actions = draw_actions(self.components[acting, states].astype(np.float64), self.random)
-        return (actions if states.ndim else actions[()]), None
+        return actions if states.ndim else actions[()]
 
     def contents(self) -> tuple[Arrays, dict[str, Any]]:
         arrays = {"probabilities": self._matrix, "components": self.components}

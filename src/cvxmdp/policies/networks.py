@@ -305,18 +305,14 @@ class NetworkPolicy(ObservedPolicy):
             )
         leaves = jax.tree.leaves(self.params)
         arrays = {f"params{k}": np.asarray(leaf) for k, leaf in enumerate(leaves)}
-        structure = describe(self.params)
         features, of_features = describe_features(bound.inputs.features)
         reader, of_reader = self.reader.contents()
-        arrays |= {
-            "middle": np.asarray(bound.inputs.middle),
-            "scale": np.asarray(bound.inputs.scale),
-        }
+        arrays |= {name: np.asarray(getattr(bound.inputs, name)) for name in ("middle", "scale")}
         description = {
             "kind": self.kind,
             "widths": list(bound.widths),
             "actions": self.n_actions,
-            "structure": structure,
+            "structure": describe(self.params),
             "features": features,
             "reader": reader,
         }

@@ -62,25 +62,11 @@ class ObservedPolicy(Acting):
 
     set_random_seed = Acting.seed
 
-    def predict(
-        self,
-        observation: Any,
-        state: Any = None,
-        episode_start: Any = None,
-        deterministic: bool = False,
-    ) -> tuple[Any, None]:
-        """Actions for one observation or a batch, as Stable-Baselines3 does: (action, None).
-
-        Args:
-            observation: one observation of the environment, or a batch (one per environment).
-            state, episode_start: for policies with a memory; this one has none.
-            deterministic: take the likeliest action instead of drawing one. That is another policy, of
-                which the constraints do not speak, and a warning says so.
-        """
+    def _actions(self, observation: Any, episode_start: Any, deterministic: bool) -> Any:
         inputs, single = self._read(observation)
         rows = self.rows(inputs)
         actions = likeliest(rows, rows) if deterministic else draw_actions(rows, self.random)
-        return (actions[0] if single else actions), None
+        return actions[0] if single else actions
 
     def checked(self) -> Self:
         """Itself, once it is seen to act on what its reader reads: files may hold arrays that do not fit."""
@@ -188,27 +174,14 @@ class ObservedMixture(ObservedPolicy):
             "a mixture over episodes has no probabilities of its own: each of policy.members has"
         )
 
-    def predict(
-        self,
-        observation: Any,
-        state: Any = None,
-        episode_start: Any = None,
-        deterministic: bool = False,
-    ) -> tuple[Any, None]:
-        """Actions, where another policy is drawn in lanes that begin an episode.
-
-        Args:
-            observation: one, or a batch (one per environment).
-            state: not used; which policy acts where is remembered here.
-            episode_start: where true, an episode begins. Without it, the policy drawn first goes on.
-            deterministic: take the likeliest action, with a warning.
-        """
+    def _actions(self, observation: Any, episode_start: Any, deterministic: bool) -> Any:
+        """Another policy is drawn in lanes that begin an episode; without a start the last goes on."""
         inputs, _ = self._read(observation)
         begins = np.zeros(len(inputs), dtype=bool)
         if episode_start is not None:
             begins = np.broadcast_to(np.asarray(episode_start, dtype=bool), begins.shape)
         self._acting = drawn_members(self._acting, begins, len(self.members), self.random)
-        return super().predict(observation, deterministic=deterministic)
+        return super()._actions(observation, None, deterministic)
 
     def contents(self) -> tuple[Arrays, dict[str, Any]]:
         parts = [member.contents() for member in self.members]

@@ -36,8 +36,7 @@ class ParametricPolicy(TabularPolicy):
         arrays = {f"params{k}": leaf for k, leaf in enumerate(jax.tree.leaves(self.params))}
         arrays["probabilities"] = self.probabilities()
         structure = describe(self.params)
-        description = {"kind": self.kind, "family": self.family, "structure": structure}
-        return arrays, description
+        return arrays, {"kind": self.kind, "family": self.family, "structure": structure}
 
     @classmethod
     def read(cls, arrays: Arrays, description: dict[str, Any]) -> ParametricPolicy:

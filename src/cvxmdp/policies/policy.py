@@ -66,6 +66,29 @@ class Acting:
         assert self._random is not None
         return self._random
 
+    def predict(
+        self,
+        observation: Any,
+        state: Any = None,
+        episode_start: Any = None,
+        deterministic: bool = False,
+    ) -> tuple[Any, None]:
+        """Actions for one observation or a batch, as Stable-Baselines3 does: (action, None).
+
+        Args:
+            observation: a state, or an array of states; for a policy on observations, one of them or a batch
+                (one per environment).
+            state: not used: what a policy remembers, it remembers itself.
+            episode_start: where true, an episode begins, and a mixture draws another policy for it; all other
+                policies have no memory.
+            deterministic: take the likeliest action instead of drawing one. That is another policy, of
+                which the constraints do not speak, and a warning says so.
+        """
+        return self._actions(observation, episode_start, deterministic), None
+
+    def _actions(self, observation: Any, episode_start: Any, deterministic: bool) -> Any:
+        raise NotImplementedError
+
     def contents(self) -> tuple[Arrays, dict[str, Any]]:
         """All that a file needs: arrays and a description; ``read`` makes the policy of them again."""
         raise NotImplementedError
@@ -107,7 +130,7 @@ def likeliest(rows: np.ndarray, matrix: np.ndarray) -> np.ndarray:
             "objective and the constraints of the solution do not speak of it. Evaluate it on its own, "
             "or leave deterministic=False.",
             CvxmdpWarning,
-            stacklevel=3,
+            stacklevel=4,  # whoever called predict
         )
     return np.asarray(rows.argmax(axis=-1))
 

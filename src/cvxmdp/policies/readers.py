@@ -14,23 +14,14 @@ from cvxmdp.policies.features import Features
 FAR = 1e6
 
 
-@dataclass(frozen=True)
-class ActionReader:
-    """Actions 0, ..., n - 1 as the environment counts them."""
-
-    n: int
-    start: int
-
-    @classmethod
-    def of(cls, space: Any, name: str) -> ActionReader:
-        """For a discrete action space; others are refused."""
-        spaces = require("gymnasium", "gym").spaces
-        if not isinstance(space, spaces.Discrete):
-            raise ExperienceError(
-                f"{name} has actions {space}; expected a Discrete space. Wrap the environment so that "
-                "it offers a finite list of actions (gymnasium.wrappers.TransformAction)."
-            )
-        return cls(int(space.n), int(space.start))
+def counted_actions(space: Any, name: str) -> tuple[int, int]:
+    """How many actions a discrete space has, and the first as the environment counts them."""
+    if not isinstance(space, require("gymnasium", "gym").spaces.Discrete):
+        raise ExperienceError(
+            f"{name} has actions {space}; expected a Discrete space. Wrap the environment so that "
+            "it offers a finite list of actions (gymnasium.wrappers.TransformAction)."
+        )
+    return int(space.n), int(space.start)
 
 
 @dataclass(frozen=True, eq=False)
@@ -55,13 +46,17 @@ class ObservationReader:
     high: Any = np.inf
 
     @property
+    def _borders(self) -> list[np.ndarray]:
+        ends = (np.asarray(end, dtype=np.float64) for end in (self.low, self.high))
+        return [np.broadcast_to(end, self.shape) for end in ends]
+
+    @property
     def box(self) -> tuple[np.ndarray, np.ndarray]:
         """The middle and half the width of observations, per number; 0 and 1 where a border is missing.
 
         Borders so far away that nothing is near them (CartPole's velocities end at 3e38) are none.
         """
-        low = np.broadcast_to(np.asarray(self.low, dtype=np.float64), self.shape)
-        high = np.broadcast_to(np.asarray(self.high, dtype=np.float64), self.shape)
+        low, high = self._borders
         if self.sizes:
             low, high = np.zeros(self.shape), np.array(self.sizes).reshape(self.shape) - 1.0
         bounded = (np.abs(low) < FAR) & (np.abs(high) < FAR) & (low < high)
@@ -109,18 +104,9 @@ class ObservationReader:
 
     def contents(self) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
         """All that a file needs: a description and arrays."""
-        low, high = (
-            np.broadcast_to(np.asarray(border, dtype=np.float64), self.shape)
-            for border in (self.low, self.high)
-        )
-        described = {
-            "sizes": list(self.sizes),
-            "starts": list(self.starts),
-            "shape": list(self.shape),
-            "parts": self.parts,
-            "name": self.name,
-        }
-        return described, {"low": low, "high": high}
+        sizes = {name: list(getattr(self, name)) for name in ("sizes", "starts", "shape")}
+        described = {**sizes, "parts": self.parts, "name": self.name}
+        return described, dict(zip(("low", "high"), self._borders, strict=True))
 
     @classmethod
     def read_contents(
@@ -167,11 +153,10 @@ class ObservationReader:
                 states = states.reshape(lanes) - self.starts[0]
                 if states.min() >= 0 and states.max() < self.sizes[0]:
                     return states
-        columns = list(observations) if self.parts else None
-        if columns is None:
-            table = np.asarray(observations).reshape(lanes, -1)
+        if self.parts:
+            table = np.stack([np.asarray(part).reshape(lanes) for part in observations], axis=1)
         else:
-            table = np.stack([np.asarray(column).reshape(lanes) for column in columns], axis=1)
+            table = np.asarray(observations).reshape(lanes, -1)
         numbers = table.astype(np.float64)
         codes = np.where(np.isfinite(numbers), numbers, -1).astype(np.int64) - np.array(self.starts)
         wrong = (codes < 0) | (codes >= np.array(self.sizes)) | (codes + self.starts != numbers)

@@ -81,27 +81,13 @@ class TabularPolicy(Acting):
         """Draw an action for the state."""
         return int(draw_actions(self._row(state), random))
 
-    def predict(
-        self,
-        observation: Any,
-        state: Any = None,
-        episode_start: Any = None,
-        deterministic: bool = False,
-    ) -> tuple[Any, None]:
-        """Actions for one state or an array of them, as Stable-Baselines3 does: (action, None).
-
-        Args:
-            observation: a state, or an array of states (one per environment).
-            state, episode_start: for policies with a memory; this one has none.
-            deterministic: take the likeliest action instead of drawing one. That is another policy, of
-                which the constraints do not speak, and a warning says so.
-        """
+    def _actions(self, observation: Any, episode_start: Any, deterministic: bool) -> Any:
         states = read_states(observation, self.n_states)
         rows = self._matrix[states]
         actions = (
             likeliest(rows, self._matrix) if deterministic else draw_actions(rows, self.random)
         )
-        return (actions if states.ndim else actions[()]), None
+        return actions if states.ndim else actions[()]
 
     def _row(self, state: int) -> np.ndarray:
         try:
@@ -112,8 +98,7 @@ class TabularPolicy(Acting):
             raise PolicyError(
                 f"there is no state {state!r}: the policy is for states 0 to {self.n_states - 1}"
             )
-        row: np.ndarray = self._matrix[place]
-        return row
+        return self._matrix[place]
 
     def contents(self) -> tuple[Arrays, dict[str, Any]]:
         return {"probabilities": self._matrix}, {"kind": self.kind}

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Mapping
-from types import TracebackType
 from typing import Any, ClassVar, NamedTuple, Self
 
 import numpy as np
@@ -165,13 +164,11 @@ class Environment:
         self, observations: Any, previous: np.ndarray, done: np.ndarray, when: str
     ) -> np.ndarray:
         """Observations of the lanes that play; those that wait may show anything and keep their last."""
-        playing = np.flatnonzero(~done)
-        part = (
-            tuple(np.asarray(column)[playing] for column in observations)
-            if self.reader.parts
-            else np.asarray(observations)[playing]
-        )
-        current = previous.copy()
+        playing, current = np.flatnonzero(~done), previous.copy()
+        if self.reader.parts:
+            part: Any = tuple(np.asarray(column)[playing] for column in observations)
+        else:
+            part = np.asarray(observations)[playing]
         current[playing] = self._read(part, playing.size, when)
         return current
 
@@ -185,12 +182,7 @@ class Environment:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        value: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *exception: object) -> None:
         self.close()
 
     def measure_in(self, features: Features | None, observed: Any) -> None:
@@ -212,9 +204,7 @@ class Environment:
     @property
     def n_states(self) -> int:
         """Number of states, or of features where there are some."""
-        if self.features is not None:
-            return self.features.size
-        return self.reader.n_states or 0
+        return self.reader.n_states or 0 if self.features is None else self.features.size
 
     @property
     def has_states(self) -> bool:
@@ -223,9 +213,7 @@ class Environment:
 
     def states(self, inputs: Any) -> Any:
         """The states, or numbers of bins, of inputs (n, ...); inputs themselves where there are none."""
-        if self.features is None or not hasattr(self.features, "index"):
-            return inputs
-        return self.features.index(inputs)
+        return getattr(self.features, "index", lambda these: these)(inputs)
 
     def space(self, signals: Iterable[str]) -> FeatureSpace:
         """What utilities are bound to that name these signals."""

@@ -13,7 +13,7 @@ from cvxmdp.experience.environments.environment import Environment, LaneStep
 from cvxmdp.experience.environments.side_by_side import Outcome, Several, Told
 from cvxmdp.models.validation import read_discount, read_table
 from cvxmdp.policies.features import Features
-from cvxmdp.policies.readers import ActionReader, ObservationReader
+from cvxmdp.policies.readers import ObservationReader, counted_actions
 
 LANES = 16  # episodes at a time where nothing else is said
 
@@ -108,8 +108,7 @@ class GymnasiumEnv(Environment):
         self.name = getattr(spec, "id", None) or type(getattr(env, "unwrapped", env)).__name__
         observed = env.single_observation_space if self.vector else env.observation_space
         acted = env.single_action_space if self.vector else env.action_space
-        actions = ActionReader.of(acted, self.name)
-        self.n_actions, self.first_action = actions.n, actions.start
+        self.n_actions, self.first_action = counted_actions(acted, self.name)
         self.reader = ObservationReader.of(observed, self.name)
         self.measure_in(features, observed)
 

@@ -122,8 +122,7 @@ class JaxEnv(Environment):
     def begin(self, key: Array) -> tuple[Array, Any]:
         """The first observation and state of an episode."""
         reset = getattr(self.env, "reset_env", self.env.reset)
-        found: tuple[Array, Any] = reset(key) if self.params is None else reset(key, self.params)
-        return found
+        return reset(key) if self.params is None else reset(key, self.params)
 
     def go(self, key: Array, state: Any, action: Array) -> tuple[Array, Any, Array, Array, Any]:
         """One step."""
@@ -135,8 +134,7 @@ class JaxEnv(Environment):
                 f"{self.name} gave {len(answer)} values for a step; expected (observation, state, reward, "
                 "done, info)"
             )
-        found: tuple[Array, Any, Array, Array, Any] = answer
-        return found
+        return answer
 
     def signal(self, name: str, reward: Array, info: Any) -> Array:
         """The reward, or an entry of ``info``."""
