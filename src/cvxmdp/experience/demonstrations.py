@@ -29,7 +29,7 @@ from cvxmdp.experience.recordings import Recording, read_recordings
 from cvxmdp.models.table import TabularMDP
 from cvxmdp.models.validation import read_discount
 from cvxmdp.policies import Policy
-from cvxmdp.policies.features import Features
+from cvxmdp.policies.features import Features, Norms
 from cvxmdp.policies.occupancies import occupancy_of
 
 NORMS = ("l1", "l2")
@@ -86,11 +86,8 @@ class Demonstrations:
         vectors = VectorBound(
             self.episodes, self.size, self.nonnegative, self.occupancy.size, self.squares
         )
-        found = vectors.radius(delta)
-        unit = 1.0 - self.discount
-        if norm == "l1":
-            return found.l1 + self.truncation(delta) * self.size.l1 * unit
-        return found.l2 + self.truncation(delta) * self.size.l2 * unit
+        found, hidden = vectors.radius(delta), self.truncation(delta) * (1.0 - self.discount)
+        return float(getattr(found, norm) + hidden * getattr(self.size, norm))
 
     def truncation(self, delta: float) -> float:
         """tau: a bound on the expected mass that was cut off, wrong with probability at most delta."""
@@ -170,10 +167,8 @@ def demonstrations(
         _check_limit(recordings, episode_limit)
     sample = _summary(recordings, gamma, n_actions, n_states, features)
     mass = 1.0 / (1.0 - gamma)
-    norms = None if features is None else features.norms
-    size = Radius(mass, mass) if features is None else None
-    if norms is not None:
-        size = Radius(norms.l1 * mass, norms.l2 * mass)
+    norms = Norms(1.0, 1.0, True) if features is None else features.norms
+    size = None if norms is None else Radius(norms.l1 * mass, norms.l2 * mass)
     occupancy, squares = sample.mean(), sample.squares()
     for array in (occupancy, squares, sample.tails):
         array.flags.writeable = False

@@ -134,15 +134,8 @@ def summarise(
         returns[name] = seen @ weights
         inside = values[alive]
         ranges[name] = (float(inside.min()), float(inside.max()))
-    return Sample(
-        occupancies,
-        returns,
-        tails,
-        episodes.lengths,
-        episodes.terminated,
-        ranges,
-        (size, n_actions),
-    )
+    lengths, terminated = episodes.lengths, episodes.terminated
+    return Sample(occupancies, returns, tails, lengths, terminated, ranges, (size, n_actions))
 
 
 def joined(parts: Iterable[Sample], most: int | None = None) -> Sample:

@@ -47,7 +47,6 @@ class Setting:
         tail: a bound on the expected occupancy that truncation hid.
         pairs: boolean (F, A), the entries of an occupancy that can differ from zero.
         delta: the probability of error of each one-sided bound.
-        discount: gamma.
         seed: of the bootstrap.
     """
 
@@ -61,8 +60,11 @@ class Setting:
     tail: Radius
     pairs: np.ndarray
     delta: float
-    discount: float
     seed: int
+
+    @property
+    def discount(self) -> float:
+        return float(self.space.discount)
 
 
 def leaves(utility: Utility) -> Iterator[Utility]:
@@ -113,13 +115,11 @@ def _parts(utility: Utility, setting: Setting) -> list[tuple[float, Interval]]:
 
 def _through(shape: Shape, parts: list[Interval]) -> Interval:
     """Logarithms and minima are monotone: ends go to ends."""
-    return Interval(
-        shape.combined_value([part.value for part in parts]),
-        shape.combined_value([part.lower for part in parts]),
-        shape.combined_value([part.upper for part in parts]),
-        " and ".join(dict.fromkeys(part.method for part in parts)),
-        all(part.proven for part in parts),
-    )
+    columns = zip(*((part.value, part.lower, part.upper) for part in parts), strict=True)
+    methods = " and ".join(dict.fromkeys(part.method for part in parts))
+    proven = all(part.proven for part in parts)
+    value, lower, upper = map(shape.combined_value, columns)
+    return Interval(value, lower, upper, methods, proven)
 
 
 class Returns(NamedTuple):
@@ -146,13 +146,8 @@ class Returns(NamedTuple):
 
     def plus(self, other: Returns) -> Returns:
         """The sum of the two."""
-        return Returns(
-            self.seen + other.seen,
-            self.worst + other.worst,
-            self.best + other.best,
-            self.least + other.least,
-            self.most + other.most,
-        )
+        pairs: Any = zip(self, other, strict=True)
+        return Returns(*(mine + theirs for mine, theirs in pairs))
 
 
 def _linear(terms: list[tuple[float, Utility]], setting: Setting) -> Interval:
@@ -258,9 +253,8 @@ def plug_in(utility: Utility, setting: Setting) -> Callable[[np.ndarray], float]
     for weight, term in _other_terms(utility):
         shape = term.lower(setting.space)
         inner = [plug_in(part, setting) for part in term.children()]
-        parts.append(
-            (weight, _combined(shape, inner) if inner else _of_mean(shape, setting.sample))
-        )
+        part = _combined(shape, inner) if inner else _of_mean(shape, setting.sample)
+        parts.append((weight, part))
 
     def value(weights: np.ndarray) -> float:
         total = utility.offset + float(weights @ returns)

@@ -173,9 +173,7 @@ def as_numbers(given: np.ndarray) -> np.ndarray | None:
 
 
 def read_log_table(
-    table: Any,
-    renamed: Mapping[str, str] | None = None,
-    error: type[CvxmdpError] = ModelError,
+    table: Any, renamed: Mapping[str, str] | None = None, error: type[CvxmdpError] = ModelError
 ) -> LogTable:
     """Named columns from a data frame, a mapping of arrays, or the path of a CSV file.
 

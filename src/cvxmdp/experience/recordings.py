@@ -23,6 +23,8 @@ OTHER_NAMES = {
 }
 
 
+ENDS = ("terminated", "terminations", "truncations")
+KNOWN = ("observations", "states", "actions", *ENDS, "rewards")  # of an episode in memory
 PARTS = ("observations", "actions", "terminations")  # of a Minari dataset's episode
 
 
@@ -174,17 +176,6 @@ def _one(episode: Any, place: str) -> Recording:
         raise ExperienceError(f'{place} needs "observations" (or "states") and "actions"')
     ended = episode.get("terminated", episode.get("terminations", False))
     return checked(inputs, episode["actions"], ended, place)
-
-
-KNOWN = (
-    "observations",
-    "states",
-    "actions",
-    "terminated",
-    "terminations",
-    "truncations",
-    "rewards",
-)
 
 
 def checked(inputs: Any, actions: Any, terminated: Any, place: str) -> Recording:

@@ -12,7 +12,7 @@ knows: features and signals of every step. The occupancy is then (F + K, A), fea
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -115,7 +115,6 @@ class SamplingModel(Pytree):
     successors: Array
     cumulative: Array
     discount: Array
-    static: ClassVar[tuple[str, ...]] = ()
 
     def numbers(self, words: Array, t: Array, batch_size: int, horizon: int) -> Array:
         """The uniform numbers of iteration t, (B, 1 + 2 H)."""

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -66,7 +66,6 @@ class DenseDynamics(Pytree):
     initial: Array
     discount: Array
     actions: Array
-    static: ClassVar[tuple[str, ...]] = ()
 
     def prepare(self, policy: Array) -> Any:
         """Factorise I - gamma P_pi', as L U.
@@ -116,7 +115,6 @@ class SparseDynamics(Pytree):
     initial: Array
     discount: Array
     actions: Array
-    static: ClassVar[tuple[str, ...]] = ()
 
     def prepare(self, policy: Array) -> Any:
         """Nothing: the systems are solved without forming P_pi."""

@@ -65,19 +65,12 @@ def gridworld(
     extra_rewards = read_table(rewards, "rewards", "{(1, 2): 0.5}")
     if not start_states:
         raise ModelError("start names no cell; give at least one")
-    for what, states in (
-        ("start", start_states),
-        ("goal", goal_states),
-        ("hazards", hazard_states),
-    ):
-        _check_disjoint(what, states, "walls", wall_states, columns)
-    for what, states in (
-        ("start", start_states),
-        ("hazards", hazard_states),
-        ("rewards", to_states(list(extra_rewards), "rewards")),
-    ):
-        # Nobody ever acts in a goal, so a hazard or a reward there would silently do nothing.
-        _check_disjoint(what, states, "goal", goal_states, columns)
+    paid_states = to_states(list(extra_rewards), "rewards")
+    named = {"start": start_states, "goal": goal_states, "hazards": hazard_states}
+    _check_disjoint(named, "walls", wall_states, columns)
+    # Nobody ever acts in a goal, so a hazard or a reward there would silently do nothing.
+    named = {"start": start_states, "hazards": hazard_states, "rewards": paid_states}
+    _check_disjoint(named, "goal", goal_states, columns)
     if not 0.0 <= slip <= 1.0:
         raise ModelError(f"slip must be a probability; got {slip}")
 
@@ -99,11 +92,8 @@ def gridworld(
     for cell, value in extra_rewards.items():
         (state,) = to_states([cell], "rewards")
         extra[state] += value
-    reward = np.where(
-        is_goal[:, None],
-        0.0,
-        enters * goal_reward + (1.0 - enters) * (step_reward + extra[:, None]),
-    )
+    paid = enters * goal_reward + (1.0 - enters) * (step_reward + extra[:, None])
+    reward = np.where(is_goal[:, None], 0.0, paid)
     hazard = np.zeros(n_states)
     hazard[list(hazard_states)] = 1.0
     initial = np.zeros(n_states)
@@ -171,11 +161,12 @@ class _CellReader:
 
 
 def _check_disjoint(
-    what: str, states: tuple[int, ...], other: str, others: tuple[int, ...], columns: int
+    named: Mapping[str, tuple[int, ...]], other: str, others: tuple[int, ...], columns: int
 ) -> None:
-    both = sorted(set(states) & set(others))
-    if both:
-        raise ModelError(f"cell {divmod(both[0], columns)} is both in {what} and in {other}")
+    for what, states in named.items():
+        both = sorted(set(states) & set(others))
+        if both:
+            raise ModelError(f"cell {divmod(both[0], columns)} is both in {what} and in {other}")
 
 
 def _targets(rows: int, columns: int, walls: tuple[int, ...]) -> np.ndarray:

@@ -188,12 +188,7 @@ class Oracle:
         return visits
 
     def _settle(
-        self,
-        matrix: sp.csr_array,
-        right: np.ndarray,
-        guess: np.ndarray,
-        target: float,
-        norm: Norm,
+        self, matrix: sp.csr_array, right: np.ndarray, guess: np.ndarray, target: float, norm: Norm
     ) -> np.ndarray:
         discount = self.flow.discount
         if self.device is not None:

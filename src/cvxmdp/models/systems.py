@@ -33,10 +33,7 @@ Norm = Callable[[np.ndarray], float]
 
 
 def solve_discounted(
-    matrix: sp.csr_array,
-    right: np.ndarray,
-    discount: float,
-    guess: np.ndarray | None = None,
+    matrix: sp.csr_array, right: np.ndarray, discount: float, guess: np.ndarray | None = None
 ) -> np.ndarray:
     """The solution v of v = right + discount * matrix @ v.
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -55,14 +55,11 @@ class Curves:
         """
         returns, errors = self.after(int(self.at[-1]))
         chosen = np.sort(np.lexsort((errors, -returns))[:count])
-        return Curves(
-            label,
-            self.at,
-            self.returns[chosen],
-            self.errors[chosen],
-            self.samples[chosen],
-            self.seconds[chosen],
-        )
+        parts = {
+            name: getattr(self, name)[chosen]
+            for name in ("returns", "errors", "samples", "seconds")
+        }
+        return replace(self, label=label, **parts)
 
     def band(self, values: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """Where, mean over the runs and half of its 95% interval, of moving averages over the window."""
@@ -97,15 +94,7 @@ def protocols(study: Study, curves: Curves) -> list[Curves]:
         return [curves]
     total = len(curves)
     kept = curves.best(study.kept, f"{study.method}, best {study.kept} of {total}")
-    every = Curves(
-        f"{study.method}, all {total}",
-        curves.at,
-        curves.returns,
-        curves.errors,
-        curves.samples,
-        curves.seconds,
-    )
-    return [kept, every]
+    return [kept, replace(curves, label=f"{study.method}, all {total}")]
 
 
 def after(curves: Curves, iteration: int) -> tuple[Interval, Interval]:

@@ -14,6 +14,7 @@ import scipy.stats
 from cvxmdp.base.errors import ProblemError, did_you_mean
 from cvxmdp.paper.tracking import INSTANCES
 
+COLUMNS = ("episode", "return_mean", "return_std", "violation_mean", "violation_std")
 VARIANCE_REDUCED, WITHOUT_MEMORY = "vr-pdpg", "alpha=1"
 
 
@@ -59,15 +60,6 @@ def published_curves(instance: str) -> dict[str, PublishedCurve]:
     found = {}
     for algorithm in dict.fromkeys(row["algorithm"] for row in mine):
         rows = [row for row in mine if row["algorithm"] == algorithm]
-        columns = [
-            np.array([float(row[name]) for row in rows])
-            for name in (
-                "episode",
-                "return_mean",
-                "return_std",
-                "violation_mean",
-                "violation_std",
-            )
-        ]
+        columns = [np.array([float(row[name]) for row in rows]) for name in COLUMNS]
         found[algorithm] = PublishedCurve(int(rows[0]["runs"]), *columns)
     return found

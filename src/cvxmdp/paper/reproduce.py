@@ -15,24 +15,10 @@ from pathlib import Path
 from cvxmdp.base.machine import environment
 from cvxmdp.base.storage import whole_file
 from cvxmdp.paper.learning_curves import Curves, curves_of, protocols
-from cvxmdp.paper.studies import (
-    COMPARED,
-    HORIZON,
-    NORMS,
-    OURS,
-    PAPER,
-    Study,
-    studies_of,
-)
+from cvxmdp.paper.studies import COMPARED, HORIZON, NORMS, OURS, PAPER, Study, studies_of
 from cvxmdp.paper.study_figures import draw_figure
 from cvxmdp.paper.study_runs import read_study, run_studies
-from cvxmdp.paper.study_tables import (
-    Table,
-    main_table,
-    markdown,
-    samples_table,
-    steps_table,
-)
+from cvxmdp.paper.study_tables import Table, main_table, markdown, samples_table, steps_table
 from cvxmdp.reports.html_page import write_report
 from cvxmdp.runs.record import RunRecord
 from cvxmdp.runs.run_folder import locked
@@ -95,11 +81,10 @@ def reproduce(
                 mine = {s: c for s, c in found.items() if (s.norm, s.part) == (norm, part)}
                 if not mine:
                     continue
-                stem = f"{size}-{norm}-{name}"
-                title = f"{size}, {part}, {WORDS[norm]}"
-                path = folder / f"{stem}.png"
+                title, path = f"{size}, {part}, {WORDS[norm]}", folder / f"{size}-{norm}-{name}.png"
                 figures.append(draw_figure(mine, path, title, best_return=best))
-            shown = [r for s, many in records.items() if _is_shown(s, norm) for r in many]
+            reported = [s for s in records if s.norm == norm and s.part != COMPARED]
+            shown = [record for study in reported for record in records[study]]
             if shown:
                 path = folder / f"report-{size}-{norm}.html"
                 reports.append(write_report(shown, path, title=f"{size} tracking, {WORDS[norm]}"))
@@ -112,10 +97,6 @@ def reproduce(
     return Reproduction(
         folder, table, tuple(figures), tuple(reports), folder / "table.md", runs, seconds
     )
-
-
-def _is_shown(study: Study, norm: str) -> bool:
-    return study.norm == norm and study.part != COMPARED
 
 
 def _page(

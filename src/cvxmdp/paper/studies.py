@@ -129,15 +129,12 @@ def paper_grid(instance: str, norm: str) -> list[Study]:
         policy=MLP(32),
     )
     budgets = (0.001, 0.005, 0.01, 0.05) if small else (0.001, 0.005, 0.01)
-    axes: dict[str, Sequence[Any]] = (
-        {"primal_step": (0.23, 0.24, 0.25)}
-        if small
-        else {"dual_step": (0.01, 0.02, 0.03, 0.04, 0.05)}
-    )
-    axes[BUDGET] = budgets
-    momenta: dict[str, Sequence[Any]] = {} if small else {"momentum": (0.03, 0.05, 0.07, 0.09)}
-    plain = _combinations(axes)
-    every = _combinations({**axes, **momenta})
+    axes: dict[str, Sequence[Any]] = {"primal_step": (0.23, 0.24, 0.25), BUDGET: budgets}
+    momenta: dict[str, Sequence[Any]] = {}
+    if not small:
+        axes = {"dual_step": (0.01, 0.02, 0.03, 0.04, 0.05), BUDGET: budgets}
+        momenta = {"momentum": (0.03, 0.05, 0.07, 0.09)}
+    plain, every = _combinations(axes), _combinations({**axes, **momenta})
     forgetting = replace(solver, momentum=1.0)
     averaging = replace(forgetting, batch_size=AVERAGED)
     kept = 0 if small else len(plain) // 5  # of the baselines: the same share

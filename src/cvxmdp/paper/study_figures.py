@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from itertools import cycle
 from pathlib import Path
 from typing import Any
 
@@ -40,7 +41,7 @@ def draw_figure(
         _draw_grid(row[0], instance)
         mine = [c for study, many in found.items() if study.instance == instance for c in many]
         _draw_published(row[1:], instance)
-        for colour, curves in zip(_cycled(len(mine)), mine, strict=True):
+        for colour, curves in zip(cycle(COLOURS), mine, strict=False):
             for axis, values in zip(row[1:], (curves.returns, curves.errors), strict=True):
                 at, mean, half = curves.band(values)
                 axis.plot(at, mean, color=colour, label=f"{curves.label} ({len(curves)} runs)")
@@ -66,10 +67,6 @@ def draw_figure(
     with whole_file(path) as temporary:
         figure.savefig(temporary, dpi=90, format="png")
     return path
-
-
-def _cycled(count: int) -> list[str]:
-    return [COLOURS[k % len(COLOURS)] for k in range(count)]
 
 
 def _draw_published(axes: Sequence[Any], instance: str) -> None:
@@ -101,17 +98,9 @@ def _draw_grid(axes: Any, instance: str) -> None:
     )
     axes.grid(color="#cccccc", lw=0.6)
     axes.tick_params(length=0, labelbottom=False, labelleft=False)
-    axes.quiver(
-        columns[:-1],
-        rows[:-1],
-        np.diff(columns),
-        np.diff(rows),
-        angles="xy",
-        scale_units="xy",
-        scale=1,
-        color=COLOURS[0],
-        width=0.008,
-    )
+    arrows = (columns[:-1], rows[:-1], np.diff(columns), np.diff(rows))
+    look: dict[str, Any] = {"color": COLOURS[0], "width": 0.008}
+    axes.quiver(*arrows, angles="xy", scale_units="xy", scale=1, **look)
     for states, letter in ((layout.starts, "S"), (layout.goals, "G")):
         for state in states:
             row, column = divmod(state, layout.columns)

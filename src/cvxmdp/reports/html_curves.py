@@ -153,15 +153,13 @@ def panels(
         names = dict.fromkeys(name for record in records for name in record.series)
         for name in names:
             panel = panel_of(name, any(record.estimated for record in records))
-            entry = found.setdefault(
-                panel.title, {"title": panel.title, "explanation": "", "curves": []}
-            )
+            empty: dict[str, Any] = {"explanation": "", "curves": [], "lines": []}
+            entry = found.setdefault(panel.title, {"title": panel.title, **empty})
             entry["explanation"] = entry["explanation"] or panel.explanation
             curve = averaged([r.series[name] for r in records if name in r.series])
             label = f"{group}: {panel.curve}" if len(groups) > 1 else panel.curve
             entry["curves"].append({"label": label, "group": index, "kind": panel.curve, **curve})
     for title, entry in found.items():
-        entry["lines"] = []
         if title == "Objective":
             entry["lines"] = [{"label": label, "y": y} for label, y in bounds if math.isfinite(y)]
         elif title.startswith("Slack of "):
@@ -179,13 +177,12 @@ def averaged(series: Sequence[Series]) -> dict[str, Any]:
     with np.errstate(invalid="ignore"):
         count = np.isfinite(columns).sum(axis=0)
         mean = np.where(count > 0, np.nansum(columns, axis=0) / np.maximum(count, 1), np.nan)
-    curve: dict[str, Any] = {"x": rounded(x), "y": rounded(mean), "runs": len(series)}
-    curve["each"] = per_point
+    curve: dict[str, Any] = {"x": rounded(x), "y": rounded(mean)}
+    curve |= {"runs": len(series), "each": per_point}
     if len(series) > 1:
         spread = np.nansum((columns - mean) ** 2, axis=0) / np.maximum(count - 1, 1)
-        half = stdtrit(np.maximum(count - 1, 1), CONFIDENCE) * np.sqrt(
-            spread / np.maximum(count, 1)
-        )
+        error = np.sqrt(spread / np.maximum(count, 1))
+        half = stdtrit(np.maximum(count - 1, 1), CONFIDENCE) * error
         half = np.where(count > 1, half, np.nan)
         curve["low"], curve["high"] = rounded(mean - half), rounded(mean + half)
     return curve

@@ -96,22 +96,13 @@ def headline(records: Sequence[RunRecord], proofs: Sequence[Certificate | None])
             )
     violated = [facts.name for facts in record.constraints if not holds(facts)]
     if violated:
-        lines.append(
-            f"Violated: {', '.join(violated)}, by up to {worst_violation(record):.3g}."
-            + (
-                " A repaired policy that violates nothing is in the certificate."
-                if _repaired(proof)
-                else ""
-            )
-        )
+        lines.append(f"Violated: {', '.join(violated)}, by up to {worst_violation(record):.3g}.")
+        if proof is not None and proof.repaired:
+            lines[-1] += " A repaired policy that violates nothing is in the certificate."
     elif record.constraints:
         lines.append(constraints_hold(record))
     lines.append(record.message)
     return lines
-
-
-def _repaired(proof: Certificate | None) -> bool:
-    return proof is not None and proof.repaired
 
 
 def _headline_of_many(records: Sequence[RunRecord]) -> list[str]:
@@ -148,11 +139,8 @@ def tiles(
         value = number(float(np.mean(objectives))) if several else number(objectives[0])
         found.append(_tile("objective" + (", mean" if several else ""), value, records[0].utility))
     if gaps:
-        found.append(
-            _tile(
-                "proven gap", f"{max(gaps):.1e}", "relative" + (", worst" if len(gaps) > 1 else "")
-            )
-        )
+        note = "relative" + (", worst" if len(gaps) > 1 else "")
+        found.append(_tile("proven gap", f"{max(gaps):.1e}", note))
     if any(record.constraints for record in records):
         worst = max(worst_violation(record) for record in records)
         found.append(_tile("worst violation", f"{worst:.2g}", "0 means that all hold"))
@@ -165,13 +153,8 @@ def tiles(
         note = f"steps in {' and '.join(sorted(where))}"
         found.append(_tile("samples", f"{total['samples']:,}", note))
     if total["iterations"]:
-        found.append(
-            _tile(
-                "iterations",
-                f"{total['iterations']:,}",
-                "all runs together" if len(records) > 1 else "",
-            )
-        )
+        note = "all runs together" if len(records) > 1 else ""
+        found.append(_tile("iterations", f"{total['iterations']:,}", note))
     if total["seconds"]:
         found.append(_tile("time", f"{total['seconds']:.3g} s", "in the solver"))
     return found
@@ -187,24 +170,16 @@ def _problem(runs: Sequence[RunRecord]) -> dict[str, Any]:
     constraints = []
     for k, facts in enumerate(first.constraints):
         every = [run.constraints[k] for run in runs]
+        means = {
+            name: number(float(np.mean([getattr(one, name) for one in every])))
+            for name in ("value", "slack", "multiplier")
+        }
+        units = facts.units if len(runs) == 1 else ""
         constraints.append(
-            {
-                "name": facts.name,
-                "requires": facts.requires,
-                **{
-                    name: number(float(np.mean([getattr(one, name) for one in every])))
-                    for name in ("value", "slack", "multiplier")
-                },
-                "units": facts.units if len(runs) == 1 else "",
-            }
+            {"name": facts.name, "requires": facts.requires, **means, "units": units}
         )
-    return {
-        "title": first.title,
-        "sense": first.sense,
-        "utility": first.utility,
-        "model": first.model,
-        "constraints": constraints,
-    }
+    words = {name: getattr(first, name) for name in ("title", "sense", "utility", "model")}
+    return {**words, "constraints": constraints}
 
 
 def _bounds(
@@ -242,11 +217,7 @@ def _map(label: str, record: RunRecord) -> dict[str, Any]:
         "rows": layout.rows,
         "columns": layout.columns,
         "walls": list(layout.walls),
-        "marks": {
-            "S": list(layout.starts),
-            "G": list(layout.goals),
-            "!": list(layout.hazards),
-        },
+        "marks": {"S": list(layout.starts), "G": list(layout.goals), "!": list(layout.hazards)},
         "actions": list(record.action_names or ()),
         "directions": [DIRECTIONS.get(name) for name in record.action_names or ()],
     }

@@ -103,7 +103,8 @@ def compare(
     bound = (zero_violation_bound if zero_violation else exact_bound)(constants, iterations, **case)
     schedule = exact_schedule(constants, iterations, zero_violation=zero_violation, **case)
     if optimum is None:
-        optimum = _proven_optimum(problem, solution)
+        certificate = certify(problem, solution)
+        optimum = certificate.upper if problem.sense == "maximize" else certificate.lower
     best = require_real(optimum, "optimum", -math.inf)
     slack = {name: float(np.mean(values)) for name, values in _named(history, "slack").items()}
     return Comparison(
@@ -159,11 +160,6 @@ def fit_rate(iterations: Sequence[int], values: Sequence[float]) -> Rate:
     left, freedom = y - slope * x, x.size - 2
     half_width = float(stdtrit(freedom, 0.975) * np.sqrt(left @ left / freedom / (x @ x)))
     return Rate(slope, slope - half_width, slope + half_width, x.size)
-
-
-def _proven_optimum(problem: Problem, solution: Solution) -> float:
-    certificate = certify(problem, solution)
-    return certificate.upper if problem.sense == "maximize" else certificate.lower
 
 
 def _named(history: Mapping[str, Any], what: str) -> dict[str, np.ndarray]:

@@ -71,13 +71,8 @@ class ProblemConstants:
     objective_bound: float
 
     def __post_init__(self) -> None:
-        for name in (
-            "objective_magnitude",
-            "slack_magnitude",
-            "lipschitz",
-            "smoothness",
-            "strength",
-        ):
+        sizes = ("objective_magnitude", "slack_magnitude", "lipschitz", "smoothness", "strength")
+        for name in sizes:
             require_real(getattr(self, name), name)
         require_real(self.discount, "discount", 0.0, math.nextafter(1.0, 0.0))
         for name, margin in self.margins.items():

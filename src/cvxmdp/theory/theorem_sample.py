@@ -30,11 +30,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from cvxmdp.theory.constants import ProblemConstants, require_iterations
-from cvxmdp.theory.parameterisation import (
-    ParameterisationConstants,
-    TheoryError,
-    require_real,
-)
+from cvxmdp.theory.parameterisation import ParameterisationConstants, TheoryError, require_real
 from cvxmdp.theory.theorem_exact import INVERSE_PROMISE, TheoremBound
 
 OCCUPANCY_ERROR = 26.0  # the module's docstring derives it
@@ -174,15 +170,12 @@ def _lagrangian_terms(
     slack_at_estimate = constants.slack_magnitude + constants.lipschitz * (cut * mass + mean)
     drift = constants.n_constraints * constants.slack_magnitude * slack_at_estimate
     duals = 1.0 + constants.total_dual_bound
+    gradient_error = _mean_gradient_error(constants, schedule, found)
+    curvature = mixing * (inverse * mass) ** 2 + 0.5 * step**2 / mixing
     return {
         "start": 2.0 * constants.objective_magnitude / (mixing * schedule.iterations),
-        "gradient error": 2.0
-        * step
-        * duals
-        * _mean_gradient_error(constants, schedule, found)
-        / mixing,
-        "curvature": constants.lagrangian_smoothness
-        * (mixing * (inverse * mass) ** 2 + 0.5 * step**2 / mixing),
+        "gradient error": 2.0 * step * duals * gradient_error / mixing,
+        "curvature": constants.lagrangian_smoothness * curvature,
         "truncated gradient": 2.0 * duals * truncation * step * cut / mixing,
         "dual drift": 2.0 * schedule.dual_step * drift / mixing,
     }

@@ -37,10 +37,7 @@ LARGEST_POWER = 500  # of two, tried as T
 
 
 def pessimism_equation(
-    constants: ProblemConstants,
-    iterations: int,
-    pessimism: float,
-    strongly_concave: bool = False,
+    constants: ProblemConstants, iterations: int, pessimism: float, strongly_concave: bool = False
 ) -> float:
     """The left side of theorem zero's equation for delta (eqs. delta_convex and delta_sc).
 

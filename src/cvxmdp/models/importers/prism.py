@@ -18,7 +18,7 @@ from __future__ import annotations
 
 import re
 from array import array
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -27,7 +27,15 @@ import numpy as np
 import scipy.sparse as sp
 
 from cvxmdp.base.errors import FileFormatError, did_you_mean
-from cvxmdp.models.importers.prism_lines import at, header, lines_of, number, whole
+from cvxmdp.models.importers.prism_lines import (
+    Place,
+    at,
+    header,
+    lines_of,
+    number,
+    unexpected,
+    whole,
+)
 from cvxmdp.models.table import TabularMDP
 from cvxmdp.models.validation import ROUNDING
 
@@ -137,9 +145,7 @@ def _read_transitions(path: Path) -> _Table:
         words = line.split()
         if len(words) not in ((3, 4) if chain else (4, 5)):
             form = "state next probability" if chain else "state choice next probability"
-            raise FileFormatError(
-                f"{at(place)}: {line[:60]!r}; expected {form!r} and perhaps an action"
-            )
+            raise unexpected(place, line, f"{form!r} and perhaps an action")
         if len(states) >= promised:
             raise FileFormatError(
                 f"{at(place)}: more transitions than the {promised:,} of the first line"
@@ -241,9 +247,7 @@ def _read_labels(path: Path, n_states: int, most: int) -> dict[str, np.ndarray]:
     place, line = next(lines, ((path.name, 1), ""))
     found = LABEL.findall(line)
     if not found or LABEL.sub("", line).strip():
-        raise FileFormatError(
-            f'{at(place)}: {line[:60]!r}; expected labels such as 0="init" 1="goal"'
-        )
+        raise unexpected(place, line, 'labels such as 0="init" 1="goal"')
     names = {int(number): name for number, name in found}
     if len(names) > most:
         raise FileFormatError(
@@ -254,9 +258,7 @@ def _read_labels(path: Path, n_states: int, most: int) -> dict[str, np.ndarray]:
     for place, line in lines:
         state, colon, rest = line.partition(":")
         if not colon:
-            raise FileFormatError(
-                f"{at(place)}: {line[:60]!r}; expected a state, a colon and labels"
-            )
+            raise unexpected(place, line, "a state, a colon and labels")
         here = whole(state.strip(), n_states, "the state", place)
         for word in rest.split():
             number = whole(word, None, "a label", place)
@@ -298,14 +300,12 @@ def _read_states(path: Path, n_states: int) -> list[str] | None:
     lines = lines_of(path)
     place, header = next(lines, ((path.name, 1), ""))
     if not (header.startswith("(") and header.endswith(")")):
-        raise FileFormatError(f"{at(place)}: {header[:60]!r}; expected the variables, as (x,y)")
+        raise unexpected(place, header, "the variables, as (x,y)")
     names: list[str] = []
     for place, line in lines:
         number, colon, values = line.partition(":")
         if not colon or whole(number.strip(), n_states, "the state", place) != len(names):
-            raise FileFormatError(
-                f"{at(place)}: {line[:60]!r}; expected state {len(names)} and its values"
-            )
+            raise unexpected(place, line, f"state {len(names)} and its values")
         names.append(values.strip())
     if len(names) != n_states:
         raise FileFormatError(f"{path.name} names {len(names):,} states of {n_states:,}")
@@ -358,48 +358,31 @@ def _reward_name(path: Path) -> str:
 
 
 def _state_rewards(path: Path, n_states: int) -> np.ndarray:
-    lines = lines_of(path)
-    sizes = header(lines, path, (2,))
-    if sizes[0] != n_states:
-        raise FileFormatError(f"{path.name} is for {sizes[0]:,} states, the model has {n_states:,}")
     rewards = np.zeros(n_states)
-    count = 0
-    for place, line in lines:
+    for place, line in _reward_lines(path, n_states, 2):
         words = line.split()
         if len(words) != 2:
-            raise FileFormatError(f"{at(place)}: {line[:60]!r}; expected 'state reward'")
-        rewards[whole(words[0], n_states, "the state", place)] = number(
-            words[1], "the reward", place
-        )
-        count += 1
-    _check_count(path, count, sizes[-1])
+            raise unexpected(place, line, "'state reward'")
+        state = whole(words[0], n_states, "the state", place)
+        rewards[state] = number(words[1], "the reward", place)
     return rewards
 
 
 def _transition_rewards(
     path: Path, table: _Table, pairs: np.ndarray, chances: np.ndarray, n_actions: int
 ) -> np.ndarray:
-    lines = lines_of(path)
-    sizes = header(lines, path, (2,) if table.chain else (3,))
-    if sizes[0] != table.n_states:
-        raise FileFormatError(
-            f"{path.name} is for {sizes[0]:,} states, the model has {table.n_states:,}"
-        )
     width = int(table.choices.max()) + 1
     keys, rewards, numbers = array("q"), array("d"), array("q")
-    for place, line in lines:
+    for place, line in _reward_lines(path, table.n_states, 2 if table.chain else 3):
         words = line.split()
         if len(words) != (3 if table.chain else 4):
-            raise FileFormatError(
-                f"{at(place)}: {line[:60]!r}; expected 'state choice next reward'"
-            )
+            raise unexpected(place, line, "'state choice next reward'")
         state = whole(words[0], table.n_states, "the state", place)
         choice = 0 if table.chain else whole(words[1], width, "the choice", place)
         following = whole(words[-2], table.n_states, "the next state", place)
         keys.append((state * width + choice) * table.n_states + following)
         rewards.append(number(words[-1], "the reward", place))
         numbers.append(place[1])
-    _check_count(path, len(keys), sizes[-1])
     known = (table.states * width + table.choices) * table.n_states + table.following
     order = np.argsort(known)
     asked = np.array(keys, dtype=np.int64)
@@ -419,7 +402,15 @@ def _transition_rewards(
     return expected.reshape(table.n_states, n_actions)
 
 
-def _check_count(path: Path, count: int, promised: int) -> None:
+def _reward_lines(path: Path, n_states: int, sizes: int) -> Iterator[tuple[Place, str]]:
+    """The lines behind the first, which has so many sizes: as many as it says, for as many states."""
+    lines, count = lines_of(path), 0
+    states, *_, promised = header(lines, path, (sizes,))
+    if states != n_states:
+        raise FileFormatError(f"{path.name} is for {states:,} states, the model has {n_states:,}")
+    for line in lines:
+        count += 1
+        yield line
     if count != promised:
         raise FileFormatError(
             f"{path.name} holds {count:,} rewards, its first line says {promised:,}"

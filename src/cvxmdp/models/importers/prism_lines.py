@@ -18,6 +18,11 @@ def at(place: Place) -> str:
     return f"{place[0]}, line {place[1]}"
 
 
+def unexpected(place: Place, line: str, expected: str) -> FileFormatError:
+    """The error about a line that is not what was expected."""
+    return FileFormatError(f"{at(place)}: {line[:60]!r}; expected {expected}")
+
+
 def lines_of(path: Path) -> Iterator[tuple[Place, str]]:
     """Lines with their place; blank ones and comments are passed over. One line in memory at a time."""
     with require_file(path).open(encoding="utf-8") as file:

@@ -149,7 +149,7 @@ class GymnasiumTable(Strict):
     failure: str | None = None  # name of a signal: 1 for a step that ends the episode unrewarded
 
     def build(self, folder: ArrayFolder) -> TabularMDP:
-        model: TabularMDP = _made(
+        return _made(
             self.id,
             partial(
                 from_gymnasium_table,
@@ -159,7 +159,6 @@ class GymnasiumTable(Strict):
                 **self.arguments,
             ),
         )
-        return model
 
 
 class Bins(Strict):
@@ -252,16 +251,12 @@ def build_model(table: Mapping[str, Any], folder: ArrayFolder) -> TabularMDP | G
         raise SpecError(f"kind is missing: one of {', '.join(repr(name) for name in MODELS)}")
     if not isinstance(kind, str) or kind not in MODELS:
         raise SpecError(f"unknown kind {kind!r}. {did_you_mean(str(kind), MODELS)}")
-    model: TabularMDP | GymnasiumEnv = validated(MODELS[kind], table, ("model",)).build(folder)
-    return model
+    return validated(MODELS[kind], table, ("model",)).build(folder)
 
 
 def _cells(given: Any) -> Any:
-    return (
-        [tuple(c) if isinstance(c, list) else c for c in given]
-        if isinstance(given, list)
-        else given
-    )
+    several = isinstance(given, list)
+    return [tuple(c) if isinstance(c, list) else c for c in given] if several else given
 
 
 def _cell_key(key: str) -> Any:

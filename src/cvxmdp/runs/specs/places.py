@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import re
 import tomllib
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, get_args
 
@@ -50,25 +51,18 @@ class LocatedError(CvxmdpError):
         self.keys = keys
 
 
-class Place:
+@contextmanager
+def errors_in(path: Path, text: str) -> Iterator[None]:
     """Turns every error of a block into one that names the file, the line and the key."""
-
-    def __init__(self, path: Path, text: str) -> None:
-        self.path, self.text = path, text
-
-    def __enter__(self) -> None:
-        pass
-
-    def __exit__(self, kind: Any, error: Any, traceback: Any) -> None:
-        if isinstance(error, LocatedError):
-            line = line_of(self.text, error.keys)
-            where = f"{self.path}, line {line}" if line else f"{self.path}"
-            # The original message and class of error stay visible as the cause.
-            raise SpecError(f"{where}, {_dotted(error.keys)}: {error}") from error.__cause__
-        if isinstance(error, SpecError | ValidationError):
-            raise SpecError(f"{self.path}: {error}") from error
-        if isinstance(error, CvxmdpError):
-            raise SpecError(f"{self.path}: {error}") from error
+    try:
+        yield
+    except LocatedError as error:
+        line = line_of(text, error.keys)
+        where = f"{path}, line {line}" if line else f"{path}"
+        # The original message and class of error stay visible as the cause.
+        raise SpecError(f"{where}, {_dotted(error.keys)}: {error}") from error.__cause__
+    except (CvxmdpError, ValidationError) as error:
+        raise SpecError(f"{path}: {error}") from error
 
 
 def at(keys: tuple[str, ...], build: Callable[..., Any], *arguments: Any) -> Any:
@@ -113,10 +107,8 @@ def _owner(model: type[Any], place: list[str]) -> type[Any]:
     """The model whose key it is: a table inside a table has a model of its own."""
     for part in place[:-1]:
         options = getattr(model.model_fields.get(part), "annotation", None)
-        inner = [
-            option for option in (*get_args(options), options) if hasattr(option, "model_fields")
-        ]
-        model = inner[0] if inner else model
+        inner = (one for one in (*get_args(options), options) if hasattr(one, "model_fields"))
+        model = next(inner, model)
     return model
 
 
