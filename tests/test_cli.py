@@ -15,6 +15,7 @@ import pytest
 import cvxmdp as cm
 from command_line import PROBLEM, SAMPLING, Done
 from cvxmdp.cli.outcome import Exit
+from cvxmdp.cli.overrides import read_settings, written_setting
 from cvxmdp.cli.policy_arguments import read_policy
 from cvxmdp.runs.run_folder import RunState, read_run, state_of
 from cvxmdp.solvers.registry import SOLVERS
@@ -144,6 +145,38 @@ def test_not_converged_and_gaps(problem):
     assert Done(*few, "--gap", 1.01 * gap).code == Exit.OK
     assert Done(*few, "--gap", 0.5 * gap).code == Exit.NOT_CONVERGED
     assert "leave out --no-certify" in Done(*few, "--gap", 1, "--no-certify").err
+
+
+def test_a_wrong_option_is_json_where_json_was_asked_for(problem):
+    for words in (("solve", problem, "--nonsense"), ("solve",), ("solve", problem, "--gap", "x")):
+        done = Done(*words, "--json")
+        assert done.code == Exit.BAD_INPUT
+        assert done.json["exit_code"] == 2
+        assert done.json["error"]
+    assert Done("solve", problem, "--nonsense").code == Exit.BAD_INPUT
+
+
+def test_settings_are_written_as_they_are_read():
+    settings = {
+        "mixture": True,
+        "iterations": 40,
+        "momentum": "square root",
+        "dual_step": {"a b": 0.5},
+    }
+    words = [f"{name}={written_setting(value)}" for name, value in settings.items()]
+    assert read_settings(words) == settings
+
+
+def test_a_gap_of_an_environment_is_refused_before_anything_runs(tmp_path):
+    pytest.importorskip("gymnasium")
+    place = tmp_path / "lake.toml"
+    place.write_text(
+        'maximize = \'linear("reward")\'\n[model]\nkind = "environment"\nid = "FrozenLake-v1"\n'
+        "discount = 0.9\n" + SAMPLING
+    )
+    done = Done("solve", place, "--gap", 0.1, "--seed", 0)
+    assert done.code == Exit.BAD_INPUT
+    assert "nothing is proven of an environment" in done.err
 
 
 def test_a_run_that_diverges_is_not_converged_and_bad_settings_are_bad_input(problem):

@@ -306,7 +306,7 @@ def test_repr_tells_sizes_sparsity_and_endings() -> None:
     mdp = cm.TabularMDP(DENSE, INITIAL, 0.9, signals={"reward": np.ones(2)})
     for part in ("2 states", "2 actions", "0.9", "1.5 successors per row", "0.75 of the dense"):
         assert part in repr(mdp)
-    assert "1 rows end episodes" in repr(mdp)
+    assert "rows ends episodes" in repr(mdp)
     assert "reward" in repr(mdp)
 
 

@@ -77,10 +77,11 @@ def test_the_table_reads_as_it_should() -> None:
     lines = str(cm.solve(problem)).splitlines()
     assert lines[0] == "Optimal: The certified relative gap is at most 1e-12."
     assert lines[2] == 'maximize linear("work") = 1'
-    assert lines[4].split() == ["constraint", "requires", "value", "slack", "multiplier"]
-    assert lines[5].startswith('quit enough  linear("quit") >= 0.4    0.4')
-    assert lines[5].endswith("1.666667")
-    assert lines[6] == (
+    assert lines[3] == "2 of 2 rows end episodes (0.5 to 1)."
+    assert lines[5].split() == ["constraint", "requires", "value", "slack", "multiplier"]
+    assert lines[6].startswith('quit enough  linear("quit") >= 0.4    0.4')
+    assert lines[6].endswith("1.666667")
+    assert lines[7] == (
         "  discounted sum 0.4 (budget 0.4); per step 0.08 (budget 0.08); "
         f"undiscounted per episode {4 / 9:.7g}"
     )

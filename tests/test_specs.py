@@ -15,6 +15,8 @@ import scipy.sparse as sp
 import cvxmdp as cm
 from cvxmdp.base.errors import FileFormatError
 from cvxmdp.certificates.checking import fingerprint
+from cvxmdp.runs.record import record_of
+from cvxmdp.runs.record_text import record_text
 from cvxmdp.runs.specs.array_specs import ArrayFolder, read_npz
 from cvxmdp.runs.specs.places import line_of
 from cvxmdp.runs.specs.problem_specs import SOLVERS, SpecError, read_problem, read_sweep
@@ -225,6 +227,29 @@ goals = [1]
     found = model_of(tmp_path, table)
     assert found.actions.tolist() == [[True, True], [True, False]]
     assert found.layout == cm.GridLayout(1, 2, goals=(1,))
+
+
+def test_a_row_that_lost_a_line_is_no_ending_unless_that_is_said(tmp_path):
+    """One line of a file is gone: episodes do not silently end there."""
+    table = """
+[model]
+kind = "table"
+transition = [[[0.5, 0.5]], [[0.68, 0.0]]]
+initial = 0
+discount = 0.5
+signals.reward = [0.0, 1.0]
+"""
+    with pytest.raises(
+        SpecError, match=r"state 1, action 0 sum to 0\.68; 1 of 2 rows ends episodes"
+    ):
+        model_of(tmp_path, table)
+    found = model_of(tmp_path, table + 'endings = "implicit"\n')
+    problem = cm.Problem(found, maximize=cm.linear("reward"))
+    solution = cm.solve(problem)
+    assert "1 of 2 rows ends episodes (0.32)." in str(solution).splitlines()
+    certificate = cm.certify(problem, solution)
+    assert "as written, in which 1 of 2 rows ends episodes (0.32)." in str(certificate)
+    assert "rows ends episodes (0.32)" in record_text(record_of(solution))
 
 
 def test_solvers_with_their_settings(tmp_path):

@@ -26,6 +26,7 @@ from cvxmdp.checker.certificate_document import (
     decode_tree,
     evidence_digest,
 )
+from cvxmdp.models.table import endings_in
 from cvxmdp.policies import TabularPolicy
 
 # What a file claims, by what is proven; ``check`` knows the same lists.
@@ -340,5 +341,7 @@ def _errors(certificate: Certificate) -> list[str]:
 
 def _promises(certificate: Certificate) -> str:
     if not certificate.assumes:
-        return "Rests on no promises, only on the problem as written."
+        endings = endings_in(certificate.statement)
+        where = f", in which {endings}" if endings else ""
+        return f"Rests on no promises, only on the problem as written{where}."
     return "Rests on these promises: " + "; ".join(certificate.assumes) + "."

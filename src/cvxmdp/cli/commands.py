@@ -20,9 +20,10 @@ from cvxmdp.cli.options import (
     SetOption,
     SolverOption,
 )
-from cvxmdp.cli.outcome import Exit, command, say
+from cvxmdp.cli.outcome import CommandGroup, Exit, command, say
 
 commands = typer.Typer(
+    cls=CommandGroup,
     name="cvxmdp",
     no_args_is_help=True,
     rich_markup_mode="markdown",

@@ -16,6 +16,7 @@ from typing import Any, TypeVar
 import typer
 from rich.console import Console
 from rich.text import Text
+from typer.core import TyperGroup
 
 from cvxmdp.base.errors import CvxmdpError, DivergedError
 
@@ -25,6 +26,10 @@ Command = TypeVar("Command", bound=Callable[..., Any])
 WIDE = None if sys.stdout.isatty() else 160
 out = Console(highlight=False, soft_wrap=True, width=WIDE)
 err = Console(stderr=True, highlight=False, soft_wrap=True)
+
+
+# Click's, which newer versions of Typer have inside.
+USAGE_ERROR: type[Exception] = typer.BadParameter.__bases__[0]
 
 
 class Exit(IntEnum):
@@ -96,6 +101,21 @@ def command(function: Command) -> Command:
         raise typer.Exit(int(code))
 
     return run  # type: ignore[return-value]
+
+
+class CommandGroup(TyperGroup):
+    """The commands; with ``--json`` a wrong option is said as JSON, too."""
+
+    def invoke(self, ctx: Any) -> Any:
+        """Run the command that was named."""
+        as_json = "--json" in [*getattr(ctx, "_protected_args", ()), *ctx.args]
+        try:
+            return super().invoke(ctx)
+        except USAGE_ERROR as error:
+            if not as_json:
+                raise
+            said = getattr(error, "format_message", error.__str__)()
+            raise typer.Exit(int(_fail(said, Exit.BAD_INPUT, True))) from error
 
 
 def _fail(message: str, code: Exit, as_json: bool) -> Exit:

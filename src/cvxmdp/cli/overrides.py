@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import tomllib
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -28,3 +30,16 @@ def read_settings(given: list[str] | None) -> dict[str, Any]:
 def read(path: Path, solver: str | None = None, settings: list[str] | None = None) -> ProblemSpec:
     """The problem file, with what the command line changes about its solver."""
     return read_problem(path, solver, read_settings(settings))
+
+
+def written_setting(value: Any) -> str:
+    """A value as ``--set`` reads it: as in TOML, words without quotes."""
+    if isinstance(value, str):
+        return value
+    if isinstance(value, Mapping):
+        return "{" + ", ".join(f"{json.dumps(k)} = {_toml(v)}" for k, v in value.items()) + "}"
+    return _toml(value)
+
+
+def _toml(value: Any) -> str:
+    return json.dumps(value) if isinstance(value, bool | str | list | tuple) else str(value)

@@ -62,7 +62,11 @@ def solve_file(
             f"{type(chosen).__name__} samples and needs a seed, so that the run can be repeated: give "
             "--seed 0, or seed = 0 under [solver]"
         )
-    prove = prove and spec.problem.environment is None  # nothing is proven of an environment
+    played = spec.problem.environment is not None  # of which nothing is proven
+    if gap is not None and (played or not prove):
+        why = "nothing is proven of an environment" if played else "leave out --no-certify"
+        raise SpecError(f"--gap needs a certificate: {why}")
+    prove = prove and not played
     task = SolveCommand(
         spec,
         chosen,
@@ -220,7 +224,7 @@ def exit_code(record: RunRecord, gap: float | None) -> Exit:
         return Exit.INFEASIBLE
     if gap is None:
         return Exit.OK if status is Status.OPTIMAL else Exit.NOT_CONVERGED
-    if record.certificate is None:
-        raise SpecError("--gap needs a certificate: leave out --no-certify")
+    if record.certificate is None:  # stopped before it was proven
+        return Exit.NOT_CONVERGED
     proven = Certificate.from_json(record.certificate).relative_gap
     return Exit.OK if proven <= gap else Exit.NOT_CONVERGED

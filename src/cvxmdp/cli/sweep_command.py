@@ -10,6 +10,7 @@ from typing import Any
 
 from cvxmdp.certificates.certify import certify
 from cvxmdp.cli.outcome import Exit, note, say, say_json, working
+from cvxmdp.cli.overrides import written_setting
 from cvxmdp.cli.solve_command import problem_files
 from cvxmdp.problems.solution import Status
 from cvxmdp.runs.run_folder import (
@@ -98,7 +99,7 @@ def _rerun(spec: SweepSpec, run: SweepRun) -> str:
         if name.startswith("budget/"):
             notes.append(f"{name}={value}")
         elif name not in ("name", "seed"):
-            words += ["--set", f"{name}={value}"]
+            words += ["--set", f"{name}={written_setting(value)}"]
     line = shlex.join([*words, "--seed", str(run.seed)])
     return f"{line}  # with {', '.join(notes)}" if notes else line
 

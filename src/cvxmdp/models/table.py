@@ -16,6 +16,7 @@ is not available is masked (``actions``, boolean (S, A)), which is something els
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
@@ -221,22 +222,37 @@ class TabularMDP(Space):
         """Read a model written by ``save``. The contents are checked like a new model's."""
         return read_model(path, TabularMDP)
 
+    @property
+    def endings(self) -> str:
+        """In words, how many rows end episodes, and with which probability."""
+        ends = self.ending[self.ending > 0]
+        if not ends.size:
+            return "no row ends an episode"
+        least, most = (f"{chance:.3g}" for chance in (ends.min(), ends.max()))
+        rows, end = int(self.actions.sum()), "end" if ends.size > 1 else "ends"
+        chance = least if least == most else f"{least} to {most}"
+        return f"{ends.size:,} of {rows:,} rows {end} episodes ({chance})"
+
     def __repr__(self) -> str:
         rows = int(self.actions.sum())
         entries = self.transition.nnz
         density = entries / (rows * self.n_states)
-        ends = int((self.ending > 0).sum())
-        ending = f"{ends:,} rows end episodes" if ends else "no row ends an episode"
         parts = [
             f"{self.n_states:,} states",
             f"{self.n_actions} actions" + ("" if self.actions.all() else f" ({rows:,} pairs)"),
             f"discount {self.discount:g}",
             f"{entries / rows:.3g} successors per row ({density:.2g} of the dense table)",
-            ending,
+            self.endings,
             "signals: " + (", ".join(self.signals) or "none"),
             *([self.note] if self.note else []),
         ]
         return f"TabularMDP({'; '.join(parts)})"
+
+
+def endings_in(text: str) -> str:
+    """What the ``repr`` of a model says of its endings, within any text; empty where no row ends episodes."""
+    found = re.search(r"[\d,]+ of [\d,]+ rows? ends? episodes \([^)]*\)", text)
+    return found[0] if found else ""
 
 
 def model_of(space: Space, what: str) -> TabularMDP:

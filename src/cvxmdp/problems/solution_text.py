@@ -11,9 +11,11 @@ import numpy as np
 
 from cvxmdp.atoms.curvature import Curvature
 from cvxmdp.base.text_tables import number, text_table
+from cvxmdp.models.table import endings_in
 from cvxmdp.policies.occupancies import episode_visits
 
 if TYPE_CHECKING:
+    from cvxmdp.problems.problem import Problem
     from cvxmdp.problems.solution import Solution
 
 HEADER = ("constraint", "requires", "value", "slack", "multiplier")
@@ -88,13 +90,18 @@ def run_line(solution: Solution) -> str:
     return f"{line}; chosen because {stats['chosen']}" if "chosen" in stats else line
 
 
+def _about(problem: Problem) -> list[str]:
+    """What whoever reads a result should know of the model."""
+    note, endings = problem.space.note, endings_in(repr(problem.source))
+    return [*([f"Of the {note}."] if note else []), *([f"{endings}."] if endings else [])]
+
+
 def solution_text(solution: Solution) -> str:
     """The solution as text."""
     problem = solution.problem
     lines = [f"{solution.status.name.capitalize().replace('_', ' ')}: {solution.message}", ""]
     lines.append(f"{problem.sense} {problem.utility!r} = {number(solution.objective)}")
-    if problem.space.note:
-        lines.append(f"Of the {problem.space.note}.")
+    lines += _about(problem)
     rows = constraint_rows(solution)
     if rows:
         table = text_table(HEADER, [row.cells for row in rows])
@@ -115,8 +122,7 @@ def solution_html(solution: Solution) -> str:
         f"<p>{problem.sense} <code>{escape(repr(problem.utility))}</code> = "
         f"<b>{number(solution.objective)}</b></p>",
     ]
-    if problem.space.note:
-        parts.append(f"<p>Of the {escape(problem.space.note)}.</p>")
+    parts += [f"<p>{escape(line)}</p>" for line in _about(problem)]
     rows = constraint_rows(solution)
     if rows:
         head = "".join(f"<th>{escape(title)}</th>" for title in HEADER)

@@ -84,9 +84,13 @@ class Garnet(Strict):
 
 
 class WrittenTable(Strict):
-    """``TabularMDP(...)`` from arrays: names of files, or the numbers themselves."""
+    """``TabularMDP(...)`` from arrays: names of files, or the numbers themselves.
+
+    A row that sums to less than one ends episodes, or has lost a line: ``endings = "implicit"`` says which.
+    """
 
     kind: Literal["table"]
+    endings: Literal["implicit", "none"] = "none"
     transition: str | list[list[list[float]]]
     initial: Numbers
     discount: float
@@ -102,7 +106,7 @@ class WrittenTable(Strict):
         actions = None
         if self.actions is not None:
             actions = np.asarray(_numbers(folder, self.actions)).astype(bool)
-        return TabularMDP(
+        mdp = TabularMDP(
             transition,
             _numbers(folder, self.initial),
             self.discount,
@@ -112,6 +116,14 @@ class WrittenTable(Strict):
             action_names=self.action_names,
             layout=None if self.layout is None else self.layout.build(),
         )
+        if self.endings == "none" and (mdp.ending > 0).any():
+            state, action = (int(place) for place in np.argwhere(mdp.ending > 0)[0])
+            raise SpecError(
+                f"the probabilities of state {mdp.state_label(state)}, action {mdp.action_label(action)} "
+                f"sum to {1.0 - mdp.ending[state, action]:.6g}; {mdp.endings}. If episodes end there, write "
+                'endings = "implicit" under [model]; otherwise lines are missing'
+            )
+        return mdp
 
 
 class Layout(Strict):
