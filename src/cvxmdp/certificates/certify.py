@@ -133,6 +133,11 @@ class Certifier:
         found = self.claims.achieved(self._slater_policy())
         return Repaired(self._slater_policy(), 1.0, found) if found.feasible else None
 
+    def upper(self, answer: Solution) -> Proof | None:
+        """The proof that nothing is much better than a solution."""
+        given = self.claims.achieved(as_policy(self.problem.mdp, answer).probabilities())
+        return self._upper(answer, given, None, given.objective, ENOUGH)
+
     def _upper(
         self,
         answer: Any,

@@ -11,6 +11,7 @@ Four ways, from cheap to thorough, each as good a proof as any other:
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 
@@ -29,6 +30,7 @@ PROGRAM_LIMIT = 20_000  # pairs up to which a conic program is tried
 PROGRAM_TOLERANCE = 1e-10  # asked of it
 COLUMNS_TOLERANCE, COLUMNS_KEPT, COLUMNS_STEPS = 1e-4, 40, 300  # of a search by column generation
 ROUNDING = 1e-13  # of the size of a slack: budgets that leave no room are not known better
+IDLE = 10  # steps in a row that change nothing, after which nothing more will
 PATIENCE = 2.0  # seconds of searching before a progress line is shown
 WORK = 1e7  # entries of the transition to pass through in a search by gradient
 MIXED_IN = 1e-9  # share of the uniform policy that keeps logarithms finite when linearising
@@ -108,13 +110,13 @@ def room_by_columns(claims: Claims) -> Proof | None:
     generation = Generation(without, COLUMNS_TOLERANCE, COLUMNS_KEPT)
     rounding = ROUNDING * float(generation.master.units.max())
     generation.master.units = np.ones(len(claims.slacks))
-    named = "looking for room in the constraints"
+    named, before, idle = "looking for room in the constraints", (math.nan, math.nan), 0
     for _ in steps(named, COLUMNS_STEPS, lambda: f"smallest slack {generation.room:.2g}"):
         generation.room_step()
-        left = generation.room_upper - generation.room
-        if left <= max(
-            COLUMNS_TOLERANCE * max(abs(generation.room_upper), abs(generation.room)), rounding
-        ):
+        now = (generation.room, generation.room_upper)
+        before, idle = now, idle + 1 if now == before else 0
+        size = COLUMNS_TOLERANCE * max(abs(now[0]), abs(now[1]))
+        if now[1] - now[0] <= max(size, rounding) or idle == IDLE:
             break
     found = generation.room_evidence()
     if found is None:

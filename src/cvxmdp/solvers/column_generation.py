@@ -13,12 +13,13 @@ The answer is one policy: that of the mixed occupancy, which is an occupancy aga
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from cvxmdp.base.errors import SettingsError
 from cvxmdp.base.removed import refusing_removed
 from cvxmdp.solvers.column_work import ColumnWork
-from cvxmdp.solvers.contract import Task
+from cvxmdp.solvers.contract import Task, Work
+from cvxmdp.solvers.never import without_forbidden
 
 
 @refusing_removed
@@ -55,11 +56,11 @@ class ColumnGeneration:
                     f"{name} must be a whole number of at least {least}; got {given!r}"
                 )
 
-    def prepare(self, task: Task) -> ColumnWork:
+    def prepare(self, task: Task) -> Work[Any]:
         """See ``Solver``. Nothing here is random, and a seed is not needed.
 
         The occupancy of the start (a policy, a solution of any solver, ``slater(problem)``) is the first
         column, and multipliers it has are where the oracle is asked first.
         """
         task.problem.require_model("ColumnGeneration")
-        return ColumnWork(self, task)
+        return without_forbidden(task, lambda asked: ColumnWork(self, asked))

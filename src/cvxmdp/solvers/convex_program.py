@@ -36,7 +36,8 @@ from cvxmdp.policies import TabularPolicy
 from cvxmdp.problems.lowered import Evidence, Lowered
 from cvxmdp.problems.problem import Problem
 from cvxmdp.problems.solution import Solution, Status
-from cvxmdp.solvers.contract import Task, unlimited
+from cvxmdp.solvers.contract import Task, Work, unlimited
+from cvxmdp.solvers.never import without_forbidden
 from cvxmdp.solvers.whole import Whole
 
 CONIC, UNSCALED, COLUMNS = "conic", "conic, numbers as they are", "columns"  # ways, beside HiGHS's
@@ -64,10 +65,13 @@ class ConvexProgram:
                 "is 1e-8; 1e-10 is about the tightest that float64 allows."
             )
 
-    def prepare(self, task: Task) -> Whole:
+    def prepare(self, task: Task) -> Work[Any]:
         """See ``Solver``. ``start`` and ``seed`` are accepted and have nothing to do here."""
         task.problem.require_model("ConvexProgram")
-        return Whole("ConvexProgram", task.problem, lambda: self._in_time(task))
+        return without_forbidden(
+            task,
+            lambda asked: Whole("ConvexProgram", asked.problem, lambda: self._in_time(asked)),
+        )
 
     def _in_time(self, task: Task) -> Solution:
         """The answer, or where the time ran out first, what there is."""

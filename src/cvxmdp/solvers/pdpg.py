@@ -32,6 +32,7 @@ from cvxmdp.base.removed import refusing_removed
 from cvxmdp.policies.families import Direct, PolicyFamily, Table
 from cvxmdp.problems.problem import Problem
 from cvxmdp.solvers.contract import Task, Work
+from cvxmdp.solvers.never import without_forbidden
 from cvxmdp.solvers.pdpg_setting import PDPGSetting
 from cvxmdp.solvers.start import Normalised
 from cvxmdp.solvers.whole import Whole
@@ -185,6 +186,11 @@ class PDPG:
     def prepare(self, task: Task) -> Work[Any]:
         """See ``Solver``. A seed is only needed by families with random weights."""
         task.problem.require_model("PDPG")
+        if self.dual_bound is None and isinstance(self.pessimism, int | float | str):
+            return without_forbidden(task, self._prepare)
+        return self._prepare(task)
+
+    def _prepare(self, task: Task) -> Work[Any]:
         setting = PDPGSetting(self, task)
         if setting.infeasible is not None:
             return Whole.known("PDPG", setting.infeasible)
