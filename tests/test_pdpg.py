@@ -169,9 +169,9 @@ def test_an_infeasible_problem_comes_with_its_proof(settings: dict, small: cm.Pr
 
 
 def test_a_problem_without_a_slater_point_asks_for_the_bound() -> None:
-    mdp = cm.TabularMDP(np.ones((1, 2, 1)), 0, 0.5, signals={"cost": [[0.0, 1.0]]})
+    mdp = cm.TabularMDP(np.ones((1, 2, 1)), 0, 0.5, signals={"cost": [[1.0, 2.0]]})
     problem = cm.Problem(
-        mdp, maximize=cm.entropy(of="state-action"), subject_to={"none": cm.linear("cost") <= 0}
+        mdp, maximize=cm.entropy(of="state-action"), subject_to={"least": cm.linear("cost") <= 2}
     )
     with pytest.raises(SolverError, match="dual_bound="):
         cm.solve(problem, cm.PDPG())

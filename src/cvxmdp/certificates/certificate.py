@@ -323,8 +323,8 @@ def _constraints(certificate: Certificate) -> list[str]:
     if certificate.repaired:
         lines += [
             "",
-            "The policy given is not surely feasible: it was mixed with a share of "
-            f"{certificate.repair_share:.2g} of one with room in every constraint.",
+            "The policy given is not surely feasible: a share of "
+            f"{certificate.repair_share:.2g} of it was replaced.",
         ]
     return lines
 
