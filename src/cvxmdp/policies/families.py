@@ -21,6 +21,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from cvxmdp.base.arrays import on_simplex
 from cvxmdp.base.compiling import program
 from cvxmdp.base.errors import PolicyError
 from cvxmdp.base.pytrees import Pytree
@@ -236,16 +237,8 @@ class BoundDirect(BoundFamily):
         return jnp.log(jnp.where(self.actions, params, 0.0))
 
     def retract(self, params: Params) -> Params:
-        """Euclidean projection of each row on the simplex of available actions (by sorting)."""
-        masked = jnp.where(self.actions, params, -jnp.inf)
-        ordered = -jnp.sort(-masked, axis=1)
-        finite = jnp.isfinite(ordered)
-        sums = jnp.cumsum(jnp.where(finite, ordered, 0.0), axis=1) - 1.0
-        counts = jnp.arange(1, params.shape[1] + 1)
-        kept = finite & (ordered - sums / counts > 0)
-        last = kept.sum(axis=1) - 1
-        threshold = jnp.take_along_axis(sums / counts, last[:, None], axis=1)
-        return jnp.where(self.actions, jnp.maximum(params - threshold, 0.0), 0.0)
+        """Euclidean projection of each row on the simplex of available actions."""
+        return on_simplex(params, self.actions)
 
     def from_probabilities(self, matrix: np.ndarray) -> Params:
         return jnp.asarray(np.where(self.actions, matrix, 0.0))

@@ -25,7 +25,7 @@ import jax.numpy as jnp
 from cvxmdp.atoms.maps import Map
 from cvxmdp.atoms.shapes.norm_sets import NormSet
 from cvxmdp.atoms.shapes.shape import Composite, Shape
-from cvxmdp.base.arrays import Array
+from cvxmdp.base.arrays import Array, on_simplex
 
 RATE = 0.1  # how fast the weights' centre follows them
 
@@ -96,12 +96,3 @@ class SoftNorm(Shape):
 
     def followed(self, x: Array) -> Shape:
         return replace(self, centre=self.centre + RATE * (self._weights(x) - self.centre))
-
-
-def on_simplex(vector: Array) -> Array:
-    """The nearest point of the simplex (by sorting)."""
-    ordered = -jnp.sort(-vector)
-    sums = jnp.cumsum(ordered) - 1.0
-    counts = jnp.arange(1, vector.shape[0] + 1)
-    last = (ordered - sums / counts > 0).sum() - 1
-    return jnp.maximum(vector - (sums / counts)[last], 0.0)
