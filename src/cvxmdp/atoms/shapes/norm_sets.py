@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Any, ClassVar
 
 import jax
@@ -46,7 +46,9 @@ class NormSet(Pytree):
 
     def plain(self) -> Plain:
         """The kind and the numbers."""
-        raise NotImplementedError
+        numbers = {one.name: np.asarray(getattr(self, one.name), float) for one in fields(self)}  # type: ignore[arg-type]
+        plain = {name: array if array.ndim else float(array) for name, array in numbers.items()}
+        return {"kind": self.kind, **plain}
 
     def point(self) -> np.ndarray | None:
         """The only point of the set, None where there are more."""
@@ -71,9 +73,6 @@ class Singleton(NormSet):
 
     def support(self, v: np.ndarray, parameters: Parameters, scale: float) -> float:
         return float((v * self.target).sum())
-
-    def plain(self) -> Plain:
-        return {"kind": self.kind, "target": self.point()}
 
     def point(self) -> np.ndarray:
         return np.asarray(self.target, dtype=np.float64)
@@ -104,10 +103,6 @@ class Ball(NormSet):
 
     def support(self, v: np.ndarray, parameters: Parameters, scale: float) -> float:
         return float(v @ self.center + self.radius * np.linalg.norm(v))
-
-    def plain(self) -> Plain:
-        center = np.asarray(self.center, dtype=np.float64)
-        return {"kind": self.kind, "center": center, "radius": float(self.radius)}
 
 
 @dataclass(frozen=True, eq=False)
@@ -140,10 +135,6 @@ class Box(NormSet):
         corner = np.where(v > 0, self.upper, self.lower)
         return float((v * np.where(v == 0, 0.0, corner)).sum())
 
-    def plain(self) -> Plain:
-        bounds = {"lower": np.asarray(self.lower), "upper": np.asarray(self.upper)}
-        return {"kind": self.kind, **bounds}
-
 
 @dataclass(frozen=True, eq=False)
 class Polytope(NormSet):
@@ -174,10 +165,6 @@ class Polytope(NormSet):
 
     def support(self, v: np.ndarray, parameters: Parameters, scale: float) -> float:
         return float(scale * (np.maximum(parameters["w"], 0.0) @ self.bounds))
-
-    def plain(self) -> Plain:
-        numbers = {"matrix": np.asarray(self.matrix), "bounds": np.asarray(self.bounds)}
-        return {"kind": self.kind, **numbers}
 
 
 def _least_distance(matrix: np.ndarray, room: np.ndarray) -> np.ndarray:

@@ -24,11 +24,7 @@ TRANSITION_COLUMNS = ("state", "action", "next_state", "probability")
 
 
 class ArrayFolder:
-    """The folder of a problem file, and which of its files were read.
-
-    Args:
-        root: the folder; references are relative to it and stay inside.
-    """
+    """The folder of a problem file, and which of its files were read; references stay inside."""
 
     def __init__(self, root: Path) -> None:
         self.root = root.resolve()

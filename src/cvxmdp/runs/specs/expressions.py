@@ -52,11 +52,7 @@ class ExpressionError(FileFormatError):
 
 
 class Reader:
-    """Reads expressions of a problem file.
-
-    Args:
-        folder: where ``file("...")`` and ``policy("...")`` look.
-    """
+    """Reads expressions of a problem file; ``file("...")`` and ``policy("...")`` look in its folder."""
 
     def __init__(self, folder: ArrayFolder) -> None:
         self.folder = folder

@@ -147,34 +147,23 @@ def read_sweep(path: str | Path) -> SweepSpec:
     name = file.solver.get("name")
     base = read_problem(inner, name if isinstance(name, str) else None, file.solver)
     with errors_in(path, text):
-        for setting, values in file.over.items():
-            at(("over", setting), _check_varied, base, setting, values)
+        over = {
+            setting: at(("over", setting), _varied, base, setting, values)
+            for setting, values in file.over.items()
+        }
     seeds = range(file.seeds) if isinstance(file.seeds, int) else file.seeds
-    over = {
-        setting: tuple(_value(base, setting, value) for value in values)
-        for setting, values in file.over.items()
-    }
     return SweepSpec(base, over, tuple(seeds), path, text, file.title or path.stem)
 
 
-def _value(base: ProblemSpec, setting: str, value: Any) -> Any:
-    """A value of a sweep as the solver takes it: words such as "MLP(32)" become what they say."""
-    if setting.startswith("budget/"):
-        return value
-    solver, _ = build_solver(
-        {**base.solver_table, setting: value}, Reader(ArrayFolder(base.path.parent))
-    )
-    return getattr(solver, setting)
-
-
-def _check_varied(base: ProblemSpec, setting: str, values: list[Any]) -> None:
+def _varied(base: ProblemSpec, setting: str, values: list[Any]) -> tuple[Any, ...]:
+    """The values of a sweep as the solver takes them: words such as "MLP(32)" become what they say."""
     if not values:
         raise SpecError("give at least one value")
     if setting.startswith("budget/"):
         name = setting.removeprefix("budget/")
         for value in values:
             base.problem.with_budget(name, value)
-        return
+        return tuple(values)
     if base.solver is None:
         raise SpecError(f"{setting!r} is varied, but no [solver] is named")
     refuse_removed(type(base.solver).__name__, [setting])
@@ -186,8 +175,8 @@ def _check_varied(base: ProblemSpec, setting: str, values: list[Any]) -> None:
             f"{did_you_mean(setting, [*known, *budgets])}"
         )
     reader = Reader(ArrayFolder(base.path.parent))
-    for value in values:
-        build_solver({**base.solver_table, setting: value}, reader)
+    solvers = (build_solver({**base.solver_table, setting: one}, reader)[0] for one in values)
+    return tuple(getattr(solver, setting) for solver in solvers)
 
 
 def build_solver(table: Mapping[str, Any], reader: Reader) -> tuple[Any, int | None]:
