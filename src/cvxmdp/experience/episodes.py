@@ -92,15 +92,7 @@ def summarise(
     n_states: int | None = None,
     features: Features | None = None,
 ) -> Sample:
-    """The sample of a batch of episodes.
-
-    Args:
-        episodes: the episodes.
-        discount: gamma.
-        n_actions: A.
-        n_states: S, where the inputs are states.
-        features: otherwise.
-    """
+    """The sample of episodes whose inputs are states (``n_states``) or observations (``features``)."""
     count, longest = episodes.actions.shape
     alive = np.arange(longest) < episodes.lengths[:, None]
     weights = discount ** np.arange(longest)

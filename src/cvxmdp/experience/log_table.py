@@ -195,11 +195,9 @@ def read_log_table(
 
 
 def _read_memory(table: Any, error: type[CvxmdpError]) -> LogTable:
-    names = getattr(table, "column_names", None)  # pyarrow
-    if names is None:
-        names = getattr(table, "columns", None)  # pandas, polars
-    if names is None:
-        names = getattr(table, "files", None)  # an opened .npz
+    # of pyarrow; of pandas and polars; of an opened .npz
+    known = (getattr(table, name, None) for name in ("column_names", "columns", "files"))
+    names = next((one for one in known if one is not None), None)
     if names is None and isinstance(table, Mapping):
         names = table.keys()
     if names is None:

@@ -80,16 +80,9 @@ def from_transitions(
     size = rows.n_states * rows.n_actions
     visits = np.bincount(pairs, minlength=size).astype(np.float64)
     goes_on = used & ~rows.terminated
-    counts = sp.csr_array(
-        (
-            np.ones(int(goes_on.sum())),
-            (
-                rows.states[goes_on] * rows.n_actions + rows.actions[goes_on],
-                rows.following[goes_on],
-            ),
-        ),
-        shape=(size, rows.n_states),
-    )
+    going = rows.states[goes_on] * rows.n_actions + rows.actions[goes_on]
+    entries = (np.ones(going.size), (going, rows.following[goes_on]))
+    counts = sp.csr_array(entries, shape=(size, rows.n_states))
     counts.sum_duplicates()
     counts.data /= np.repeat(np.maximum(visits, 1.0), np.diff(counts.indptr))
     mask = (visits > 0).reshape(rows.n_states, rows.n_actions)

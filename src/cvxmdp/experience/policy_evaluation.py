@@ -89,22 +89,12 @@ class PolicyEvaluation:
             for name, i in (("objective", self.objective), *self.slack.items())
         ]
         header = ("", "written", "value", "at least", "at most", "method")
-        return "\n".join(
-            [
-                f"{self.source}: {self.episodes:,} episodes, {self.steps:,} steps. Constraints are "
-                "shown by their slack.",
-                "",
-                *text_table(header, rows),
-                "",
-                self._cuts(),
-                self.statement,
-                *(
-                    [f"This rests on these promises: {'; '.join(self.assumes)}."]
-                    if self.assumes
-                    else []
-                ),
-            ]
-        )
+        played = f"{self.episodes:,} episodes, {self.steps:,} steps"
+        lines = [f"{self.source}: {played}. Constraints are shown by their slack.", ""]
+        lines += [*text_table(header, rows), "", self._cuts(), self.statement]
+        if self.assumes:
+            lines.append(f"This rests on these promises: {'; '.join(self.assumes)}.")
+        return "\n".join(lines)
 
     def _cuts(self) -> str:
         """What cutting episodes hid, and whether the intervals know."""

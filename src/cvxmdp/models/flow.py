@@ -184,13 +184,7 @@ class Flow:
 
 
 def reached_from(start: np.ndarray, pointers: np.ndarray, successors: np.ndarray) -> np.ndarray:
-    """Boolean (S,): places that can be reached from ``start``.
-
-    Args:
-        start: boolean (S,).
-        pointers: where the successors of each place begin in the list, (S + 1,).
-        successors: the list.
-    """
+    """Boolean (S,): places that can be reached from ``start``, boolean (S,), in a graph of compressed rows."""
     reached = start.copy()
     frontier = np.flatnonzero(reached)
     while frontier.size:

@@ -43,12 +43,7 @@ def model_parts(arguments: Mapping[str, Any]) -> tuple[dict[str, np.ndarray], di
 
 
 def read_model(path: str | Path, make: Callable[..., Model]) -> Model:
-    """Read a model and check it as if it were new.
-
-    Args:
-        path: the file.
-        make: the constructor that the file's arguments are given to.
-    """
+    """Read a model and check it as if it were new: ``make`` is the constructor."""
     arrays, description = read_arrays(path, "model")
     try:
         return model_from_parts(arrays, description, make)

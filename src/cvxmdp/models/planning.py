@@ -73,11 +73,7 @@ class Effort:
 
 
 class Oracle:
-    """Best policies and occupancies of one model; keeps the last answers to start from.
-
-    Args:
-        flow: the model.
-    """
+    """Best policies and occupancies of one model; keeps the last answers to start from."""
 
     def __init__(self, flow: Flow) -> None:
         self.flow, self.shape, self.initial = flow, flow.shape, flow.initial
@@ -239,14 +235,7 @@ class Pattern:
 def optimal_values(
     flow: Flow, reward: np.ndarray, guess: np.ndarray | None = None, rounds: int = 200
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Nearly optimal values (S,) for a reward (S, A), and the greedy actions (S,).
-
-    Args:
-        flow: the model.
-        reward: per pair; ignored where the action is not available.
-        guess: values to start from.
-        rounds: of policy iteration, at most.
-    """
+    """Nearly optimal values (S,) for a reward (S, A) of available pairs, and the greedy actions (S,)."""
     states, n_actions = flow.shape
     first_rows = np.arange(states) * n_actions
     values = np.zeros(states) if guess is None else guess

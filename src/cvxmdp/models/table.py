@@ -163,17 +163,9 @@ class TabularMDP(Space):
 
     def arguments(self) -> dict[str, Any]:
         """What the constructor would be given to make this model, in its order."""
-        return {
-            "transition": self.transition,
-            "initial": self.initial,
-            "discount": self.discount,
-            "signals": self.signals,
-            "actions": self.actions,
-            "state_names": self.state_names,
-            "action_names": self.action_names,
-            "layout": self.layout,
-            "note": self.note,
-        }
+        numbers = ("transition", "initial", "discount", "signals", "actions")
+        names = (*numbers, "state_names", "action_names", "layout", "note")
+        return {name: getattr(self, name) for name in names}
 
     @cached_property
     def flow(self) -> Flow:

@@ -23,14 +23,7 @@ PUBLISHED = {True: "#457b9d", False: "#e07a7a"}  # of VR-PDPG, of momentum 1
 def draw_figure(
     found: Mapping[Study, Sequence[Curves]], path: Path, title: str, *, best_return: float
 ) -> Path:
-    """One row per reference trajectory: the grid, returns of episodes, tracking errors.
-
-    Args:
-        found: studies with the curves to draw.
-        path: the PNG to write.
-        title: of the figure.
-        best_return: the largest return an episode can have, drawn as a line.
-    """
+    """One row per reference trajectory: the grid, returns below the best possible, tracking errors."""
     require("matplotlib", "report")
     from matplotlib.figure import Figure
 

@@ -65,14 +65,7 @@ class StudyRun:
 def run_studies(
     studies: Sequence[Study], folder: Path, *, workers: int, progress: bool | None = None
 ) -> None:
-    """Make every run that is not there yet.
-
-    Args:
-        studies: whose runs.
-        folder: that they are kept in.
-        workers: how many runs at a time, each on one core.
-        progress: show a progress line; by default on a terminal.
-    """
+    """Make every run that is not there yet, ``workers`` at a time, each on one core."""
     tasks = [StudyRun(study, k, folder) for study in studies for k in range(len(study.settings))]
     missing = _ordered([task for task in tasks if not task.is_there])
     line = Progress("runs", len(missing), progress)

@@ -272,13 +272,7 @@ class BoundEquinox(BoundNetwork):
 
 
 class NetworkPolicy(ObservedPolicy):
-    """A network on observations.
-
-    Args:
-        bound: its family, bound to the environment.
-        params: its parameters.
-        reader: of the observations.
-    """
+    """A network on observations: its family, bound to the environment, with parameters."""
 
     kind = "network on observations"
 

@@ -101,13 +101,7 @@ class ObservedPolicy(Acting):
 
 
 class StatePolicy(ObservedPolicy):
-    """A table on states that an observation is turned into: its number, or that of its bin.
-
-    Args:
-        table: the policy on states.
-        reader: of the observations.
-        features: the bins, or None.
-    """
+    """A table on states that an observation is turned into: its number, or that of its bin (``features``)."""
 
     kind = "table on observations"
 
@@ -145,9 +139,6 @@ class ObservedMixture(ObservedPolicy):
     """One of several policies, drawn afresh for each episode and kept until it ends.
 
     Its occupancy is the mean of theirs: what the theorems on sampling speak of.
-
-    Args:
-        members: the policies that are drawn from.
     """
 
     kind = "mixture on observations"

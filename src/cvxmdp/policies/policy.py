@@ -140,11 +140,7 @@ def drawn_members(
 ) -> np.ndarray:
     """Which of ``count`` members of a mixture acts in each lane: another one where an episode begins.
 
-    Args:
-        acting: those that acted so far; where lanes are others now, every episode begins.
-        begins: boolean, one per lane, in the shape of the lanes.
-        count: how many members there are.
-        random: what is drawn from.
+    Where the lanes of those that acted so far are others, every episode begins.
     """
     drawn = random.integers(count, size=np.shape(begins))
     if acting is None or acting.shape != np.shape(begins):

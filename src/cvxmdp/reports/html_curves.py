@@ -142,12 +142,7 @@ def _varies(name: str, facts: Sequence[dict[str, str]]) -> bool:
 def panels(
     groups: dict[str, list[RunRecord]], bounds: Sequence[tuple[str, float]]
 ) -> list[dict[str, Any]]:
-    """Every panel with its curves.
-
-    Args:
-        groups: runs by group.
-        bounds: horizontal lines of the objective's panel: what is proven.
-    """
+    """Every panel with its curves; ``bounds`` are lines of the objective's panel: what is proven."""
     found: dict[str, dict[str, Any]] = {}
     for index, (group, records) in enumerate(groups.items()):
         names = dict.fromkeys(name for record in records for name in record.series)

@@ -29,12 +29,7 @@ LISTED_STATES = 30
 
 
 def report_data(records: Sequence[RunRecord], title: str = "") -> dict[str, Any]:
-    """The whole document.
-
-    Args:
-        records: the runs.
-        title: of the page; that of the first run when empty.
-    """
+    """The whole document; without a title it has that of the first run."""
     groups = groups_of(records)
     proofs = [
         None if r.certificate is None else Certificate.from_json(r.certificate) for r in records

@@ -149,14 +149,10 @@ class GymnasiumEnv(Environment):
                 "step; expected (observation, reward, terminated, truncated, info), or six with the cost "
                 "after the reward. Older Gym environments need a compatibility wrapper."
             )
-        cost: dict[str, Any] = {}
-        if len(answer) == 6:
-            observations, reward, cost["cost"], terminated, truncated, info = answer
-        else:
-            observations, reward, terminated, truncated, info = answer
+        observations, reward, *cost, terminated, truncated, info = answer
         ends = self._flags(terminated, "terminated", when)
         cuts = self._flags(truncated, "truncated", when)
-        found = {"reward": reward, **cost}
+        found = dict(zip(("reward", "cost"), (reward, *cost), strict=False))
         signals = {name: self._signal(name, found, info, ends | cuts, done, when) for name in names}
         return LaneStep(self._revived(self._batch(observations), ends | cuts), signals, ends, cuts)
 

@@ -17,12 +17,7 @@ Outcome = Callable[[Any, Any, Any, float, bool], float]
 
 
 class Told:
-    """An environment that tells further signals with every step, in ``info``.
-
-    Args:
-        env: a single environment.
-        signals: what they are of a step, by name.
-    """
+    """A single environment that tells further signals with every step, in ``info``."""
 
     def __init__(self, env: Any, signals: Mapping[str, Outcome]) -> None:
         self.env, self.signals = env, dict(signals)
@@ -45,12 +40,7 @@ class Told:
 
 
 class Several:
-    """``n`` environments made alike.
-
-    Args:
-        make: makes one.
-        n: how many.
-    """
+    """``n`` environments made alike."""
 
     def __init__(self, make: Callable[[], Any], n: int) -> None:
         self.envs: list[Any] = []

@@ -52,11 +52,10 @@ def actor_of(
         def act(observations: Any, inputs: np.ndarray, begins: np.ndarray) -> np.ndarray:
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore", CvxmdpWarning)  # here the greedy policy is meant
-                return np.asarray(
-                    ours.predict(states(inputs), episode_start=begins, deterministic=deterministic)[
-                        0
-                    ]
+                chosen, _ = ours.predict(
+                    states(inputs), episode_start=begins, deterministic=deterministic
                 )
+                return np.asarray(chosen)
 
         return act
     if isinstance(policy, ObservedPolicy):
