@@ -61,13 +61,11 @@ class Linear(Utility):
         return (self.reward,) if isinstance(self.reward, str) else ()
 
     def __repr__(self) -> str:
-        written = isinstance(self.reward, str)
-        name = f'"{self.reward}"' if written else f"<{_shape(self.reward)} array>"
+        if isinstance(self.reward, str):
+            name = f'"{self.reward}"'
+        else:
+            name = f"<{' x '.join(str(size) for size in self.reward.shape)} array>"
         return f"linear({name})" if self.per == "total" else f'linear({name}, per="step")'
-
-
-def _shape(array: Any) -> str:
-    return " x ".join(str(size) for size in array.shape)
 
 
 def per_pair(reward: str | np.ndarray, space: Space) -> np.ndarray:

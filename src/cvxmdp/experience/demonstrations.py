@@ -172,17 +172,9 @@ def demonstrations(
     occupancy, squares = sample.mean(), sample.squares()
     for array in (occupancy, squares, sample.tails):
         array.flags.writeable = False
-    return Demonstrations(
-        occupancy,
-        gamma,
-        sample.n,
-        sample.truncated,
-        sample.tails,
-        size,
-        squares,
-        norms is None or norms.nonnegative,
-        episode_limit,
-    )
+    positive = norms is None or norms.nonnegative
+    seen = (sample.n, sample.truncated, sample.tails)
+    return Demonstrations(occupancy, gamma, *seen, size, squares, positive, episode_limit)
 
 
 def _exact(source: Any, model: TabularMDP | None) -> Demonstrations:

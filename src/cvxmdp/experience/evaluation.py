@@ -16,7 +16,7 @@ from cvxmdp.base.removed import refusing_removed
 from cvxmdp.experience.concentration import Radius, VectorBound, bernstein_radius
 from cvxmdp.experience.environments.environment import Actor, Environment, default_horizon
 from cvxmdp.experience.environments.gymnasium_env import GymnasiumEnv
-from cvxmdp.experience.environments.simulated import ModelSimulator, actor_of
+from cvxmdp.experience.environments.simulated import ModelSimulator, actor_in, actor_of
 from cvxmdp.experience.episodes import Sample, joined, summarise
 from cvxmdp.experience.intervals import Setting, interval_of, leaves
 from cvxmdp.experience.policy_evaluation import PolicyEvaluation
@@ -24,6 +24,7 @@ from cvxmdp.models.table import TabularMDP
 from cvxmdp.policies.feature_space import FeatureSpace
 from cvxmdp.policies.features import Features
 
+Bounds = Mapping[str, tuple[float, float]]
 TOGETHER = 4_000_000  # steps of a model simulated at a time
 
 
@@ -136,28 +137,23 @@ def evaluate(
         setting.tail.l1,
         question.written,
         name,
-        _promises(question, setting, bounds, return_bounds, episode_limit),
+        _promises(question, setting, episode_limit),
         sample.mean(),
         int(sample.lengths[~sample.terminated].max(initial=0)),
     )
 
 
-def _promises(
-    question: _Question,
-    setting: Setting,
-    bounds: Mapping[str, tuple[float, float]] | None,
-    return_bounds: Mapping[str, tuple[float, float]] | None,
-    episode_limit: int | None,
-) -> tuple[str, ...]:
+def _promises(question: _Question, setting: Setting, limit: int | None) -> tuple[str, ...]:
     """What the user said and nobody can check from episodes."""
+    promised = ((setting.bounds, "at every step"), (setting.return_bounds, "over a whole episode"))
     said = [
         f"{name!r} lies between {low:g} and {high:g} {where}"
-        for given, where in ((bounds, "at every step"), (return_bounds, "over a whole episode"))
-        for name, (low, high) in (given or {}).items()
+        for bounds, where in promised
+        for name, (low, high) in bounds.items()
         if name in question.signals
     ]
-    if episode_limit is not None:
-        said.append(f"the environment cuts no episode before {episode_limit} steps")
+    if limit is not None:
+        said.append(f"the environment cuts no episode before {limit} steps")
     for utility in question.utilities:
         for atom in (one for one in leaves(utility) if one.curvature is not Curvature.AFFINE):
             modulus = atom.lower(setting.space).modulus(setting.one_hot, setting.pairs)
@@ -265,14 +261,7 @@ def _play(
             f"the problem's model has {model.n_states} states and {model.n_actions} actions, {env.name} has "
             f"{shape[0]} and {shape[1]}"
         )
-    act = actor_of(
-        policy,
-        env.n_actions,
-        acts,
-        n_states=env.n_states,
-        states=env.states,
-        deterministic=deterministic,
-    )
+    act = actor_in(env, policy, acts, deterministic)
     measured: dict[str, Any] = {"n_states": env.n_states, "features": env.features}
     parts: list[Sample] = []
     while len(parts) * env.n_lanes < episodes:
@@ -288,8 +277,8 @@ def _env_setting(
     question: _Question,
     delta: float,
     seed: int,
-    bounds: Mapping[str, tuple[float, float]] | None,
-    return_bounds: Mapping[str, tuple[float, float]] | None,
+    bounds: Bounds | None,
+    return_bounds: Bounds | None,
 ) -> Setting:
     mass = 1.0 / (1.0 - env.discount)
     shape = (env.n_states, env.n_actions)
@@ -332,7 +321,7 @@ def _with_limit(setting: Setting, limit: int) -> Setting:
     return replace(setting, tail=Radius(hidden * unit.l1 * scale, hidden * unit.l2 * scale))
 
 
-def _seen(sample: Sample) -> dict[str, tuple[float, float]]:
+def _seen(sample: Sample) -> Bounds:
     """Smallest and largest return of the episodes that were not cut."""
     whole = sample.terminated
     return {
@@ -342,11 +331,7 @@ def _seen(sample: Sample) -> dict[str, tuple[float, float]]:
     }
 
 
-def _read_bounds(
-    bounds: Mapping[str, tuple[float, float]] | None,
-    seen: Mapping[str, tuple[float, float]],
-    what: str,
-) -> dict[str, tuple[float, float]]:
+def _read_bounds(bounds: Bounds | None, seen: Bounds, what: str) -> Bounds:
     read = {}
     for name, given in (bounds or {}).items():
         try:

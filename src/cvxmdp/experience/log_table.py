@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import csv
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -66,7 +66,7 @@ class LogTable:
         allowed = np.zeros(len(given), dtype=bool) if missing is None else missing
         values = as_numbers(given)
         if values is None:
-            place = first(i for i, v in enumerate(given) if as_numbers(np.array([v])) is None)
+            place = next(i for i, v in enumerate(given) if as_numbers(np.array([v])) is None)
             raise self.fail(place, f"{name} is {given[place]!r}; expected a number")
         wrong = ~np.isfinite(values) & ~allowed
         if wrong.any():
@@ -82,7 +82,7 @@ class LogTable:
         texts = [str(value).strip().lower() for value in given.tolist()]
         read = {text: WORDS.get(text) for text in set(texts)}
         if None in read.values():
-            place = first(i for i, text in enumerate(texts) if read[text] is None)
+            place = next(i for i, text in enumerate(texts) if read[text] is None)
             raise self.fail(place, f"{name} is {given[place]!r}; expected true or false")
         return np.array([read[text] for text in texts], dtype=bool)
 
@@ -146,11 +146,6 @@ class LogTable:
                     f"the rows of episode {again[0]} do not lie together; sort the table by episode and step"
                 )
         return np.flatnonzero(np.concatenate([[True], begins]))
-
-
-def first(places: Iterable[int]) -> int:
-    """The first place of several."""
-    return next(iter(places))
 
 
 def as_numbers(given: np.ndarray) -> np.ndarray | None:

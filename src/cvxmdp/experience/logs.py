@@ -130,16 +130,10 @@ def _read_rows(data: LogTable, n_states: int | None, n_actions: int | None) -> _
         numbers = {label: code for code, label in enumerate(action_names)}
         actions = np.array([numbers[label] for label in labels])
     highest = int(max(states.max(), following.max()))
-    return _Rows(
-        states,
-        actions,
-        following,
-        terminated,
-        _size(n_states, highest, "n_states", states, following, data),
-        _size(n_actions, int(actions.max()), "n_actions", actions, actions, data),
-        state_names,
-        action_names,
-    )
+    n_states = _size(n_states, highest, "n_states", states, following, data)
+    n_actions = _size(n_actions, int(actions.max()), "n_actions", actions, actions, data)
+    sizes, names = (n_states, n_actions), (state_names, action_names)
+    return _Rows(states, actions, following, terminated, *sizes, *names)
 
 
 def _named_states(

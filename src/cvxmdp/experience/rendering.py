@@ -11,7 +11,7 @@ import numpy as np
 from cvxmdp.base.errors import ExperienceError, require
 from cvxmdp.base.storage import whole_file
 from cvxmdp.experience.environments.gymnasium_env import GymnasiumEnv
-from cvxmdp.experience.environments.simulated import actor_of
+from cvxmdp.experience.environments.simulated import actor_in
 from cvxmdp.policies.features import FeatureFunction, Features
 
 FRAMES_PER_SECOND = 10
@@ -55,15 +55,7 @@ def record_episode(
                 f"{source.name} has render_mode={getattr(env, 'render_mode', None)!r}; an episode is recorded "
                 'of a single environment made with render_mode="rgb_array"'
             )
-        states = source.n_states
-        acting = actor_of(
-            policy,
-            source.n_actions,
-            seed,
-            n_states=states,
-            states=source.states,
-            deterministic=deterministic,
-        )
+        acting = actor_in(source, policy, seed, deterministic)
         frames: list[np.ndarray] = []
 
         def act(observations: Any, inputs: np.ndarray, begins: np.ndarray) -> np.ndarray:

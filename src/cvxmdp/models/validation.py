@@ -175,16 +175,13 @@ def drop_masked_rows(matrix: sp.csr_array, mask: np.ndarray) -> sp.csr_array:
     return sp.csr_array(parts, shape=matrix.shape)
 
 
-def _row_of(matrix: sp.csr_array, entry: int) -> int:
-    return int(np.searchsorted(matrix.indptr, entry, side="right")) - 1
-
-
 def _check_entries(data: np.ndarray, matrix: sp.csr_array, label: PairLabel) -> None:
     for wrong, word in ((~np.isfinite(data), "not finite"), (data < 0, "negative")):
         if wrong.any():
             entry = int(np.argmax(wrong))
+            row = int(np.searchsorted(matrix.indptr, entry, side="right")) - 1
             raise ModelError(
-                f"the probability of going from {label.row(_row_of(matrix, entry))} to state "
+                f"the probability of going from {label.row(row)} to state "
                 f"{matrix.indices[entry]} is {data[entry]}, which is {word}"
             )
 

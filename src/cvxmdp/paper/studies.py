@@ -117,17 +117,10 @@ def paper_grid(instance: str, norm: str) -> list[Study]:
 
     For momentum 1 the momenta of the 20x20 grid are one and the same setting, which leaves 15 of the 60.
     """
-    small = instance.startswith("8x8")
-    solver = VRPDPG(
-        iterations=10_000,
-        primal_step=0.24 if small else 0.22,
-        dual_step=0.1,
-        momentum=0.1,
-        horizon=HORIZON[instance.split("-")[0]],
-        dual_bound=10.0,
-        initial_multiplier=1.0,
-        policy=MLP(32),
-    )
+    size = instance.split("-")[0]
+    small = size == "8x8"
+    ours = _ours(size, 0.24 if small else 0.22, 0.1, "MLP(32)")
+    solver = replace(ours, dual_step=0.1, dual_bound=10.0)
     budgets = (0.001, 0.005, 0.01, 0.05) if small else (0.001, 0.005, 0.01)
     axes: dict[str, Sequence[Any]] = {"primal_step": (0.23, 0.24, 0.25), BUDGET: budgets}
     momenta: dict[str, Sequence[Any]] = {}

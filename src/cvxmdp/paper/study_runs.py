@@ -90,12 +90,8 @@ def _ordered(tasks: list[StudyRun]) -> list[StudyRun]:
     for task in tasks:
         firsts.setdefault(task.study.program, task)
     others = [task for task in tasks if firsts[task.study.program] is not task]
-    return [*firsts.values(), *sorted(others, key=_cost, reverse=True)]
-
-
-def _cost(task: StudyRun) -> int:
-    solver = task.study.solver
-    return solver.iterations * solver.batch_size
+    others.sort(key=lambda task: -task.study.solver.iterations * task.study.solver.batch_size)
+    return [*firsts.values(), *others]
 
 
 def _make(task: StudyRun) -> None:

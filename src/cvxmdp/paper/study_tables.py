@@ -33,17 +33,9 @@ def main_table(found: Found) -> Table:
         prefix = "grid: " if study.part == PAPER else "ours: "
         for curves in many:
             cells = [_cell(curves, at) if curves.reaches(at) else "" for at in shown]
-            rows.append(
-                [
-                    study.instance,
-                    prefix + curves.label,
-                    WORDS[study.norm],
-                    str(len(curves)),
-                    *cells,
-                    _thousands(float(curves.samples.mean())),
-                    f"{float(np.median(curves.seconds)):.2g} s",
-                ]
-            )
+            what = [study.instance, prefix + curves.label, WORDS[study.norm], str(len(curves))]
+            samples = _thousands(float(curves.samples.mean()))
+            rows.append([*what, *cells, samples, f"{float(np.median(curves.seconds)):.2g} s"])
     return [*header, "samples", "time"], rows
 
 

@@ -41,14 +41,8 @@ def tracking_model(instance: str) -> TabularMDP:
     """The grid of an instance, with the signals "reward" and "hazard" (nowhere)."""
     described = _instance(instance)
     size = described["size"]
-    return gridworld(
-        size,
-        discount=described["discount"],
-        start=0,
-        goal=size * size - 1,
-        goal_reward=100.0,
-        step_reward=-0.2,
-    )
+    paid: dict[str, Any] = {"goal_reward": 100.0, "step_reward": -0.2}
+    return gridworld(size, discount=described["discount"], goal=size * size - 1, **paid)
 
 
 def expert_trajectory(instance: str) -> list[tuple[int, int]]:

@@ -15,17 +15,8 @@ from cvxmdp.policies.observers import ObservedMixture, StatePolicy
 from cvxmdp.policies.parametric import ParametricPolicy
 from cvxmdp.policies.tables import SoftmaxTable, TabularPolicy
 
-KINDS: dict[str, Any] = {
-    one.kind: one
-    for one in (
-        TabularPolicy,
-        SoftmaxTable,
-        MixturePolicy,
-        ParametricPolicy,
-        StatePolicy,
-        NetworkPolicy,
-    )
-}
+ON_STATES: tuple[Any, ...] = (TabularPolicy, SoftmaxTable, MixturePolicy, ParametricPolicy)
+KINDS = {one.kind: one for one in (*ON_STATES, StatePolicy, NetworkPolicy)}
 
 
 def load_policy(path: str | Path) -> Any:

@@ -195,13 +195,8 @@ class NormShape(MappedShape):
         offset = np.zeros(matrix.shape[0])
         if self.set.point() is not None:
             described["target"] = np.broadcast_to(described["target"], offset.shape).copy()
-        return {
-            "kind": self.kind,
-            "norm": self.norm,
-            "map": matrix,
-            "offset": offset,
-            "set": described,
-        }
+        fixed = {"kind": self.kind, "norm": self.norm}
+        return {**fixed, "map": matrix, "offset": offset, "set": described}
 
     def closest(self, x: np.ndarray) -> np.ndarray | None:
         u = self.map.apply(x)

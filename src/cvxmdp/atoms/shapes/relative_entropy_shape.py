@@ -196,17 +196,12 @@ class RelativeEntropyShape(MappedShape):
         return None if both else self.map.towards(self._base(x), x)
 
     def plain(self) -> Plain:
-        matrix = self.map.to_sparse()
-        zero = np.zeros(self.map.rows)
-        return {
-            "kind": self.kind,
-            "map": matrix,
-            "offset": zero,
-            "base_map": sp.csr_array(matrix.shape)
-            if self.base_map is None
-            else self.base_map.to_sparse(),
-            "base_offset": zero if self.base_offset is None else np.asarray(self.base_offset),
-        }
+        matrix, zero = self.map.to_sparse(), np.zeros(self.map.rows)
+        none = sp.csr_array(matrix.shape)
+        base = none if self.base_map is None else self.base_map.to_sparse()
+        offset = zero if self.base_offset is None else np.asarray(self.base_offset)
+        moved = {"base_map": base, "base_offset": offset}
+        return {"kind": self.kind, "map": matrix, "offset": zero, **moved}
 
     def on_first_rows(self, shape: tuple[int, int]) -> Shape:
         base = None if self.base_map is None else FirstRows(self.base_map, shape)

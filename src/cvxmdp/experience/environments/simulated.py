@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from cvxmdp.base.errors import CvxmdpWarning, ExperienceError, PolicyError
-from cvxmdp.experience.environments.environment import Actor
+from cvxmdp.experience.environments.environment import Actor, Environment
 from cvxmdp.experience.episodes import Episodes
 from cvxmdp.models.table import TabularMDP
 from cvxmdp.policies import TabularPolicy
@@ -63,6 +63,12 @@ def actor_of(
     if callable(getattr(policy, "set_random_seed", None)):
         policy.set_random_seed(seed)
     return _foreign(policy, n_actions, deterministic)
+
+
+def actor_in(env: Environment, policy: Any, seed: int, deterministic: bool) -> Actor:
+    """A policy at work in an environment: on its states, on bins of its observations, or on those."""
+    given: dict[str, Any] = {"n_states": env.n_states, "states": env.states}
+    return actor_of(policy, env.n_actions, seed, **given, deterministic=deterministic)
 
 
 def _foreign(policy: Any, n_actions: int, deterministic: bool) -> Actor:

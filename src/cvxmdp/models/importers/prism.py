@@ -126,12 +126,12 @@ class _Table:
 
     n_states: int
     chain: bool  # a Markov chain: lines without a choice
+    names: tuple[str, ...]  # of actions
     states: np.ndarray
     choices: np.ndarray
     following: np.ndarray
     chances: np.ndarray
     labels: np.ndarray  # number of the action's name, -1 where there is none
-    names: tuple[str, ...]
 
 
 def _read_transitions(path: Path) -> _Table:
@@ -171,16 +171,8 @@ def _read_transitions(path: Path) -> _Table:
             f"{path.name} has {n_states:,} states and only {promised:,} transitions: some state has "
             "none (PRISM gives deadlocks a loop when it exports with -fixdl)"
         )
-    table = _Table(
-        n_states,
-        chain,
-        np.array(states, dtype=np.int64),
-        np.array(choices, dtype=np.int64),
-        np.array(following, dtype=np.int64),
-        np.array(chances),
-        np.array(labels, dtype=np.int64),
-        tuple(names),
-    )
+    read = (np.array(column) for column in (states, choices, following, chances, labels))
+    table = _Table(n_states, chain, tuple(names), *read)
     without = np.bincount(table.states, minlength=n_states) == 0
     if without.any():
         raise FileFormatError(f"{path.name}: state {int(np.argmax(without))} has no transition")

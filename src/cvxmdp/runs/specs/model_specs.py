@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
-from functools import partial
 from typing import Annotated, Any, Literal
 
 import numpy as np
@@ -51,18 +50,11 @@ class Gridworld(Strict):
         rows, columns = (self.size,) * 2 if isinstance(self.size, int) else self.size
         if rows * columns > LARGEST_GRID:
             raise SpecError(f"size: a grid of {rows} x {columns} is beyond {LARGEST_GRID:,} states")
-        return gridworld(
-            (rows, columns),
-            slip=self.slip,
-            discount=self.discount,
-            start=_cells(self.start),
-            goal=None if self.goal is None else _cells(self.goal),
-            goal_reward=self.goal_reward,
-            step_reward=self.step_reward,
-            rewards={_cell_key(key): value for key, value in self.rewards.items()},
-            hazards=_cells(self.hazards),
-            walls=_cells(self.walls),
-        )
+        numbers = self.model_dump(include={"slip", "discount", "goal_reward", "step_reward"})
+        rewards = {_cell_key(key): value for key, value in self.rewards.items()}
+        names = ("start", "goal", "hazards", "walls")
+        cells = {name: _cells(getattr(self, name)) for name in names}
+        return gridworld((rows, columns), rewards=rewards, **numbers, **cells)
 
 
 class Garnet(Strict):
@@ -161,16 +153,8 @@ class GymnasiumTable(Strict):
     failure: str | None = None  # name of a signal: 1 for a step that ends the episode unrewarded
 
     def build(self, folder: ArrayFolder) -> TabularMDP:
-        return _made(
-            self.id,
-            partial(
-                from_gymnasium_table,
-                self.id,
-                self.discount,
-                signals=_failure(self.failure),
-                **self.arguments,
-            ),
-        )
+        told = _failure(self.failure)
+        return _made(from_gymnasium_table, self.id, self.discount, self.arguments, signals=told)
 
 
 class Bins(Strict):
@@ -212,19 +196,9 @@ class Simulator(Strict):
         if self.fourier is not None:
             of = self.fourier
             features = RandomFourier(of.dimension, of.size, seed=of.seed, scale=of.scale)
-        return _made(
-            self.id,
-            partial(
-                GymnasiumEnv,
-                self.id,
-                self.discount,
-                features=features,
-                n_envs=self.n_envs,
-                signals=_failure(self.failure),
-                absent=self.absent,
-                **self.arguments,
-            ),
-        )
+        own = {"features": features, "n_envs": self.n_envs, "absent": self.absent}
+        told = _failure(self.failure)
+        return _made(GymnasiumEnv, self.id, self.discount, self.arguments, signals=told, **own)
 
 
 def _failure(name: str | None) -> dict[str, Any]:
@@ -233,13 +207,15 @@ def _failure(name: str | None) -> dict[str, Any]:
     return {name: lambda before, action, after, reward, end: float(end and reward <= 0)}
 
 
-def _made(name: str, make: Callable[[], Any]) -> Any:
+def _made(
+    make: Callable[..., Any], name: str, discount: float, arguments: Mapping[str, Any], **own: Any
+) -> Any:
     """What Gymnasium makes of an id; its errors, of many classes, as one of ours."""
     if ":" in name:
         # Gymnasium would import the module before the colon: a file must not run code.
         raise SpecError(f"id = {name!r}: only environments that are already registered")
     try:
-        return make()
+        return make(name, discount, **own, **arguments)
     except CvxmdpError:
         raise
     except Exception as error:

@@ -34,13 +34,9 @@ def read_toml(path: Path) -> tuple[str, dict[str, Any]]:
     except UnicodeDecodeError as error:
         raise SpecError(f"{path} is not text in UTF-8") from error
     except (tomllib.TOMLDecodeError, RecursionError) as error:
-        raise SpecError(f"{path} is not TOML: {error}{_quoting_hint(str(error))}") from error
-
-
-def _quoting_hint(message: str) -> str:
-    if "Invalid value" in message:
-        return '. Expressions stand in quotes: maximize = "entropy()"'
-    return ""
+        unquoted = "Invalid value" in str(error)
+        hint = '. Expressions stand in quotes: maximize = "entropy()"' if unquoted else ""
+        raise SpecError(f"{path} is not TOML: {error}{hint}") from error
 
 
 class LocatedError(CvxmdpError):
