@@ -156,6 +156,37 @@ def test_a_wrong_option_is_json_where_json_was_asked_for(problem):
     assert Done("solve", problem, "--nonsense").code == Exit.BAD_INPUT
 
 
+HOSTILE = "\x1b]0;owned\x07 \u202etxt.exe"
+
+
+def test_titles_and_names_send_no_codes_to_the_terminal(problem, tmp_path):
+    text = PROBLEM.replace('"Safe exploration"', '"\\u001b]0;owned\\u0007 \\u202etxt.exe"')
+    problem.write_text(text.replace("hazard = 'linear", '"ha\\u001b[2Jz" = \'linear'))
+    run = tmp_path / "run"
+    done = [Done("solve", problem, "-o", run), Done("show", run)]
+    shutil.copytree(run, tmp_path / "again")
+    done.append(Done("show", run, tmp_path / "again"))
+    done.append(Done("solve", problem, "--set", f"{HOSTILE}=1"))
+    assert [one.code for one in done] == [Exit.OK, Exit.OK, Exit.OK, Exit.BAD_INPUT]
+    for one in done:
+        assert not set("\x1b\x07\u202e") & set(one.out + one.err)
+    assert "\\x1b]0;owned" in done[1].out
+
+
+def test_a_terminal_without_the_letters_shows_their_codes(problem, tmp_path):
+    problem.write_text(PROBLEM.replace("Safe exploration", "Größe 安全", 1), "utf-8")
+    run = tmp_path / "run"
+    assert Done("solve", problem, "-o", run, "--no-certify").code == Exit.OK
+    shown = subprocess.run(
+        [sys.executable, "-c", "from cvxmdp.cli import app; app()", "show", str(run)],
+        env={**os.environ, "PYTHONIOENCODING": "ascii", "PYTHONUTF8": "0"},
+        capture_output=True,
+        text=True,
+    )
+    assert shown.returncode == 0, shown.stderr
+    assert "Gr\\xf6\\xdfe" in shown.stdout
+
+
 def test_settings_are_written_as_they_are_read():
     settings = {
         "mixture": True,

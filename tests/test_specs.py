@@ -252,6 +252,18 @@ signals.reward = [0.0, 1.0]
     assert "rows ends episodes (0.32)" in record_text(record_of(solution))
 
 
+def test_numbers_that_are_printed_are_the_same_when_they_are_read(tmp_path):
+    """A third is not 0.333333."""
+    limit = cm.linear("hazard") / 3 <= 2 / 7
+    by_hand = cm.Problem(
+        grid(),
+        maximize=0.1 * cm.entropy() + cm.linear("reward") / 3 + 1 / 7,
+        subject_to={"hazard": limit},
+    )
+    text = f"maximize = '{by_hand.utility!r}'\n[subject_to]\nhazard = '{limit!r}'"
+    assert fingerprint(read_problem(written(tmp_path, text)).problem) == fingerprint(by_hand)
+
+
 def test_solvers_with_their_settings(tmp_path):
     settings = """
 [solver]

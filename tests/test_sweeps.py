@@ -316,6 +316,7 @@ def test_pdpg_results_are_kept_as_well(problem, tmp_path, monkeypatch):
     second = cm.sweep(problem, cm.PDPG(60), seeds=[0], folder=tmp_path)[0].solution
     assert second.objective == pytest.approx(first.objective, rel=1e-12)
     assert second.status is first.status
+    assert str(second).splitlines()[-1].startswith("PDPG (natural), 60 iterations")
     np.testing.assert_array_equal(second.history["objective"], first.history["objective"])
 
 

@@ -13,6 +13,7 @@ from cvxmdp.atoms.shapes import NormShape, RelativeEntropyShape, Shape
 from cvxmdp.atoms.shapes.norm_sets import Singleton
 from cvxmdp.atoms.utility import Utility
 from cvxmdp.base.errors import UtilityError
+from cvxmdp.base.text_tables import exact
 from cvxmdp.models.space import Space
 from cvxmdp.models.table import model_of
 from cvxmdp.policies import Policy
@@ -56,5 +57,5 @@ class ActionDistance(Utility):
         return RelativeEntropyShape(Entries(scale, space.shape), expected, None)
 
     def __repr__(self) -> str:
-        smoothing = f", smoothing={self.smoothing:g}" if self.smoothing else ""
+        smoothing = f", smoothing={exact(self.smoothing)}" if self.smoothing else ""
         return f'distance(<policy>, norm="{self.norm}"{smoothing}, of="actions")'

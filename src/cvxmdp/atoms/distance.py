@@ -17,6 +17,7 @@ from cvxmdp.atoms.shapes import NormShape, RelativeEntropyShape, Shape
 from cvxmdp.atoms.shapes.norm_sets import Singleton
 from cvxmdp.atoms.utility import Utility
 from cvxmdp.base.errors import UtilityError, did_you_mean
+from cvxmdp.base.text_tables import exact
 from cvxmdp.models.space import Space
 from cvxmdp.models.table import model_of
 from cvxmdp.policies import Policy
@@ -112,7 +113,7 @@ class Distance(Utility):
             target = repr(self.target)
         else:
             target = "<policy>"
-        smoothing = f", smoothing={self.smoothing:g}" if self.smoothing else ""
+        smoothing = f", smoothing={exact(self.smoothing)}" if self.smoothing else ""
         return f'distance({target}, norm="{self.norm}"{smoothing})'
 
 

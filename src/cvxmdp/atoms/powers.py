@@ -12,6 +12,7 @@ from cvxmdp.atoms.linear import linear
 from cvxmdp.atoms.shapes import PowerShape, Shape
 from cvxmdp.atoms.utility import Utility, require_curvature
 from cvxmdp.base.errors import UtilityError
+from cvxmdp.base.text_tables import exact
 from cvxmdp.models.space import Space
 
 
@@ -59,4 +60,4 @@ class Power(Utility):
     def __repr__(self) -> str:
         if self.exponent == 0.5:
             return f"sqrt({self.inner!r})"
-        return f"power({self.inner!r}, {self.exponent:g})"
+        return f"power({self.inner!r}, {exact(self.exponent)})"

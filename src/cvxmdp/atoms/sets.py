@@ -16,6 +16,7 @@ from scipy.optimize import linprog
 from cvxmdp.atoms.shapes.norm_sets import Ball, Box, NormSet, Polytope
 from cvxmdp.base.arrays import real_array
 from cvxmdp.base.errors import UtilityError
+from cvxmdp.base.text_tables import exact
 from cvxmdp.models.space import Space
 from cvxmdp.models.table import TabularMDP, model_of
 from cvxmdp.policies.occupancies import occupancy_of
@@ -117,7 +118,7 @@ class ConvexSet:
 
     def __repr__(self) -> str:
         if self.kind == "ball":
-            return f"ball(..., {self.arguments[1]:g})"
+            return f"ball(..., {exact(self.arguments[1])})"
         if self.kind == "box":
             return "box(...)"
         return f"polytope(<{self.arguments[0].shape[0]} inequalities>)"

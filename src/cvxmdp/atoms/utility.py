@@ -21,6 +21,7 @@ from cvxmdp.atoms.curvature import Curvature, curvature_of_sum
 from cvxmdp.atoms.shapes import LinearShape, Shape, SumShape
 from cvxmdp.atoms.walks import walk
 from cvxmdp.base.errors import CurvatureError, UtilityError
+from cvxmdp.base.text_tables import exact
 from cvxmdp.models.space import Space
 
 
@@ -179,7 +180,7 @@ def _explain_terms(utility: Utility, wanted: Curvature) -> str:
     for weight, term in utility.terms():
         bent = term.curvature.times(weight)
         if bent not in (wanted, Curvature.AFFINE):
-            written = f"{term!r}" if weight == 1 else f"{weight:g} * {term!r}"
+            written = f"{term!r}" if weight == 1 else f"{exact(weight)} * {term!r}"
             if bent is Curvature.UNKNOWN:
                 return f"the term {written} is {bent.value}."
             fix = (
@@ -249,11 +250,11 @@ class WeightedSum(Utility):
         text = ""
         for weight, term in self.parts:
             sign = " - " if weight < 0 else " + "
-            factor = "" if abs(weight) == 1 else f"{abs(weight):g} * "
+            factor = "" if abs(weight) == 1 else f"{exact(abs(weight))} * "
             text += (sign if text else sign.strip(" +")) + factor + repr(term)
         if self.constant or not text:
             sign = " - " if self.constant < 0 else " + "
-            text += (sign if text else sign.strip(" +")) + f"{abs(self.constant):g}"
+            text += (sign if text else sign.strip(" +")) + f"{exact(abs(self.constant))}"
         return text
 
 
@@ -292,4 +293,4 @@ class Constraint:
         )
 
     def __repr__(self) -> str:
-        return f"{self.utility!r} {self.sense} {self.budget:g}"
+        return f"{self.utility!r} {self.sense} {exact(self.budget)}"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import unicodedata
 from collections.abc import Sequence
 
 
@@ -24,3 +25,29 @@ def text_table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str
         ).rstrip()
         for row in table
     ]
+
+
+def exact(value: float) -> str:
+    """A number that reads back as it is: six digits where they are enough."""
+    short = f"{value:g}"
+    return short if float(short) == value else repr(float(value))
+
+
+def printable(text: str) -> str:
+    """Text that only says something: codes that move a cursor or colour a terminal are shown, not sent."""
+    return "".join(
+        letter if letter in "\n\t" or not _is_control(letter) else _code(letter) for letter in text
+    )
+
+
+def _is_control(letter: str) -> bool:
+    """Control codes, lone surrogates, and marks that turn the direction of writing."""
+    return unicodedata.category(letter) in ("Cc", "Cs", "Cf") and letter not in "\u200c\u200d"
+
+
+def _code(letter: str) -> str:
+    return (
+        letter.encode("ascii", "backslashreplace").decode()
+        if ord(letter) > 127
+        else f"\\x{ord(letter):02x}"
+    )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import sys
 from importlib.util import find_spec
 
@@ -20,5 +21,7 @@ def app() -> None:
     from cvxmdp.cli.commands import commands
 
     compilation_cache()
-
+    for stream in (sys.stdout, sys.stderr):  # a terminal that knows no such letter shows its code
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")
     commands(prog_name="cvxmdp")

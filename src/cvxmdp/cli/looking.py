@@ -9,7 +9,7 @@ from rich.table import Table
 from rich.text import Text
 
 from cvxmdp.base.errors import FileFormatError
-from cvxmdp.base.text_tables import number
+from cvxmdp.base.text_tables import number, printable
 from cvxmdp.cli.outcome import Exit, note, out, say, say_json
 from cvxmdp.cli.policy_arguments import read_policy, write_policy
 from cvxmdp.policies.tables import table_of
@@ -93,10 +93,11 @@ def _table(found: list[tuple[Path, RunRecord]], others: list[tuple[Path, str, bo
             "" if seconds is None else f"{seconds:.2g} s",
             status_words(record),
         ]
-        table.add_row(*(Text(cell) for cell in cells))
+        table.add_row(*(Text(printable(cell)) for cell in cells))
     for folder, reason, wrong in others:
         style = "red" if wrong else "yellow"
-        table.add_row(Text(str(folder)), *([""] * (8 if labels else 7)), Text(reason, style=style))
+        said = Text(printable(reason), style=style)
+        table.add_row(Text(printable(str(folder))), *([""] * (8 if labels else 7)), said)
     return table
 
 

@@ -19,6 +19,7 @@ from rich.text import Text
 from typer.core import TyperGroup
 
 from cvxmdp.base.errors import CvxmdpError, DivergedError
+from cvxmdp.base.text_tables import printable
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 
@@ -46,17 +47,17 @@ class Exit(IntEnum):
 
 def say(text: str) -> None:
     """Print text as it is: brackets in a name are no markup."""
-    out.print(Text(text))
+    out.print(Text(printable(text)))
 
 
 def note(text: str) -> None:
     """Say something on the side, where it does not disturb what a machine reads."""
-    err.print(Text(text, style="dim"))
+    err.print(Text(printable(text), style="dim"))
 
 
 def working(what: str) -> Any:
     """A sign of life on a terminal while something without a progress line of its own goes on."""
-    return err.status(Text(what, style="dim")) if err.is_terminal else nullcontext()
+    return err.status(Text(printable(what), style="dim")) if err.is_terminal else nullcontext()
 
 
 def say_json(document: Mapping[str, Any]) -> None:
@@ -121,5 +122,5 @@ class CommandGroup(TyperGroup):
 def _fail(message: str, code: Exit, as_json: bool) -> Exit:
     if as_json:
         say_json({"error": message, "exit_code": int(code), "exit": code.name.lower()})
-    err.print(Text.assemble(("Error: ", "bold red"), message))
+    err.print(Text.assemble(("Error: ", "bold red"), printable(message)))
     return code

@@ -90,7 +90,7 @@ def write_report(records: Iterable[RunRecord], path: str | Path, *, title: str =
     path = Path(path)
     page = report_page(list(records), title)
     with whole_file(path) as temporary:
-        temporary.write_text(page, "utf-8")
+        temporary.write_text(page, "utf-8", errors="backslashreplace")
     return path
 
 
