@@ -687,7 +687,7 @@ def test_the_text_when_repaired(small):
     assert certificate.repaired
     assert 0 < certificate.repair_share <= 1
     assert "repaired policy" in str(certificate)
-    assert "mixed with a share" in str(certificate)
+    assert "of it was replaced" in str(certificate)
     assert min(certificate.given_slack.values()) < 0
 
 

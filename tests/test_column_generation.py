@@ -441,3 +441,76 @@ def test_large_infeasible_problems_are_proven_so(monkeypatch: pytest.MonkeyPatch
     room = cm.slater(garnet_problem(budget=0.02))
     assert room.infeasible
     assert room.conflict
+
+
+# Domains that the uniform policy is outside of, and optima of zero
+
+
+def barrier_model() -> tuple[cm.TabularMDP, np.ndarray]:
+    mdp = cm.garnet(20, 3, 3, discount=0.9, seed=1)
+    cost = np.zeros((20, 3))
+    cost[:, 0], cost[:, 1] = 1.0, 0.5
+    return mdp, cost
+
+
+@pytest.mark.parametrize("held", [False, True])
+def test_a_barrier_whose_domain_the_uniform_policy_is_outside_of(held: bool) -> None:
+    mdp, cost = barrier_model()
+    other = np.where(cost == 0.5, 0.6, cost)
+    barrier = 0.5 * cm.log_barrier(cm.linear(cost) <= 4)
+    constraints = {"other": cm.linear(other) >= 4.2} if held else {}
+    problem = cm.Problem(mdp, maximize=cm.linear("reward") + barrier, subject_to=constraints)
+    exact, columns = cm.solve(problem), cm.solve(problem, cm.ColumnGeneration(tolerance=1e-5))
+    assert exact.status is columns.status is cm.Status.OPTIMAL
+    assert columns.objective == pytest.approx(exact.objective, rel=1e-5)
+    assert cm.certify(problem, exact).relative_gap < 1e-6
+    if held:
+        room = cm.slater(problem)
+        assert room.exists
+        assert room.dual_bound is not None
+        assert all(math.isfinite(bound) for bound in room.dual_bound.values())
+        assert cm.solve(problem, cm.PDPG()).status is cm.Status.OPTIMAL
+
+
+def test_a_barrier_as_a_constraint() -> None:
+    mdp = cm.garnet(5, 3, 3, discount=0.9, seed=1)
+    cost = np.random.default_rng(1).random((5, 3))
+    written = {"barrier": cm.log_barrier(cm.linear(cost) <= 5) >= 0}
+    problem = cm.Problem(mdp, maximize=cm.linear("reward"), subject_to=written)
+    exact, columns = cm.solve(problem), cm.solve(problem, cm.ColumnGeneration())
+    assert exact.status is columns.status is cm.Status.OPTIMAL
+    assert columns.objective == pytest.approx(exact.objective, rel=1e-5)
+
+
+@pytest.mark.parametrize("held", [False, True])
+def test_an_empty_domain_is_proven(held: bool) -> None:
+    mdp, _ = barrier_model()
+    barrier = cm.log_barrier(cm.linear(np.ones((20, 3))) <= 5)
+    constraints = {"reward": cm.linear("reward") >= -1000} if held else {}
+    problem = cm.Problem(mdp, maximize=barrier, subject_to=constraints)
+    solution = cm.solve(problem, cm.ColumnGeneration())
+    assert solution.status is cm.Status.INFEASIBLE
+    assert solution.message.startswith("The objective is infinite for every policy")
+
+
+@pytest.mark.parametrize("kind", ["ball", "box"])
+def test_a_set_that_can_be_reached(kind: str) -> None:
+    mdp = cm.garnet(5, 3, 3, discount=0.9, seed=1)
+    x = cm.occupancy_of(mdp, np.full((5, 3), 1 / 3))
+    target = cm.ball(x, 0.5) if kind == "ball" else cm.box(0.8 * x, 1.2 * x)
+    problem = cm.Problem(mdp, minimize=cm.distance(target, norm="l2"))
+    for solver in (cm.ConvexProgram(), cm.ColumnGeneration()):
+        solution = cm.solve(problem, solver)
+        assert solution.status is cm.Status.OPTIMAL
+        assert solution.objective == pytest.approx(0.0, abs=1e-9)
+
+
+def test_rewards_in_billionths_end_optimal() -> None:
+    mdp, random = cm.garnet(8, 3, 3, discount=0.95, seed=1), np.random.default_rng(1)
+    reward, cost = 1e-8 * random.random((2, 8, 3))
+    problem = cm.Problem(
+        mdp, maximize=cm.linear(reward), subject_to={"cost": cm.linear(cost) <= 0.9e-7}
+    )
+    solution = cm.solve(problem, cm.ColumnGeneration())
+    assert solution.status is cm.Status.OPTIMAL
+    assert cm.certify(problem, solution).relative_gap < 1e-6

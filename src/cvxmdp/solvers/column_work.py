@@ -18,6 +18,7 @@ from cvxmdp.certificates.certificate import Certificate
 from cvxmdp.certificates.certify import Certifier
 from cvxmdp.certificates.claims import Claims
 from cvxmdp.certificates.evidence import is_large
+from cvxmdp.certificates.measured import infeasible_answer
 from cvxmdp.certificates.repair import Repaired, repair
 from cvxmdp.policies import TabularPolicy
 from cvxmdp.policies.occupancies import as_policy
@@ -121,6 +122,10 @@ class ColumnWork(Work[Plain]):
     def advance(self, state: Plain, until: int) -> tuple[Plain, Rows]:
         """One step; as soon as its bounds are close enough, the certificate."""
         generation = self.generation(state)
+        if generation.outside:  # no policy was found at which the objective is finite
+            stopped = Plain({**state, "ended": Status.INACCURATE.name})
+            self.live = stopped, generation
+            return stopped, {}
         try:
             generation.step()
         except MemoryError:
@@ -203,6 +208,8 @@ class ColumnWork(Work[Plain]):
     def finish(self, state: Plain, rows: Rows, status: Status) -> Solution:
         """What is certified of the best mixture so far."""
         generation = self.generation(state)
+        if generation.outside:
+            return self._outside(generation, state)
         generation.begin()
         found = self.certified[1] if self.certified and self.certified[0] is state else None
         found = found or self._certify(generation)
@@ -244,6 +251,16 @@ class ColumnWork(Work[Plain]):
             stats=stats,
             message=self._message(status, certificate, trouble),
             evidence=evidence,
+        )
+
+    def _outside(self, generation: Generation, state: Plain) -> Solution:
+        stats = self._stats(generation, state, None)
+        none = infeasible_answer(self.problem, self.certifier, stats)
+        if none is not None:
+            return none
+        message = f"{Status.INACCURATE.value} No policy was found at which the objective is finite."
+        return Solution.without_policy(
+            self.problem, Status.INACCURATE, stats=stats, message=message
         )
 
     def _otherwise(

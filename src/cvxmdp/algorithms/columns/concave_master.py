@@ -11,6 +11,7 @@ from cvxmdp.algorithms.columns.curves import Curve
 from cvxmdp.algorithms.columns.interior_point import interior_point
 from cvxmdp.algorithms.columns.linear_master import Answer, Price
 from cvxmdp.algorithms.columns.pool import Column
+from cvxmdp.algorithms.conic import units_of
 from cvxmdp.atoms.shapes import Local, Move, Shape
 from cvxmdp.problems.lowered import Lowered
 
@@ -21,6 +22,7 @@ ROOM_ACCURACY = 1e-4  # in units, of the largest smallest slack
 NEEDED = 1e-3  # weight in the safe mixture that makes a column worth keeping
 ACCURACY = 1e-3  # of the gap, left open by the interior point
 TINY = 1e-300
+LEAST_SIZE = 1e-3  # of what the objective spans: the size of an objective near zero
 ROUNDING = 0.1  # of the gap, by which kinks are rounded
 
 
@@ -71,7 +73,8 @@ class ConcaveMaster:
     def _measure(self, column: Column) -> None:
         """Units of the slacks and margins, from the first column."""
         first = [curve.local(np.ones(1), 1e-3) for curve in self.curves]
-        self.size = abs(first[0].value) if math.isfinite(first[0].value) else 1.0
+        spans = LEAST_SIZE * units_of(self.lowered).objective
+        self.size = max(abs(first[0].value), spans) if math.isfinite(first[0].value) else 1.0
         for k, one in enumerate(first[1:]):
             value = one.value if math.isfinite(one.value) else 0.0
             slope = float(one.gradient[0]) if math.isfinite(one.gradient[0]) else 0.0
@@ -188,12 +191,7 @@ class ConcaveMaster:
             slacks = self._values(z[:-1])[1:] / self.units
             return np.append(float(z[-1]), slacks - float(z[-1]))
 
-        even = np.full(k, 1.0 / k)
-        first = (1.0 - EVENLY) * self.weights + EVENLY * even
-        level = float((self._values(first)[1:] / self.units).min())
-        if not math.isfinite(level):
-            first = even
-            level = float((self._values(first)[1:] / self.units).min())
+        first, level = self._finite()
         start = np.append(first, level - 1.0)
         fixed = np.append(np.ones(k), 0.0)
         solved = interior_point(
@@ -206,6 +204,22 @@ class ConcaveMaster:
         duals = np.maximum(solved.multipliers, 0.0)
         duals = duals / duals.sum() if duals.sum() > 0 else np.full(n, 1.0 / n)
         return Answer(weights, room, duals, self._tangents(here), room >= 0)
+
+    def _finite(self) -> tuple[np.ndarray, float]:
+        """Weights at which every slack is finite, as even as that allows, and the smallest one in units."""
+        even = np.full(self.count, 1.0 / self.count)
+        nearby = self.safe if self.room > -math.inf else self.weights
+        for share, inner in (
+            (1 - EVENLY, self.weights),
+            (0.0, even),
+            (1 - 1e-3, nearby),
+            (1 - 1e-8, nearby),
+        ):
+            first = share * inner + (1.0 - share) * even
+            level = float((self._values(first)[1:] / self.units).min())
+            if math.isfinite(level):
+                break
+        return first, level
 
     def price(self, answer: Answer) -> Price:
         """The reward and constant of the tangents."""

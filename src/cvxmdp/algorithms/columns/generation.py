@@ -25,6 +25,8 @@ from cvxmdp.algorithms.columns.flow_duals import absorb, only_leaf
 from cvxmdp.algorithms.columns.linear_master import Answer, Mixture, Price, best_mixture, most_room
 from cvxmdp.algorithms.columns.natural import NaturalSteps
 from cvxmdp.algorithms.columns.pool import NEGLIGIBLE, Column, Columns, small_actions
+from cvxmdp.algorithms.conic import units_of
+from cvxmdp.atoms import Shape, walk
 from cvxmdp.models.flow import Flow
 from cvxmdp.models.planning import Best, Oracle
 from cvxmdp.models.systems import EPS
@@ -32,6 +34,11 @@ from cvxmdp.problems.lowered import Evidence, Lowered
 
 ROUNDING_FACTOR = 64.0  # between the rounding of a bound and the tolerance that is sure to be met
 USELESS = 1e-2  # relative gap beyond which rounding makes a certificate useless
+LEAST_SIZE = 1e-3  # of what the objective spans: the size of an optimum near zero
+INSIDE_STEPS, INSIDE = (
+    100,
+    0.3,
+)  # of the search for a policy inside a domain; room that is enough, of the most
 SMOOTHING = 0.4  # share of the best multipliers so far in those the oracle is asked at
 STEADY = 0.5  # least share of what was before in the moving means of natural steps
 MEMORY = 4.0  # the larger, the shorter these means
@@ -50,6 +57,10 @@ def smallest_tolerance(model: Flow) -> float:
     """The relative gap that float64 can surely certify: rounding of a bound grows with 1 / (1 - gamma)."""
     successors = int(np.diff(model.transition.indptr).max(initial=0))
     return ROUNDING_FACTOR * (successors + 8) * EPS * model.mass
+
+
+def _has_domain(function: Shape) -> bool:
+    return any(visit.node.positive() for visit in walk(function))
 
 
 class Master(Protocol):
@@ -184,8 +195,27 @@ class Generation:
         self.mean_values: np.ndarray | None = None
         self.mean_multipliers: np.ndarray | None = None
         self.steps = self.stalled = 0
-        self.scale = 0.0  # |f| of the uniform policy and the like, for relative gaps
-        self.uniform = self.add_policy(self.model.uniform)
+        self.scale = LEAST_SIZE * units_of(lowered).objective  # of an optimum near zero
+        self.uniform = float(lowered.objective.value(self.model.occupancy(self.model.uniform)))
+        self.outside = math.isinf(self.add_policy(self._first_policy()))  # of f's domain
+
+    def _first_policy(self) -> np.ndarray:
+        """The uniform policy or, where a logarithm is infinite there, one inside its domain."""
+        uniform = self.model.uniform
+        x, wanted = self.model.occupancy(uniform), self.lowered.arguments
+        if not wanted or all(math.isfinite(f.value(x)) for f in self.lowered.functions):
+            return uniform
+        # What a logarithm stands in is left out: its arguments are looked at themselves.
+        slacks = [g for g in (*self.lowered.slacks.values(), *wanted) if not _has_domain(g)]
+        named = {str(place): slack for place, slack in enumerate(slacks)}
+        search = Generation(
+            self.lowered.with_objective(slacks[0], named), self.tolerance, self.most_columns
+        )
+        for _ in range(INSIDE_STEPS):
+            search.room_step()
+            if search.room > INSIDE * search.room_upper or search.room_upper < 0:
+                break
+        return self.model.policy(search.safest())
 
     def add_policy(self, policy: np.ndarray) -> float:
         """Take a policy's occupancy as a column. Returns its objective."""
@@ -208,7 +238,8 @@ class Generation:
         known = self.master.solve()
         mu = np.array([float(multipliers[name]) for name in self.lowered.slacks])
         # They may be optimal: then the bound should be as tight as was asked.
-        sharp = 0.1 * self.tolerance * max(abs(self.uniform), 1e-300)
+        known_size = abs(self.uniform) if math.isfinite(self.uniform) else 0.0
+        sharp = 0.1 * self.tolerance * max(known_size, self.scale)
         self._ask(known._replace(multipliers=mu, feasible=True), sharp)
 
     @property
@@ -221,7 +252,8 @@ class Generation:
         """The relative gap between the bounds so far, as certificates define it."""
         if not (math.isfinite(self.upper) and math.isfinite(self.lower)):
             return math.inf
-        size = max(abs(self.upper), abs(self.lower), abs(self.upper - self.uniform))
+        sizes = [abs(self.upper), abs(self.lower), abs(self.upper - self.uniform), self.scale]
+        size = max(size for size in sizes if math.isfinite(size))
         return (self.upper - self.lower) / size if size > 0 else 0.0
 
     def begin(self) -> Answer:
@@ -352,8 +384,8 @@ class Generation:
 
     def _accuracy(self, asked: Answer, price: Price) -> float:
         """How wide the oracle's interval may stay."""
-        size = max(abs(self.upper), abs(self.uniform)) if asked.feasible else 0.0
-        floor = 0.1 * self.tolerance * (size if math.isfinite(size) else abs(self.uniform))
+        sizes = [self.scale, abs(self.upper), abs(self.uniform)] if asked.feasible else [0.0]
+        floor = 0.1 * self.tolerance * max(size for size in sizes if math.isfinite(size))
         gap = self.upper - self.lower if asked.feasible else self.room_upper - asked.value
         if not math.isfinite(gap):
             # Before there is a gap: relative to what the reward can make of a difference.

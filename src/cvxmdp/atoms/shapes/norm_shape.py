@@ -164,9 +164,12 @@ class NormShape(MappedShape):
             bent = images * (edge / sizes**1.5)
             hessian = bent @ bent.T
         else:
-            direction = residual / value
+            length = max(
+                value, TINY
+            )  # zero where rounding underflows: then the residual is zero, too
+            direction = residual / length
             along = images @ direction
-            hessian = (images @ images.T - np.outer(along, along)) / value
+            hessian = (images @ images.T - np.outer(along, along)) / length
         return Local(value, images @ direction, hessian, self.set.parameters(direction))
 
     def modulus(self, one_hot: bool, pairs: np.ndarray) -> Modulus | None:
