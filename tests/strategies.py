@@ -260,8 +260,20 @@ def random_convex_utility(
     return _pick(makers, mdp, random)
 
 
+# Tests say of their seeds what was drawn: atoms that came later are in the tables above and have tests of their
+# own, and the random problems stay what they were.
+LATER = {
+    "power",
+    "sqrt of a sum",
+    "l1 of actions",
+    "kl of actions",
+    "kl of actions with smoothing",
+}
+
+
 def _pick(makers: dict[str, Maker], mdp: cm.TabularMDP, random: np.random.Generator) -> cm.Utility:
-    name = list(makers)[random.integers(len(makers))]
+    drawn = [name for name in makers if name not in LATER]
+    name = drawn[random.integers(len(drawn))]
     utility = float(random.uniform(0.5, 2.0)) * makers[name](mdp, random)
     return utility + cm.linear("reward") if random.random() < 0.3 else utility
 
