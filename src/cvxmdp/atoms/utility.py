@@ -19,13 +19,13 @@ import numpy as np
 
 from cvxmdp.atoms.curvature import Curvature, curvature_of_sum
 from cvxmdp.atoms.shapes import LinearShape, Shape, SumShape
-from cvxmdp.atoms.walks import walk
+from cvxmdp.atoms.walks import Tree, walk
 from cvxmdp.base.errors import CurvatureError, UtilityError
 from cvxmdp.base.text_tables import exact
 from cvxmdp.models.space import Space
 
 
-class Utility:
+class Utility(Tree["Utility"]):
     """A function of the occupancy, not yet bound to a model. Immutable."""
 
     word: ClassVar[str] = ""  # what files call it
@@ -41,18 +41,6 @@ class Utility:
     def lower(self, space: Space) -> Shape:
         """The function of occupancies of this model; names become arrays, sizes are checked."""
         raise NotImplementedError
-
-    def children(self) -> tuple[Utility, ...]:
-        """The utilities that this one is made of."""
-        return ()
-
-    def factors(self) -> tuple[float, ...]:
-        """What stands before each of them."""
-        return (1.0,) * len(self.children())
-
-    def with_children(self, children: Sequence[Utility]) -> Utility:
-        """The same made of others."""
-        return self
 
     def signals(self) -> tuple[str, ...]:
         """Names of signals that this utility itself, not a child, reads."""

@@ -3,20 +3,28 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Any, Generic, NamedTuple, Protocol, TypeVar
+from typing import Any, Generic, NamedTuple, TypeVar
+
+Kind = TypeVar("Kind")
 
 
-class Tree(Protocol):
-    """What utilities and shapes have in common."""
+class Tree(Generic[Kind]):
+    """What utilities and shapes have in common: they may be made of others of their kind."""
 
-    def children(self) -> Sequence[Any]:  # of its own kind
-        """The parts."""
+    def children(self) -> tuple[Kind, ...]:
+        """What this one is made of."""
+        return ()
 
     def factors(self) -> tuple[float, ...]:
         """What stands before each of them."""
+        return (1.0,) * len(self.children())
+
+    def with_children(self, children: Sequence[Kind]) -> Kind:
+        """The same made of others."""
+        return self  # type: ignore[return-value]
 
 
-Node = TypeVar("Node", bound=Tree)
+Node = TypeVar("Node", bound=Tree[Any])
 
 
 class Visit(NamedTuple, Generic[Node]):

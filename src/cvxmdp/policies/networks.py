@@ -190,10 +190,7 @@ class BoundMLP(BoundNetwork):
         return self._layers(params, jnp.asarray(self.inputs, weights.dtype)[states] @ weights)
 
     def all_logits(self, params: Params) -> Array:
-        weights = params[0][0]
-        if self.inputs is None:
-            return self._layers(params, weights)
-        return self._layers(params, jnp.asarray(self.inputs, weights.dtype) @ weights)
+        return self.logits(params, slice(None))  # without a look-up
 
     def _layers(self, params: Params, first: Array) -> Array:
         (_, biases), *rest = params

@@ -30,6 +30,7 @@ from typing import Any, ClassVar, NamedTuple, Protocol, Self
 import numpy as np
 
 from cvxmdp.atoms.maps import FirstRows, Map
+from cvxmdp.atoms.walks import Tree
 from cvxmdp.base.arrays import Array
 from cvxmdp.base.pytrees import Pytree
 from cvxmdp.models.space import Space
@@ -143,7 +144,7 @@ class ConicForm(NamedTuple):
     parameters: Callable[[float, np.ndarray], Parameters]
 
 
-class Shape(Pytree):
+class Shape(Tree["Shape"], Pytree):
     """A concave or convex function of the occupancy; the module's docstring lists its faces."""
 
     kind: ClassVar[str]
@@ -264,18 +265,6 @@ class Shape(Pytree):
     def plain(self) -> Plain:
         """The kind and the numbers, as plain data."""
         raise NotImplementedError
-
-    def children(self) -> tuple[Shape, ...]:
-        """The functions that this one combines."""
-        return ()
-
-    def factors(self) -> tuple[float, ...]:
-        """What stands before each of them."""
-        return (1.0,) * len(self.children())
-
-    def with_children(self, children: Sequence[Shape]) -> Shape:
-        """The same combination of others."""
-        return self
 
     def on_first_rows(self, shape: tuple[int, int]) -> Shape:
         """The same function of the first rows of a taller array, of this shape."""
