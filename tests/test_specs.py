@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import math
+import os
 import zipfile
 from dataclasses import is_dataclass
 from pathlib import Path
@@ -262,6 +263,34 @@ def test_numbers_that_are_printed_are_the_same_when_they_are_read(tmp_path):
     )
     text = f"maximize = '{by_hand.utility!r}'\n[subject_to]\nhazard = '{limit!r}'"
     assert fingerprint(read_problem(written(tmp_path, text)).problem) == fingerprint(by_hand)
+
+
+def test_what_never_ends_is_not_read(tmp_path):
+    """Pipes, devices and link loops in the place of files, and more seeds than anybody has time for."""
+    (tmp_path / "zero.toml").symlink_to("/dev/zero")
+    (tmp_path / "loop.toml").symlink_to(tmp_path / "loop.toml")
+    os.mkfifo(tmp_path / "pipe.csv")
+    table = '[model]\nkind = "table"\ntransition = "pipe.csv"\ninitial = 0\ndiscount = 0.5'
+    with pytest.raises(FileFormatError, match="not a plain file"):
+        read_problem(tmp_path / "zero.toml")
+    with pytest.raises(SpecError, match="cannot read"):
+        read_problem(tmp_path / "loop.toml")
+    assert "not a" in message(written(tmp_path, 'maximize = "entropy()"', table))
+    (tmp_path / "loop.csv").symlink_to(tmp_path / "loop.csv")
+    loop = table.replace("pipe.csv", "loop.csv")
+    assert "leads nowhere" in message(written(tmp_path, 'maximize = "entropy()"', loop))
+    garnet = (
+        '[model]\nkind = "garnet"\nn_states = 1000000\nn_actions = 100\nbranching = 1\nseed = 0'
+    )
+    assert "40,000,000 transitions" in message(written(tmp_path, 'maximize = "entropy()"', garnet))
+    with pytest.raises(FileFormatError, match="not a plain file"):
+        cm.PolicyEvaluation.load("/dev/zero")
+    sampling = "[solver]\nname = 'PDPG'\niterations = 5\n"
+    written(tmp_path, 'maximize = "entropy()"\n' + sampling)
+    sweep = tmp_path / "sweep.toml"
+    sweep.write_text('problem = "problem.toml"\nseeds = 999999999\n')
+    with pytest.raises(SpecError, match="999,999,999 runs; a sweep has at most 1,000,000"):
+        read_sweep(sweep)
 
 
 def test_solvers_with_their_settings(tmp_path):

@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 
 from cvxmdp.base.errors import FileFormatError, did_you_mean
-from cvxmdp.base.storage import whole_file
+from cvxmdp.base.storage import require_file, whole_file
 from cvxmdp.policies import Policy, TabularPolicy, load_policy
 from cvxmdp.policies.tables import table_of
 from cvxmdp.runs.run_folder import MANIFEST, read_run
@@ -42,7 +42,7 @@ def read_policy(given: str) -> tuple[Policy, tuple[str, ...] | None]:
 
 def _read_json(path: Path) -> tuple[Policy, tuple[str, ...] | None]:
     try:
-        document = json.loads(path.read_text("utf-8"))
+        document = json.loads(require_file(path).read_text("utf-8"))
         names = document["actions"]
         policy = TabularPolicy(document["probabilities"])
     except (ValueError, KeyError, TypeError, RecursionError) as error:

@@ -11,7 +11,7 @@ import numpy as np
 
 from cvxmdp.base.errors import FileFormatError
 from cvxmdp.base.interval import Interval
-from cvxmdp.base.storage import whole_file
+from cvxmdp.base.storage import require_file, whole_file
 from cvxmdp.base.text_tables import number, text_table
 
 FORMAT = "cvxmdp evaluation 1"
@@ -125,7 +125,7 @@ class PolicyEvaluation:
     def load(cls, path: str | Path) -> PolicyEvaluation:
         """Read what ``save`` wrote."""
         try:
-            fields = json.loads(Path(path).read_text("utf-8"))
+            fields = json.loads(require_file(path).read_text("utf-8"))
             if fields.pop("format") != FORMAT:
                 raise ValueError("another format")
             fields["objective"] = Interval(**fields["objective"])

@@ -22,7 +22,7 @@ from cvxmdp.atoms.utility import Utility
 from cvxmdp.atoms.written import WrittenReader, written, written_constraint
 from cvxmdp.base.errors import CvxmdpError, FileFormatError
 from cvxmdp.base.jsonable import to_jsonable
-from cvxmdp.base.storage import read_arrays, whole_file, write_arrays
+from cvxmdp.base.storage import read_arrays, require_file, whole_file, write_arrays
 from cvxmdp.models.model_file import model_from_parts, model_parts
 from cvxmdp.models.table import TabularMDP
 from cvxmdp.problems.lowered import PROBLEM_FORMAT, Lowered
@@ -115,7 +115,7 @@ def _read_document(path: Path) -> dict[str, Any]:
     if path.stat().st_size > LARGEST_DOCUMENT:
         raise FileFormatError(f"{path} is larger than {LARGEST_DOCUMENT:,} bytes")
     try:
-        document = json.loads(path.read_text("utf-8"))
+        document = json.loads(require_file(path).read_text("utf-8"))
     except (ValueError, RecursionError) as error:
         raise FileFormatError(f"{path} is not JSON: {error}") from error
     if not isinstance(document, dict) or document.get("format") != PROBLEM_FORMAT:

@@ -18,7 +18,7 @@ import numpy as np
 
 from cvxmdp.base.errors import FileFormatError
 from cvxmdp.base.jsonable import to_jsonable
-from cvxmdp.base.storage import read_arrays, whole_file, write_arrays
+from cvxmdp.base.storage import read_arrays, require_file, whole_file, write_arrays
 from cvxmdp.policies import load_policy
 from cvxmdp.problems.lowered import Evidence
 from cvxmdp.problems.problem_folder import LARGEST_DOCUMENT, Arrays, pack, unpack
@@ -76,7 +76,7 @@ def read_solution(folder: str | Path) -> dict[str, Any]:
         raise FileFormatError(f"{path} is larger than {LARGEST_DOCUMENT:,} bytes")
     arrays, _ = read_arrays(place / ARRAYS, "solution")
     try:
-        document = json.loads(path.read_text("utf-8"))
+        document = json.loads(require_file(path).read_text("utf-8"))
         if document["format"] != SOLUTION_FORMAT:
             raise FileFormatError(f"{path} is not a solution of the form {SOLUTION_FORMAT!r}")
         evidence = unpack(document["evidence"], arrays)

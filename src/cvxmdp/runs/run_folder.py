@@ -30,7 +30,7 @@ from typing import Any
 import numpy as np
 
 from cvxmdp.base.errors import CvxmdpError, FileFormatError, require
-from cvxmdp.base.storage import read_arrays, whole_file, write_arrays
+from cvxmdp.base.storage import read_arrays, require_file, whole_file, write_arrays
 from cvxmdp.policies import load_policy
 from cvxmdp.policies.tables import table_of
 from cvxmdp.runs.record import SNAPSHOTS, RunRecord, Series
@@ -286,7 +286,7 @@ def _manifest(folder: Path) -> dict[str, Any]:
     try:
         if path.stat().st_size > LARGEST_MANIFEST:
             raise FileFormatError(f"{path} is too large to be a run's list of files")
-        document = json.loads(path.read_text("utf-8"))
+        document = json.loads(require_file(path).read_text("utf-8"))
     except (OSError, ValueError, RecursionError) as error:
         raise FileFormatError(f"{path} cannot be read: {error}") from error
     if not isinstance(document, dict) or document.get("format") != FORMAT:

@@ -27,6 +27,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from cvxmdp.base.errors import FileFormatError, did_you_mean
+from cvxmdp.base.storage import require_file
 from cvxmdp.models.importers.prism_lines import (
     Place,
     at,
@@ -338,7 +339,7 @@ def _read_rewards(
 
 
 def _reward_name(path: Path) -> str:
-    with path.open(encoding="utf-8", errors="replace") as file:
+    with require_file(path).open(encoding="utf-8", errors="replace") as file:
         for _ in range(10):
             line = file.readline(1_000)
             if not line.startswith("#"):

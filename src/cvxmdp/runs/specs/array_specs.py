@@ -17,7 +17,9 @@ from safetensors import SafetensorError, safe_open
 
 from cvxmdp.base.errors import FileFormatError, did_you_mean
 from cvxmdp.base.npz_files import LARGEST, NUMBERS, read_npy, read_npz
+from cvxmdp.base.storage import require_file
 
+LARGEST_CSV = 2**25  # bytes of text, which take some thirty times the memory while they are read
 ENDINGS = (".csv", ".npz", ".npy", ".safetensors")
 SPARSE = ("data", "indices", "indptr", "shape", "format")  # what scipy.sparse.save_npz writes
 TRANSITION_COLUMNS = ("state", "action", "next_state", "probability")
@@ -34,7 +36,10 @@ class ArrayFolder:
         """The file that is meant; an error when it is missing or lies outside the folder."""
         given = PurePosixPath(relative)
         outside = given.is_absolute() or PureWindowsPath(relative).is_absolute()
-        path = (self.root / given).resolve()
+        try:
+            path = (self.root / given).resolve()
+        except (OSError, RuntimeError) as error:  # links that lead in circles
+            raise FileFormatError(f"{relative!r} leads nowhere: {error}") from error
         if outside or not path.is_relative_to(self.root):
             raise FileFormatError(
                 f"{relative!r} leads out of the problem file's folder. Files are named relative to the "
@@ -43,6 +48,8 @@ class ArrayFolder:
         if not path.is_file():
             near = [entry.name for entry in path.parent.glob("*")] if path.parent.is_dir() else []
             hint = did_you_mean(path.name, near[:50]) if near else ""
+            if path.exists():
+                raise FileFormatError(f"{relative!r} is not a plain file")
             raise FileFormatError(f"there is no file {relative!r} in {self.root}. {hint}".rstrip())
         if path.stat().st_size > LARGEST:
             raise FileFormatError(f"{relative!r} has more than {LARGEST:,} bytes; it is not read")
@@ -60,7 +67,7 @@ class ArrayFolder:
                 )
             return read_csv(path)
         if path.suffix == ".npy":
-            with path.open("rb") as file:
+            with require_file(path).open("rb") as file:
                 return read_npy(file, path.stat().st_size, relative)
         arrays = self._several(path, relative)
         if not name:
@@ -113,7 +120,7 @@ class ArrayFolder:
 
 def read_csv(path: Path) -> np.ndarray:
     """Numbers separated by commas; one column (or row) becomes a vector. A first line of words is skipped."""
-    text = path.read_text("utf-8", errors="replace")
+    text = _small_enough(path).read_text("utf-8", errors="replace")
     lines = [line for line in text.splitlines() if line.strip() and not line.startswith("#")]
     skip = 1 if lines and not _is_numbers(lines[0]) else 0
     try:
@@ -123,6 +130,14 @@ def read_csv(path: Path) -> np.ndarray:
     if table.size == 0:
         raise FileFormatError(f"{path.name} holds no numbers")
     return table.ravel() if 1 in table.shape else table
+
+
+def _small_enough(path: Path) -> Path:
+    if require_file(path).stat().st_size > LARGEST_CSV:
+        raise FileFormatError(
+            f"{path.name} has more than {LARGEST_CSV:,} bytes: save it as npy or npz, which need less"
+        )
+    return path
 
 
 def _is_numbers(line: str) -> bool:
@@ -135,14 +150,14 @@ def _is_numbers(line: str) -> bool:
 
 def _read_transition_csv(path: Path, relative: str) -> Any:
     """A dense (S*A, S) table, or lines ``state, action, next_state, probability`` under that header."""
-    with path.open(encoding="utf-8", errors="replace", newline="") as file:
+    with _small_enough(path).open(encoding="utf-8", errors="replace", newline="") as file:
         first = next(csv.reader(file), [])
     names = tuple(cell.strip() for cell in first)
     if names != TRANSITION_COLUMNS:
         if names and not _is_numbers(",".join(names)):
             raise FileFormatError(
-                f"{relative!r} starts with {', '.join(names)}; a transition table in csv is either (S*A, S) "
-                f"numbers or has the columns {', '.join(TRANSITION_COLUMNS)}"
+                f"{relative!r} starts with {', '.join(names[:10])}; a transition table in csv is either "
+                f"(S*A, S) numbers or has the columns {', '.join(TRANSITION_COLUMNS)}"
             )
         table = np.atleast_2d(read_csv(path))
         return sp.csr_array(table)

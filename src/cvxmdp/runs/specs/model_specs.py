@@ -16,6 +16,7 @@ from cvxmdp.policies.features import RandomFourier, UniformBins
 from cvxmdp.runs.specs.array_specs import ArrayFolder
 from cvxmdp.runs.specs.places import SpecError, validated
 
+LARGEST_GARNET = 40_000_000  # transitions, or numbers of its signals
 LARGEST_GRID = 4_000_000  # states that a few characters may ask for
 
 
@@ -70,8 +71,11 @@ class Garnet(Strict):
     ending: float = 0.0
 
     def build(self, folder: ArrayFolder) -> TabularMDP:
-        if self.n_states * self.n_actions * self.branching > 100 * LARGEST_GRID:
-            raise SpecError("this Garnet would have more than 400 million transitions")
+        if self.n_states * self.n_actions * max(self.branching, len(self.signals)) > LARGEST_GARNET:
+            raise SpecError(
+                f"this Garnet would have more than {LARGEST_GARNET:,} transitions or rewards; make it in "
+                "Python, and save it"
+            )
         return garnet(**self.model_dump(exclude={"kind"}))
 
 

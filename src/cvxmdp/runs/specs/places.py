@@ -12,6 +12,7 @@ from typing import Any, get_args
 from pydantic import ValidationError
 
 from cvxmdp.base.errors import CvxmdpError, FileFormatError, did_you_mean
+from cvxmdp.base.storage import require_file
 
 LARGEST_FILE = 2**22  # bytes of TOML
 
@@ -25,7 +26,7 @@ def read_toml(path: Path) -> tuple[str, dict[str, Any]]:
     try:
         if path.stat().st_size > LARGEST_FILE:
             raise SpecError(f"{path} has more than {LARGEST_FILE:,} bytes; a problem file is small")
-        text = path.read_text("utf-8")
+        text = require_file(path).read_text("utf-8")
         return text, tomllib.loads(text)
     except FileNotFoundError as error:
         raise SpecError(f"there is no file {path}") from error

@@ -21,6 +21,7 @@ from it: utilities are parsed (``expressions``), arrays are data (``arrays``).
 from __future__ import annotations
 
 import dataclasses
+import math
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -42,6 +43,8 @@ from cvxmdp.runs.specs.expressions import Reader
 from cvxmdp.runs.specs.model_specs import Strict, build_model
 from cvxmdp.runs.specs.places import SpecError, at, errors_in, read_toml, validated
 from cvxmdp.solvers.registry import SOLVERS
+
+MOST_RUNS = 1_000_000  # of a sweep in a file
 
 
 class ProblemFile(Strict):
@@ -151,8 +154,19 @@ def read_sweep(path: str | Path) -> SweepSpec:
             setting: at(("over", setting), _varied, base, setting, values)
             for setting, values in file.over.items()
         }
+        runs = math.prod((_count(file.seeds), *(len(values) for values in over.values())))
+        at(("seeds",), _check_count, runs)
     seeds = range(file.seeds) if isinstance(file.seeds, int) else file.seeds
     return SweepSpec(base, over, tuple(seeds), path, text, file.title or path.stem)
+
+
+def _check_count(runs: int) -> None:
+    if runs > MOST_RUNS:
+        raise SpecError(f"these are {runs:,} runs; a sweep has at most {MOST_RUNS:,}: make several")
+
+
+def _count(seeds: int | list[int]) -> int:
+    return seeds if isinstance(seeds, int) else len(seeds)
 
 
 def _varied(base: ProblemSpec, setting: str, values: list[Any]) -> tuple[Any, ...]:
