@@ -721,3 +721,36 @@ def test_a_unit_of_slack_is_worth_the_gap_and_the_multiplier(small):
     bought = cm.solve(looser).objective - cm.solve(small).objective
     assert 0 < bought <= certificate.worth("cost") == certificate.gap
     assert "a unit of slack is worth at most" in str(certificate)
+
+
+def test_a_solution_of_a_neighbouring_problem_is_certified() -> None:
+    mdp = cm.garnet(8, 3, 3, discount=0.9, seed=1)
+    cost = {"cost": cm.linear("cost") <= 5}
+    both = {**cost, "spread": cm.entropy() >= 0.5}
+    objectives = (cm.linear("reward"), cm.entropy(), cm.log_sum("reward", "cost"))
+    problems = [
+        cm.Problem(mdp, maximize=objective, subject_to=constraints)
+        for objective in objectives
+        for constraints in ({}, cost, both)
+    ]
+    solutions = [cm.solve(problem) for problem in problems]
+    for problem, own in zip(problems[::2], solutions[::2], strict=True):
+        for other in solutions:
+            certificate = cm.certify(problem, other)
+            assert certificate.upper >= own.objective - 1e-9
+            assert certificate.upper == pytest.approx(own.objective, rel=1e-4)
+
+
+@pytest.mark.parametrize("unit", [1.0, 1e6, 1e8])
+def test_bounds_are_as_tight_for_rewards_in_millions(unit: float) -> None:
+    mdp = cm.garnet(8, 3, 3, discount=0.95, seed=3)
+    uniform = np.full((8, 3), 1 / 3)
+    problem = cm.Problem(
+        mdp,
+        maximize=cm.linear(unit * mdp.signal("reward")),
+        subject_to={"near": cm.distance(cm.TabularPolicy(uniform), norm="kl") <= 0.05},
+    )
+    best = cm.solve(problem)
+    certificate = cm.certify(problem, uniform)
+    assert best.status is cm.Status.OPTIMAL
+    assert certificate.upper == pytest.approx(best.objective, rel=1e-5)

@@ -40,6 +40,7 @@ from cvxmdp.problems.solution import Solution, Status
 # turn a true certificate away.
 LOOSENED = 1e-13  # of the numbers that were added up
 DRIFTED = 0.1  # of the margin of error, which is far above what machines differ by
+SHARP = 1e-4  # relative distance of a bound to what its own policy reaches, above which a better one is sought
 CHEAP = 2_000  # pairs up to which a conic program takes a fraction of a second
 ENOUGH = 1e-6  # relative gap of a solver's own evidence at which no better proof is looked for
 
@@ -182,11 +183,19 @@ class Certifier:
 
     def _search(self) -> Proof | None:
         if self._searched is None:
-            self._searched = self._by_program()
-            if self._searched is None and is_large(self.claims):
-                self._searched = best([by_columns(self.claims)])
-            self._searched = self._searched or self._by_gradient()
+            found = self._by_program()
+            if found is not None and not self._meets(found):
+                found = best([found, by_program(self.claims, scaled=False)])
+            if is_large(self.claims) if found is None else not self._meets(found):
+                found = best([found, by_columns(self.claims)])
+            self._searched = found or self._by_gradient()
         return self._searched
+
+    def _meets(self, proof: Proof) -> bool:
+        """Whether the bound is as tight as it can be: about what the policy found with it reaches."""
+        policy = proof.evidence.policy
+        floor = -math.inf if policy is None else self.claims.achieved(policy).objective
+        return self._tight(proof, floor, SHARP)
 
     def _by_gradient(self) -> Proof | None:
         if not self.claims.slacks:

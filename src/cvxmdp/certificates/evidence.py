@@ -48,12 +48,12 @@ def is_large(claims: Claims) -> bool:
     return int(claims.flow.actions.sum()) > PROGRAM_LIMIT
 
 
-def by_program(claims: Claims) -> Proof | None:
+def by_program(claims: Claims, scaled: bool = True) -> Proof | None:
     """The proof that a conic program finds, for models that are not too large for it."""
     if is_large(claims) or not has_conic_form(claims.lowered):
         return None
     try:
-        found = solve_conic(claims.lowered, PROGRAM_TOLERANCE).evidence
+        found = solve_conic(claims.lowered, PROGRAM_TOLERANCE, scaled=scaled).evidence
     except MissingExtraError:
         return None
     return None if found is None else claims.prove(found)

@@ -153,9 +153,9 @@ def _room_in(claims: Claims, proof: Proof) -> float:
 
 
 def empty_domain(claims: Claims) -> float | None:
-    """A proven bound, not positive, on what must be positive for f to be finite; None where none follows."""
+    """A proven bound below zero on what must be positive for f to be finite; None where none follows."""
     proof = _inside(claims)
-    return proof.upper if proof is not None and proof.upper <= 0 else None
+    return proof.upper if proof is not None and proof.upper < 0 else None
 
 
 def _inside(claims: Claims) -> Proof | None:

@@ -33,6 +33,7 @@ if TYPE_CHECKING:
 
 STOP_EARLY = 0.9  # of the tolerance: the certificate allows for rounding and errors on top
 KEPT = {"linear": 200, "entropy": 12, "concave": 40}  # columns, by kind of problem
+HOPELESS_STEPS, HARDLY_ROOM = 30, 1e-4  # without a feasible mixture; of the slacks' units
 TRIES = 3  # of certification before what there is is returned
 
 
@@ -149,7 +150,7 @@ class ColumnWork(Work[Plain]):
             found = self._certify(generation)  # what the oracle says up to rounding is no proof
             proven = found is not None and found.certificate.infeasible
             return (Status.INFEASIBLE if proven else Status.INACCURATE), found
-        if generation.stuck:
+        if generation.stuck or self._hopeless(generation):
             return Status.INACCURATE, None
         if generation.gap > facts["target"]:
             return None, None
@@ -159,6 +160,16 @@ class ColumnWork(Work[Plain]):
         if found is not None and found.certificate.relative_gap <= self.solver.tolerance:
             return Status.OPTIMAL, found
         return (Status.INACCURATE if facts["tries"] == TRIES else None), found
+
+    def _hopeless(self, generation: Generation) -> bool:
+        """Next to no room in the constraints and no mixture inside, where another solver can do better."""
+        if generation.answer is not None or len(generation.trail.upper) < HOPELESS_STEPS:
+            return False
+        return generation.room_upper < HARDLY_ROOM and self._fits_a_program
+
+    @property
+    def _fits_a_program(self) -> bool:
+        return not is_large(self.claims) and has_conic_form(self.claims.lowered)
 
     def _row(self, generation: Generation, done: int) -> Rows:
         """The bounds after a step, if it is recorded."""
@@ -267,7 +278,7 @@ class ColumnWork(Work[Plain]):
         self, state: Plain, generation: Generation, history: dict[str, Any]
     ) -> Solution | None:
         """The answer of one program, where the model is small enough for it and columns led nowhere."""
-        if is_large(self.claims) or not has_conic_form(self.claims.lowered):
+        if not self._fits_a_program:
             return None
         try:
             found = ConvexProgram().answer(self.problem)
