@@ -1,7 +1,7 @@
 """The paper's experiment again: every run of its grids, the figures, one table, and a report to look at.
 
-``paper_studies`` says what is run, ``paper_runs`` runs it, ``paper_curves`` averages, ``paper_figures`` and
-``paper_tables`` show. Everything is kept in one folder; called again, it goes on where it was.
+``studies`` says what is run, ``study_runs`` runs it, ``learning_curves`` averages, ``study_figures`` and
+``study_tables`` show. Everything is kept in one folder; called again, it goes on where it was.
 """
 
 from __future__ import annotations

@@ -15,7 +15,7 @@
     name = "ConvexProgram"
 
 A wrong key is an error that says which, in which line, and what was probably meant. Reading a file runs nothing
-from it: utilities are parsed (``expressions``), arrays are data (``arrays``).
+from it: utilities are parsed (``expressions``), arrays are data (``array_specs``).
 """
 
 from __future__ import annotations
