@@ -31,6 +31,7 @@ PROGRAM_TOLERANCE = 1e-10  # asked of it
 COLUMNS_TOLERANCE, COLUMNS_KEPT, COLUMNS_STEPS = 1e-4, 40, 300  # of a search by column generation
 ROUNDING = 1e-13  # of the size of a slack: budgets that leave no room are not known better
 IDLE = 10  # steps in a row that change nothing, after which nothing more will
+HOPELESS_STEPS = 100  # without a mixture that satisfies the constraints
 PATIENCE = 2.0  # seconds of searching before a progress line is shown
 WORK = 1e7  # entries of the transition to pass through in a search by gradient
 MIXED_IN = 1e-9  # share of the uniform policy that keeps logarithms finite when linearising
@@ -91,10 +92,12 @@ def steps(what: str, count: int, note: Callable[[], str] = lambda: "") -> Iterat
 def by_columns(claims: Claims, tolerance: float = COLUMNS_TOLERANCE) -> Proof | None:
     """The proof that column generation finds: for models too large for a conic program."""
     generation = Generation(claims.lowered, tolerance, COLUMNS_KEPT)
-    for _ in steps("looking for a proof", COLUMNS_STEPS, lambda: f"gap {generation.gap:.2g}"):
+    for step in steps("looking for a proof", COLUMNS_STEPS, lambda: f"gap {generation.gap:.2g}"):
         generation.step()
         if generation.gap <= tolerance or generation.infeasible or generation.stuck:
             break
+        if step >= HOPELESS_STEPS and generation.answer is None:
+            break  # a mixture inside is as good as out of reach
     found, x = generation.evidence(), generation.occupancy()
     if found is None or x is None:
         return None
