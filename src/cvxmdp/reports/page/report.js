@@ -471,7 +471,7 @@
         draw(svg, "rect", { class: "slack", x: Math.min(middle, middle + reach), y, width: Math.max(2, Math.abs(reach)), height: 12, rx: 2, fill: holds ? "var(--good)" : "var(--bad)" });
         draw(svg, "line", { x1: middle, x2: middle, y1: y - 4, y2: y + 16, stroke: "var(--ink)" });
         const words = holds ? (share <= 1e-6 ? "used up" : "holds") : "violated";
-        const facts = `: ${words}, slack ${short(value)}, a unit of it is worth at most ${short(entry.worth)}`;
+        const facts = `: ${words}, slack ${short(value)}, price ≤ ${short(entry.worth)}`;
         draw(svg, "text", { x: 0, y: y + 26 }, cut(entry.name, width / 6.4 - facts.length) + facts);
       });
     });
