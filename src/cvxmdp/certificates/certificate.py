@@ -102,7 +102,7 @@ class Certificate:
         Where both bounds are near zero (a fiftieth of ``range`` or less), as in imitation, it is ``range``.
         Elsewhere it is not: beside a uniform policy that is terrible every gap looks small.
         """
-        return self.range if self.near_zero else _largest(self.upper, self.lower)
+        return size_of(self.upper, self.lower, self.range)
 
     @property
     def range(self) -> float:
@@ -196,6 +196,12 @@ class Certificate:
 
 def _largest(*numbers: float) -> float:
     return max((abs(number) for number in numbers if math.isfinite(number)), default=0.0)
+
+
+def size_of(upper: float, lower: float, span: float) -> float:
+    """What a gap between these bounds is compared with; ``span`` as ``Certificate.range``."""
+    size = _largest(upper, lower)
+    return span if size <= NEAR_ZERO * span else size
 
 
 def _encoded(tree: Any) -> Any:

@@ -16,6 +16,7 @@ import numpy as np
 
 from cvxmdp.algorithms.conic import units_of
 from cvxmdp.base.errors import SolverError
+from cvxmdp.certificates.certificate import size_of
 from cvxmdp.certificates.certify import Certifier, proven
 from cvxmdp.certificates.claims import Claims, Proof
 from cvxmdp.certificates.repair import repair
@@ -97,8 +98,8 @@ def relative_gap(claims: Claims, proof: Proof | None, achieved: Achieved) -> flo
     lower = achieved.objective
     if proof is None or not math.isfinite(proof.upper) or not math.isfinite(lower):
         return math.inf
-    sizes = [abs(proof.upper), abs(lower), abs(proof.upper - claims.uniform_value)]
-    size = max(one for one in sizes if math.isfinite(one))
+    span = abs(proof.upper - claims.uniform_value)
+    size = size_of(proof.upper, lower, span if math.isfinite(span) else 0.0)
     gap = abs(proof.upper - lower)
     if gap > ENOUGH * size:
         size = max(size, LEAST_SIZE * units_of(claims.lowered).objective)
