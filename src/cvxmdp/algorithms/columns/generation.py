@@ -15,7 +15,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
@@ -61,34 +61,6 @@ def smallest_tolerance(model: Flow) -> float:
 
 def _has_domain(function: Shape) -> bool:
     return any(visit.node.positive() for visit in walk(function))
-
-
-class Master(Protocol):
-    """The small problem over mixtures of columns."""
-
-    def add(self, column: Column) -> None:
-        """Take one more column into account."""
-        ...
-
-    def keep(self, stay: np.ndarray) -> None:
-        """Forget all columns but these."""
-        ...
-
-    def needed(self) -> np.ndarray:
-        """Columns that must not be forgotten, boolean (K,)."""
-        ...
-
-    def solve(self) -> Answer:
-        """The best mixture."""
-        ...
-
-    def price(self, answer: Answer) -> Price:
-        """The reward that the oracle is asked about."""
-        ...
-
-    def between(self, first: Answer, second: Answer, share: float) -> Answer:
-        """Multipliers and tangents with a share of the first one's."""
-        ...
 
 
 class LinearMaster:
