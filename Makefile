@@ -13,7 +13,7 @@ export OPENBLAS_NUM_THREADS ?= 1
 # The worked examples of docs/examples, in their order there.
 EXAMPLES := cliff_walking taxi inventory frozen_lake cart_pole mountain_car
 
-.PHONY: demo examples reproduce check test test-long lint types browser bench rates learning screenshot lock clean help
+.PHONY: demo examples reproduce check test test-long lint types browser bench rates learning screenshot docs docs-serve dist lock clean help
 
 help:            ## this list
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/' | expand -t 16
@@ -68,9 +68,19 @@ browser:         ## Chromium for the browser tests, from Debian's packages where
 screenshot: $(READY) browser ## docs/figures/report.png, the report of a learned and an exact answer
 	$(BIN)/python benchmarks/report_screenshot.py
 
+docs: $(READY)   ## the documentation as a site in out/site, readable offline
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build
+
+docs-serve: $(READY) ## the same, shown at a local address while pages are written
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs serve
+
+dist: $(READY)   ## wheel and sdist, tried in empty environments with each extra and every Python that is there
+	rm -rf dist && $(BIN)/python -m hatchling build
+	$(BIN)/python tests/release.py
+
 lock:            ## resolve requirements.lock anew from pyproject.toml (needs uv)
 	uv pip compile --universal --generate-hashes --no-emit-index-url --no-header --no-annotate \
-		--python-version 3.11 --all-extras --group dev --upgrade pyproject.toml -o requirements.lock
+		--python-version 3.11 --all-extras --group dev --group docs --upgrade pyproject.toml -o requirements.lock
 
 clean:           ## remove the virtual environment and caches
 	rm -rf $(VENV) .mypy_cache .pytest_cache .ruff_cache .hypothesis

@@ -8,6 +8,7 @@ import math
 import re
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import jax.numpy as jnp
@@ -90,6 +91,11 @@ def test_the_honest_file_is_accepted(problem, certificate, tmp_path):
     assert outcome.lower >= certificate.lower
     assert outcome.upper <= certificate.upper
     assert "Accepted" in str(outcome)
+
+
+def test_a_certificate_is_checked_as_the_file_it_would_write(problem, certificate):
+    assert cm.check(certificate, problem)
+    assert not cm.check(replace(certificate, upper=certificate.lower - 1.0), problem)
 
 
 def test_the_checker_knows_the_problem_by_its_numbers(certificate, tmp_path):

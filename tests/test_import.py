@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import inspect
 import json
+import re
 import subprocess
 import sys
 import tomllib
@@ -89,6 +90,27 @@ def test_every_public_name_and_method_is_explained(name: str) -> None:
         methods = {n for n, m in vars(thing).items() if callable(m) or isinstance(m, property)}
         for method in sorted(n for n in methods if not n.startswith("_")):
             assert inspect.getdoc(getattr(thing, method)), f"{name}.{method}"
+
+
+def test_the_site_explains_every_public_name_once() -> None:
+    pages = sorted((ROOT / "docs" / "api").glob("*.md"))
+    shown = [
+        line.removeprefix("::: cvxmdp.").strip()
+        for page in pages
+        for line in page.read_text("utf-8").splitlines()
+        if line.startswith(":::")
+    ]
+    assert sorted(shown) == sorted(set(cm.__all__) - {"__version__"})
+
+
+def test_every_page_of_the_site_can_be_found() -> None:
+    """mkdocs.yml lists each page once; its first one is the README."""
+    listed = re.findall(
+        r"([\w/-]+\.md)\b", (ROOT / "mkdocs.yml").read_text("utf-8").partition("nav:")[2]
+    )
+    docs = ROOT / "docs"
+    pages = {str(page.relative_to(docs)) for page in docs.rglob("*.md")}
+    assert sorted(listed) == sorted(pages | {"index.md"})
 
 
 def test_every_error_can_be_caught_by_name() -> None:

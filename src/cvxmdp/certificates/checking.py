@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import tempfile
 from pathlib import Path
 
 from cvxmdp.base.described import described
+from cvxmdp.certificates.certificate import Certificate
 from cvxmdp.checker import check as checker
 from cvxmdp.checker.check import Check
 from cvxmdp.checker.fingerprint import digest_of
@@ -13,18 +15,25 @@ from cvxmdp.problems.lowered import Lowered
 from cvxmdp.problems.problem import Problem
 
 
-def check(certificate: str | Path, problem: Problem) -> Check:
-    """Verify a certificate file, trusting neither its author nor our solvers.
+def check(certificate: str | Path | Certificate, problem: Problem) -> Check:
+    """Verify a certificate, trusting neither its author nor our solvers.
 
     Args:
-        certificate: path of a JSON file written by ``Certificate.save``.
+        certificate: path of a JSON file written by ``Certificate.save``, or a certificate, of which the file
+            that it would write is checked.
         problem: the problem it claims to be about.
 
     Returns:
         The outcome; true when every claim was verified. A file that is no certificate is rejected,
         not an error; only a file that cannot be opened is.
     """
-    return checker.check_file(certificate, Lowered(problem).plain())
+    plain = Lowered(problem).plain()
+    if not isinstance(certificate, Certificate):
+        return checker.check_file(certificate, plain)
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "certificate.json"
+        certificate.save(path)
+        return checker.check_file(path, plain)
 
 
 def fingerprint(problem: Problem) -> str:

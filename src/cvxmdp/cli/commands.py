@@ -7,6 +7,7 @@ from typing import Annotated
 
 import typer
 
+from cvxmdp.base.machine import environment
 from cvxmdp.base.version import __version__
 from cvxmdp.cli.options import (
     GapOption,
@@ -36,7 +37,9 @@ commands = typer.Typer(
 
 def _version(wanted: bool) -> None:
     if wanted:
+        parts = {name: text for name, text in environment().items() if name != "cvxmdp"}
         say(f"cvxmdp {__version__}")
+        say("".join(f"  {name} {text}\n" for name, text in parts.items()).rstrip())
         raise typer.Exit
 
 
@@ -44,7 +47,12 @@ def _version(wanted: bool) -> None:
 def introduction(
     version: Annotated[
         bool,
-        typer.Option("--version", help="Show the version.", callback=_version, is_eager=True),
+        typer.Option(
+            "--version",
+            help="Show the version, and those of its parts.",
+            callback=_version,
+            is_eager=True,
+        ),
     ] = False,
 ) -> None:
     """Concave constrained Markov decision processes: exact answers, learned answers, and proofs.
