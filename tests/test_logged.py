@@ -89,19 +89,38 @@ def test_truncation_is_not_termination() -> None:
     np.testing.assert_array_equal(mdp.initial, [1.0, 0.0])
 
 
-def test_rows_into_the_unknown_are_left_out_and_counted() -> None:
+def test_rows_into_the_unknown_keep_their_probability() -> None:
+    """As a state that is never left, at the worst cost, or as endings, where the user says so."""
     table = {
         "state": [0, 0, 0, 1],
         "action": [0, 0, 1, 0],
-        "next_state": [0, 1, 0, 2],  # nothing is known of 2, and so of 1
+        "next_state": [0, 1, 0, 2],  # nobody left 2
         "terminated": [0, 0, 1, 0],
         "episode": ["a", "b", "c", "d"],
+        "cost": [1.0, 1.0, 0.5, 3.0],
     }
     mdp = cm.from_transitions(table, 0.9, initial=0)
-    assert "2 rows left out" in mdp.note
-    np.testing.assert_array_equal(mdp.dense_transition()[0, 0], [1, 0, 0])
-    with pytest.raises(ModelError, match=r"row 3: an episode begins in a state"):
-        cm.from_transitions(table, 0.9)
+    assert "1 states that nobody left, taken for ever at the worst" in mdp.note
+    np.testing.assert_array_equal(mdp.dense_transition()[0, 0], [0.5, 0.5, 0])
+    np.testing.assert_array_equal(mdp.dense_transition()[2], [[0, 0, 1], [0, 0, 1]])
+    always = cm.TabularPolicy([[1.0, 0.0]] * 3)
+    costly = cm.Problem(mdp, minimize=cm.linear("cost"), subject_to={"c": cm.linear("cost") <= 9})
+    paid = costly.evaluate(always)
+    x = paid.occupancy.sum(axis=1)
+    assert x[2] > 1.0  # one stays there
+    assert paid.objective == pytest.approx(x @ [1.0, 3.0, 3.0])  # the worst cost is the largest ...
+    assert paid.slack["c"] == pytest.approx(9 - paid.objective)
+    earned = cm.Problem(mdp, maximize=cm.linear("cost")).evaluate(always)
+    assert earned.objective == pytest.approx(
+        x @ [1.0, 3.0, 0.5]
+    )  # ... and the worst reward the least
+    ends = cm.from_transitions(table, 0.9, unknown="end")
+    assert "1 states that nobody left, taken as endings, as you said" in ends.note
+    assert ends.ending[1, 0] == 1.0
+    assert not ends.counts.listed[2]
+    np.testing.assert_array_equal(ends.counts.outcomes.toarray()[2], [0, 0, 0, 1])
+    with pytest.raises(ModelError, match='unknown must be "worst" or "end"'):
+        cm.from_transitions(table, 0.9, unknown="ignore")
 
 
 def test_csv_and_names(tmp_path) -> None:
@@ -169,9 +188,7 @@ def test_other_mistakes(tmp_path) -> None:
     with pytest.raises(ModelError, match=r"log\.csv, line 3: 3 values for the 4 columns"):
         cm.from_transitions(path, 0.9)
     path.write_text("state,action,next_state,terminated\n0,0,0,false\n\n0,x,0,false\n0,0,,false\n")
-    with pytest.raises(ModelError, match=r"log\.csv, line 5: next_state is .*; expected a finite"):
+    with pytest.raises(
+        ModelError, match=r"(?s)2 lines cannot .* line 4: action is 'x'.* line 5: next"
+    ):
         cm.from_transitions(path, 0.9)
-    with pytest.raises(ModelError, match=r"nothing can be estimated"):
-        cm.from_transitions(
-            {"state": [0], "action": [0], "next_state": [1], "terminated": [False]}, 0.9
-        )

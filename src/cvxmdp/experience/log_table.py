@@ -1,24 +1,29 @@
-"""Logged data as named columns: a data frame, a mapping of arrays, or a CSV file.
+"""Logged data as named columns: a data frame, a mapping of arrays, or a file (CSV, Parquet).
 
-Whatever is wrong is named by its row: the line of a CSV file, else the position in the table.
+Whatever is wrong is named by its row: the line of a CSV file, else the position in the table. Rows are read to
+the end before anything is raised, so that one message has them all.
 """
 
 from __future__ import annotations
 
 import csv
 from collections import Counter
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from cvxmdp.base.errors import CvxmdpError, ModelError, did_you_mean
+from cvxmdp.base.errors import CvxmdpError, ModelError, did_you_mean, require
 from cvxmdp.base.storage import require_file
 
 WORDS = {"true": True, "false": False, "1": True, "0": False, "1.0": True, "0.0": False}
 EMPTY = ("", "nan", "none", "null", "na")
+SHOWN = 10  # dirty rows that a message lists
+MOSTLY = (
+    0.5  # a column with a larger share of numbers is one of numbers, and its texts are mistakes
+)
 
 
 @dataclass(frozen=True)
@@ -30,12 +35,14 @@ class LogTable:
         source: the file's name, or "" for data in memory.
         lines: of a CSV file: the line each row begins on.
         error: the class of what is raised.
+        dirt: what is wrong so far: the line (or row), and why.
     """
 
     arrays: Mapping[str, np.ndarray]
     source: str = ""
     lines: np.ndarray | None = None
     error: type[CvxmdpError] = ModelError
+    dirt: list[tuple[int, str]] = field(default_factory=list)
 
     @property
     def n_rows(self) -> int:
@@ -46,9 +53,25 @@ class LogTable:
             return f"{self.source}, line {self.lines[position]}"
         return f"row {position}"
 
-    def fail(self, position: Any, message: str) -> CvxmdpError:
-        """The error that names a row."""
-        return self.error(f"{self.row(int(position))}: {message}")
+    def wrong(self, rows: Iterable[Any], message: Callable[[int], str]) -> None:
+        """Note rows that cannot be used, and why; ``require_clean`` raises them all together."""
+        for row in rows:
+            line = int(row) if self.lines is None else int(self.lines[row])
+            self.dirt.append((line, message(int(row))))
+
+    def require_clean(self) -> None:
+        """An error that lists the first dirty rows and says how many there are."""
+        if not self.dirt:
+            return
+        found = sorted(self.dirt, key=lambda one: one[0])
+        word = "row" if self.lines is None else "line"
+        place = f"{self.source}, " if self.lines is not None else ""
+        if len(found) == 1:
+            raise self.error(f"{place}{word} {found[0][0]}: {found[0][1]}")
+        rows = len({line for line, _ in found})
+        shown = "".join(f"\n  {word} {line}: {message}" for line, message in found[:SHOWN])
+        more = f"\n  and {len(found) - SHOWN:,} more" if len(found) > SHOWN else ""
+        raise self.error(f"{place}{rows:,} {word}s cannot be used:{shown}{more}")
 
     def column(self, name: str) -> np.ndarray:
         """A column, or an error that knows the others."""
@@ -64,14 +87,15 @@ class LogTable:
         """A column as finite float64; where ``missing`` is true anything may stand (NaN is returned)."""
         given = self.column(name)
         allowed = np.zeros(len(given), dtype=bool) if missing is None else missing
-        values = as_numbers(given)
-        if values is None:
-            place = next(i for i, v in enumerate(given) if as_numbers(np.array([v])) is None)
-            raise self.fail(place, f"{name} is {given[place]!r}; expected a number")
+        values, text = read_numbers(given)
         wrong = ~np.isfinite(values) & ~allowed
-        if wrong.any():
-            place = int(np.argmax(wrong))
-            raise self.fail(place, f"{name} is {given[place]!r}; expected a finite number")
+        others = f"; {int((~text).sum()):,} other rows have numbers" if text.any() else ""
+
+        def message(row: int) -> str:
+            expected = f"a number{others}" if text[row] else "a finite number"
+            return f"{name} is {shown(given[row])}; expected {expected}"
+
+        self.wrong(np.flatnonzero(wrong), message)
         return np.where(allowed & ~np.isfinite(values), np.nan, values)
 
     def flags(self, name: str) -> np.ndarray:
@@ -81,36 +105,31 @@ class LogTable:
             return given
         texts = [str(value).strip().lower() for value in given.tolist()]
         read = {text: WORDS.get(text) for text in set(texts)}
-        if None in read.values():
-            place = next(i for i, text in enumerate(texts) if read[text] is None)
-            raise self.fail(place, f"{name} is {given[place]!r}; expected true or false")
-        return np.array([read[text] for text in texts], dtype=bool)
+        bad = [row for row, text in enumerate(texts) if read[text] is None]
+        self.wrong(bad, lambda row: f"{name} is {shown(given[row])}; expected true or false")
+        return np.array([bool(read[text]) for text in texts], dtype=bool)
 
     def codes(self, name: str, *, missing: np.ndarray | None = None) -> np.ndarray | None:
         """A column as indices 0, 1, ...; -1 where it is missing; None where it holds other labels."""
         given = self.column(name)
-        values = as_numbers(given)
-        if values is None:
+        needed = np.ones(len(given), dtype=bool) if missing is None else ~missing
+        if not is_numeric(given[needed]):
             return None
         values = self.numbers(name, missing=missing)
-        absent = np.isnan(values)
+        absent = ~np.isfinite(values)
         whole = np.where(absent, 0.0, values)
         wrong = (whole != np.floor(whole)) | (whole < 0) | (whole >= 2**53)
-        if missing is not None:
-            absent, wrong = absent | (missing & wrong), wrong & ~missing
-        if wrong.any():
-            place = int(np.argmax(wrong))
-            raise self.fail(
-                place, f"{name} is {given[place]!r}; numbers of a {name} are whole and not negative"
-            )
-        return np.where(absent, -1, whole).astype(np.int64)
+        absent, wrong = absent | (wrong & ~needed), wrong & needed
+        kind = f"numbers of a {name} are whole and not negative"
+        self.wrong(np.flatnonzero(wrong), lambda row: f"{name} is {shown(given[row])}; {kind}")
+        return np.where(absent | wrong, -1, whole).astype(np.int64)
 
     def labels(self, name: str, *, missing: np.ndarray | None = None) -> np.ndarray:
         """A column as text; empty ones are refused unless ``missing`` says that they may be."""
         texts = np.array([str(value).strip() for value in self.column(name).tolist()], dtype=object)
-        for place, text in enumerate(texts):
-            if text.lower() in EMPTY and not (missing is not None and missing[place]):
-                raise self.fail(place, f"{name} is empty")
+        allowed = np.zeros(len(texts), dtype=bool) if missing is None else missing
+        empty = [row for row, t in enumerate(texts) if t.lower() in EMPTY and not allowed[row]]
+        self.wrong(empty, lambda row: f"{name} is empty")
         return texts
 
     def episode_starts(self, over: np.ndarray, connected: np.ndarray | None = None) -> np.ndarray:
@@ -121,24 +140,26 @@ class LogTable:
             connected: rows that begin where the row before led, from the second on, (n - 1,); None where
                 nobody knows.
         """
+        if not len(over):
+            return np.zeros(0, dtype=np.int64)
         begins = over[:-1] if connected is None else over[:-1] | ~connected
         if "episode" in self.arrays:
             label = self.labels("episode")
             same = np.array(label[1:] == label[:-1], dtype=bool)
             begins = ~same
-            late = same & over[:-1]
-            if late.any():
-                place = int(np.argmax(late)) + 1
-                raise self.fail(
-                    place, f"episode {label[place]} goes on after the row that ended it"
+            self.wrong(
+                np.flatnonzero(same & over[:-1]) + 1,
+                lambda row: f"episode {label[row]} goes on after the row that ended it",
+            )
+            if connected is not None:
+                self.wrong(
+                    np.flatnonzero(same & ~over[:-1] & ~connected) + 1,
+                    lambda row: (
+                        f"episode {label[row]} goes on in state {shown(self.column('state')[row])}, but the "
+                        f"row before led to {shown(self.column('next_state')[row - 1])}"
+                    ),
                 )
-            if connected is not None and (same & ~connected).any():
-                place = int(np.argmax(same & ~connected)) + 1
-                raise self.fail(
-                    place,
-                    f"episode {label[place]} goes on in state {self.column('state')[place]!r}, but the "
-                    f"row before led to {self.column('next_state')[place - 1]!r}",
-                )
+            self.require_clean()
             order = label[np.concatenate([[True], begins])]
             again = [name for name, times in Counter(order).items() if times > 1]
             if again:
@@ -148,45 +169,67 @@ class LogTable:
         return np.flatnonzero(np.concatenate([[True], begins]))
 
 
-def as_numbers(given: np.ndarray) -> np.ndarray | None:
-    """float64, with NaN for empty cells; None where something is not a number."""
+def shown(cell: Any) -> str:
+    """A cell as it stands in the log, without the name of NumPy's type."""
+    return repr(cell.item() if isinstance(cell, np.generic) else cell)
+
+
+def read_numbers(given: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """float64, with NaN for empty cells and for texts; and which cells are texts."""
     if given.dtype.kind in "iufb":
-        return given.astype(np.float64)
+        return given.astype(np.float64), np.zeros(len(given), dtype=bool)
     if given.dtype.kind in "US":
         try:
-            return given.astype(np.float64)  # no cell is empty: fast
+            return given.astype(np.float64), np.zeros(len(given), dtype=bool)  # fast
         except ValueError:
             pass
-    cells = [
-        np.nan if value is None or str(value).strip().lower() in EMPTY else value
-        for value in given.tolist()
-    ]
-    try:
-        return np.array(cells, dtype=object).astype(np.float64)
-    except (TypeError, ValueError):
-        return None
+    values = np.full(len(given), np.nan)
+    text = np.zeros(len(given), dtype=bool)
+    for row, cell in enumerate(given.tolist()):
+        if cell is None or str(cell).strip().lower() in EMPTY:
+            continue
+        try:
+            values[row] = float(cell)
+        except (TypeError, ValueError):
+            text[row] = True
+    return values, text
+
+
+def is_numeric(given: np.ndarray) -> bool:
+    """Whether a column is one of numbers; a few texts in it are mistakes, and so are a few empty cells."""
+    values, text = read_numbers(given)
+    filled = int(np.isfinite(values).sum() + text.sum())
+    return not text.sum() > (1 - MOSTLY) * filled
 
 
 def read_log_table(
-    table: Any, renamed: Mapping[str, str] | None = None, error: type[CvxmdpError] = ModelError
+    table: Any,
+    renamed: Mapping[str, str] | None = None,
+    error: type[CvxmdpError] = ModelError,
+    *,
+    empty: bool = False,
 ) -> LogTable:
-    """Named columns from a data frame, a mapping of arrays, or the path of a CSV file.
+    """Named columns from a data frame, a mapping of arrays, or the path of a CSV or Parquet file.
 
     Args:
         table: a pandas (or similar) data frame, a mapping from names to arrays of one length, or a path.
         renamed: what our columns are called there, {"next_state": "s2"}.
         error: the class of what is raised.
+        empty: whether a table without rows will do.
     """
-    on_disk = isinstance(table, str | Path)
-    columns = _read_csv(Path(table), error) if on_disk else _read_memory(table, error)
+    columns = (
+        _read_file(Path(table), error)
+        if isinstance(table, str | Path)
+        else _read_memory(table, error)
+    )
     arrays = dict(columns.arrays)
     for ours, theirs in (renamed or {}).items():
         if theirs not in columns.arrays:
             raise error(f"there is no column {theirs!r}. {did_you_mean(theirs, columns.arrays)}")
         arrays[ours] = arrays.pop(theirs) if theirs in arrays else columns.arrays[theirs]
-    if not arrays or len(next(iter(arrays.values()))) == 0:
+    if not arrays or (len(next(iter(arrays.values()))) == 0 and not empty and not columns.dirt):
         raise error(f"{columns.source or 'the table'} has no rows")
-    return LogTable(arrays, columns.source, columns.lines, error)
+    return LogTable(arrays, columns.source, columns.lines, error, columns.dirt)
 
 
 def _read_memory(table: Any, error: type[CvxmdpError]) -> LogTable:
@@ -210,6 +253,16 @@ def _read_memory(table: Any, error: type[CvxmdpError]) -> LogTable:
     return LogTable(arrays, error=error)
 
 
+def _read_file(path: Path, error: type[CvxmdpError]) -> LogTable:
+    if path.suffix != ".parquet":
+        return _read_csv(path, error)
+    parquet = require("pyarrow.parquet", "report")
+    try:
+        return _read_memory(parquet.read_table(require_file(path)), error)
+    except (OSError, ValueError) as cause:
+        raise error(f"{path.name} cannot be read as Parquet: {cause}") from cause
+
+
 def _read_csv(path: Path, error: type[CvxmdpError]) -> LogTable:
     with require_file(path).open(newline="", encoding="utf-8-sig") as file:
         reader = csv.reader(file)
@@ -220,20 +273,20 @@ def _read_csv(path: Path, error: type[CvxmdpError]) -> LogTable:
         if len(set(header)) != len(header):
             raise error(f"{path.name}, line 1: a column is named twice in {header}")
         cells: list[list[str]] = [[] for _ in header]
-        lines = []
+        lines: list[int] = []
+        dirt: list[tuple[int, str]] = []
         try:
             for row in reader:
                 if not row:
                     continue
                 if len(row) != len(header):
-                    raise error(
-                        f"{path.name}, line {reader.line_num}: {len(row)} values for the "
-                        f"{len(header)} columns {', '.join(header)}"
-                    )
+                    columns = f"{len(header)} columns {', '.join(header)}"
+                    dirt.append((reader.line_num, f"{len(row)} values for the {columns}"))
+                    continue
                 lines.append(reader.line_num)
                 for column, value in zip(cells, row, strict=True):
                     column.append(value)
         except (csv.Error, UnicodeDecodeError) as cause:
             raise error(f"{path.name}, line {reader.line_num}: {cause}") from cause
     arrays = {name: np.array(column) for name, column in zip(header, cells, strict=True)}
-    return LogTable(arrays, path.name, np.array(lines), error)
+    return LogTable(arrays, path.name, np.array(lines, dtype=np.int64), error, dirt)

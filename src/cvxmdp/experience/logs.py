@@ -1,25 +1,41 @@
 r"""Models estimated from logged transitions.
 
-The estimate is the plain one: P(s' | s, a) is the share of the rows (s, a) that went on to s', the
-probability of ending the share that were ``terminated``, a signal the mean over those rows. What
-nobody tried is not invented: pairs without rows are masked. All that is computed from such a model is
-true *of the estimated model*, which its note says wherever results are printed.
+The estimate is the plain one: P(s' | s, a) is the share of the rows (s, a) that went on to s', the probability
+of ending the share that were ``terminated``, a signal the mean over those rows. It carries its counts, so that
+what holds in reality can be said, and not of the estimate alone. Nothing is deleted: a row that leads to a
+state nobody left keeps its probability.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
 
 from cvxmdp.base.errors import ModelError, did_you_mean
-from cvxmdp.experience.log_table import LogTable, as_numbers, read_log_table
+from cvxmdp.experience.declared import (
+    counted_signal,
+    names_in,
+    read_available,
+    read_bounds,
+    read_known,
+    read_supports,
+)
+from cvxmdp.experience.log_rows import LogRows, episode_starts, read_rows
+from cvxmdp.experience.log_table import LogTable, is_numeric, read_log_table
+from cvxmdp.experience.minari_datasets import is_minari, transition_table
+from cvxmdp.models.counts import Counts
+from cvxmdp.models.estimate import estimated_model
 from cvxmdp.models.table import TabularMDP
 
 ROLES = ("state", "action", "next_state", "terminated", "truncated", "episode")
+NO_SIGNALS = ("step", "time", "t")  # columns that number the rows of an episode
+UNKNOWN = {
+    "worst": "taken for ever at the worst coefficient of each utility",
+    "end": "taken as endings, as you said",
+}
 
 
 def from_transitions(
@@ -29,11 +45,16 @@ def from_transitions(
     signals: Iterable[str] | None = None,
     columns: Mapping[str, str] | None = None,
     initial: Any = None,
+    known: Mapping[str, Any] | Iterable[str] | None = None,
+    bounds: Mapping[str, tuple[float, float]] | None = None,
+    supports: Any = None,
+    actions: Any = None,
+    unknown: str = "worst",
     n_states: int | None = None,
     n_actions: int | None = None,
     max_pairs: int = 50_000_000,
 ) -> TabularMDP:
-    """Estimate a model from logged transitions, one per row.
+    """Estimate a model from logged transitions, one per row; it carries its counts (``mdp.counts``).
 
     Columns ``state``, ``action``, ``next_state`` and ``terminated`` are needed. ``truncated`` and
     ``episode`` are used where they are there; every other column that holds numbers is a signal.
@@ -43,15 +64,30 @@ def from_transitions(
       before led to. One that is over without ``terminated`` was truncated: it says nothing about
       endings, and the note counts it.
     - The initial distribution is that of the episodes' first states, unless ``initial`` is given.
-    - Pairs that no row has are masked. A state that some row leads to but no row leaves has no known
-      action at all: rows that lead there are left out, again and again until none do, and counted.
+    - Pairs that no row has are masked: plans do not use them. A state that some row leads to but no row leaves
+      keeps its probability; ``unknown`` says what to think of it.
+    - A terminated row is an end, whatever its ``next_state``; the same pair may end in one row and go on in
+      another, which are two outcomes.
+
+    What is declared makes statements about the true model sharper, and rows that contradict it are refused.
+    Functions are called with states and actions as the log has them.
 
     Args:
-        table: a pandas data frame, a mapping of names to arrays, or the path of a CSV file.
+        table: a pandas data frame, a mapping of names to arrays, the path of a CSV or Parquet file, or a Minari
+            dataset (its folder, or loaded).
         discount: gamma.
         signals: which columns are signals; every other column of numbers when not given.
         columns: other names for the columns, as {"next_state": "s2"}.
-        initial: the initial distribution or state, for rows that are not whole episodes.
+        initial: the initial distribution or state, for rows that are not whole episodes, or where it is known.
+        known: signals that are known functions of state and action: arrays (S,) or (S, A), or functions, by
+            name; or names of columns, whose value is then known where a pair was tried.
+        bounds: least and largest value of estimated signals, {"cost": (0, 1)}.
+        supports: which outcomes are possible: a model; a boolean array (S, A, S + 1), its last column for
+            endings; or a function of state and action that gives the states that may follow, None for an end.
+        actions: which actions there are: boolean (S, A), a function from a state to its actions, or the names
+            of all actions; all in all states when not given.
+        unknown: what a state is that nobody left: "worst", where one stays for ever at each utility's worst
+            coefficient, or "end".
         n_states, n_actions: at least so many, for states and actions that are numbers.
         max_pairs: stop with an error beyond so many states times actions.
 
@@ -59,180 +95,124 @@ def from_transitions(
         A model with a note; states and actions that are numbers keep them, others are numbered in the
         order they appear and keep their names.
     """
-    data = read_log_table(table, columns)
-    rows = _read_rows(data, n_states, n_actions)
+    if unknown not in UNKNOWN:
+        raise ModelError(f'unknown must be "worst" or "end"; got {unknown!r}')
+    empty = n_states is not None and n_actions is not None and initial is not None
+    log = transition_table(table) if is_minari(table) else table
+    data = read_log_table(log, columns, empty=empty)
+    _require_log(data, signals)
+    named = actions if _is_names(actions) else None
+    promised = read_bounds(bounds)
+    values = {name: data.numbers(name) for name in _signal_names(data, signals, known, promised)}
+    rows = read_rows(data, n_states, n_actions, named)
+    _require_room(rows, max_pairs)
+    functions, exact = read_known(known, rows, data)
+    starts, truncated = episode_starts(data, rows)
+    data.require_clean()
+    available = read_available(None if named is not None else actions, rows, data)
+    outcomes, unleft = _outcomes(rows, unknown)
+    if unknown == "end":
+        available[unleft] = False
+    restricted = read_supports(supports, rows, available, outcomes, data)
+    counted = {
+        name: counted_signal(name, value, promised.get(name), name in exact, rows, data)
+        for name, value in values.items()
+    }
+    data.require_clean()
+    size = (rows.n_states * rows.n_actions, rows.n_states + 1)
+    ones = np.ones(len(outcomes), dtype=np.int64)
+    matrix = sp.csr_array((ones, (rows.pairs, outcomes)), shape=size)
+    matrix.sum_duplicates()
+    begun = np.bincount(rows.states[starts], minlength=rows.n_states)
+    treatment = _treatment(rows, len(starts), truncated, unleft, unknown)
+    counts = Counts(
+        matrix,
+        available,
+        begun if initial is None else None,
+        counted,
+        restricted,
+        treatment,
+    )
+    return estimated_model(
+        counts,
+        discount,
+        initial=initial,
+        known=functions,
+        state_names=rows.state_names,
+        action_names=rows.action_names,
+        note=f"estimated model ({'; '.join(treatment)})",
+    )
+
+
+def _is_names(actions: Any) -> bool:
+    """Whether ``actions=`` lists names, and is no mask."""
+    several = isinstance(actions, Sequence) and not isinstance(actions, str)
+    return several and len(actions) > 0 and all(isinstance(one, str) for one in actions)
+
+
+def _require_log(data: LogTable, signals: Iterable[str] | None) -> None:
+    """A table of probabilities is a model, and no log."""
+    if "probability" not in data.arrays or signals is not None:
+        return
+    raise ModelError(
+        f"{data.source or 'the table'} has a column 'probability': this is the table of a known model, not a "
+        'log of what happened. Read it as one: in a problem file with [model] kind = "table" and transition = '
+        '"the file.csv"; in Python as TabularMDP(scipy.sparse.csr_array((probability, (state * A + action, '
+        "next_state)), shape=(S * A, S)), ...). If the column is a signal of a log, name the signals: "
+        "signals=[...]."
+    )
+
+
+def _require_room(rows: LogRows, max_pairs: int) -> None:
     if rows.n_states * rows.n_actions > max_pairs:
         raise ModelError(
             f"the log names {rows.n_states:,} states and {rows.n_actions:,} actions, more than max_pairs="
             f"{max_pairs:,} together; give a larger max_pairs= if there is memory for it, or use names "
             "(text) instead of numbers"
         )
-    names = _signal_names(data, signals)
-    values = {name: data.numbers(name) for name in names}
-    starts, truncated = _episodes(data, rows)
-    used = _leads_somewhere(rows)
-    if not used.any():
-        raise ModelError(
-            "no row leads to a state that some row leaves, and none is terminated: nothing can be "
-            "estimated. Is the log in order, and is every step a row?"
-        )
-    pairs = rows.states[used] * rows.n_actions + rows.actions[used]
-    size = rows.n_states * rows.n_actions
-    visits = np.bincount(pairs, minlength=size).astype(np.float64)
-    goes_on = used & ~rows.terminated
-    going = rows.states[goes_on] * rows.n_actions + rows.actions[goes_on]
-    entries = (np.ones(going.size), (going, rows.following[goes_on]))
-    counts = sp.csr_array(entries, shape=(size, rows.n_states))
-    counts.sum_duplicates()
-    counts.data /= np.repeat(np.maximum(visits, 1.0), np.diff(counts.indptr))
-    mask = (visits > 0).reshape(rows.n_states, rows.n_actions)
-    left: np.ndarray = np.asarray(mask.any(axis=1))
-    means = {
-        name: (np.bincount(pairs, value[used], size) / np.maximum(visits, 1.0)).reshape(mask.shape)
-        for name, value in values.items()
-    }
-    available = mask.copy()
-    available[~left, 0] = True  # never visited; a state needs an action, and this one ends at once
-    return TabularMDP(
-        counts,
-        _initial(rows, starts, left, data) if initial is None else initial,
-        discount,
-        signals=means,
-        actions=available,
-        state_names=rows.state_names,
-        action_names=rows.action_names,
-        note=_note(len(starts), truncated, used, mask, left),
-    )
 
 
-@dataclass(frozen=True)
-class _Rows:
-    states: np.ndarray
-    actions: np.ndarray
-    following: np.ndarray  # -1 where a terminated row names no next state
-    terminated: np.ndarray
-    n_states: int
-    n_actions: int
-    state_names: tuple[str, ...] | None
-    action_names: tuple[str, ...] | None
-
-
-def _read_rows(data: LogTable, n_states: int | None, n_actions: int | None) -> _Rows:
-    terminated = data.flags("terminated")
-    states, following = data.codes("state"), data.codes("next_state", missing=terminated)
-    state_names = None
-    if states is None or following is None:
-        states, following, state_names = _named_states(data, terminated)
-    actions, action_names = data.codes("action"), None
-    if actions is None:
-        labels = data.labels("action")
-        action_names = tuple(dict.fromkeys(labels))
-        numbers = {label: code for code, label in enumerate(action_names)}
-        actions = np.array([numbers[label] for label in labels])
-    highest = int(max(states.max(), following.max()))
-    n_states = _size(n_states, highest, "n_states", states, following, data)
-    n_actions = _size(n_actions, int(actions.max()), "n_actions", actions, actions, data)
-    sizes, names = (n_states, n_actions), (state_names, action_names)
-    return _Rows(states, actions, following, terminated, *sizes, *names)
-
-
-def _named_states(
-    data: LogTable, terminated: np.ndarray
-) -> tuple[np.ndarray, np.ndarray, tuple[str, ...]]:
-    here, there = data.labels("state"), data.labels("next_state", missing=terminated)
-    numbers: dict[str, int] = {}
-    for label, after, end in zip(here, there, terminated, strict=True):
-        numbers.setdefault(label, len(numbers))
-        if not end:
-            numbers.setdefault(after, len(numbers))
-    # A name that only terminated rows lead to is no state: episodes are over before it is visited.
-    return (
-        np.array([numbers[label] for label in here]),
-        np.array([numbers.get(label, -1) for label in there]),
-        tuple(numbers),
-    )
-
-
-def _size(
-    asked: int | None,
-    highest: int,
-    name: str,
-    codes: np.ndarray,
-    others: np.ndarray,
+def _signal_names(
     data: LogTable,
-) -> int:
-    if asked is not None and highest >= asked:
-        place = int(np.argmax((codes >= asked) | (others >= asked)))
-        raise data.fail(place, f"number {highest} does not fit {name}={asked}")
-    largest = 1_000 + 100 * len(codes)
-    if asked is None and highest >= largest:
-        place = int(np.argmax((codes == highest) | (others == highest)))
-        raise data.fail(
-            place,
-            f"number {highest} in a log of {len(codes):,} rows would make a model of mostly empty "
-            f"states; if it is meant, give {name}=, else use names (text) instead of numbers",
-        )
-    return highest + 1 if asked is None else int(asked)
-
-
-def _signal_names(data: LogTable, asked: Iterable[str] | None) -> list[str]:
+    asked: Iterable[str] | None,
+    known: Mapping[str, Any] | Iterable[str] | None,
+    promised: Iterable[str],
+) -> list[str]:
+    """The columns that are estimated: as asked, else those of numbers; what is promised is one of them."""
+    functions = tuple(known) if isinstance(known, Mapping) else ()
+    promised = [*promised, *(() if functions else names_in(known))]
     if asked is None:
-        return [
+        names = [
             name
             for name, column in data.arrays.items()
-            if name not in ROLES and name != "step" and as_numbers(column) is not None
+            if name not in (*ROLES, *NO_SIGNALS) and is_numeric(column)
         ]
-    names = [asked] if isinstance(asked, str) else list(asked)
-    for name in names:
-        if name not in data.arrays:
+    else:
+        names = list(names_in(asked))
+    for name in (*names, *promised):
+        if name not in data.arrays and name not in functions:
             raise ModelError(f"there is no column {name!r}. {did_you_mean(name, data.arrays)}")
-    return names
+    more = [name for name in promised if name not in names]
+    return [name for name in dict.fromkeys([*names, *more]) if name not in functions]
 
 
-def _episodes(data: LogTable, rows: _Rows) -> tuple[np.ndarray, int]:
-    """The rows episodes begin with, and how many of the episodes were truncated."""
-    over = rows.terminated.copy()
-    if "truncated" in data.arrays:
-        over |= data.flags("truncated")
-    starts = data.episode_starts(over, connected=rows.states[1:] == rows.following[:-1])
-    ends = np.concatenate([starts[1:] - 1, [len(over) - 1]])
-    return starts, int((~rows.terminated[ends]).sum())
+def _outcomes(rows: LogRows, unknown: str) -> tuple[np.ndarray, np.ndarray]:
+    """The column of every row, S for an end; and the states that nobody left."""
+    left = np.zeros(rows.n_states, dtype=bool)
+    left[rows.states] = True
+    unleft = rows.listed & ~left
+    ended = rows.terminated | ((unknown == "end") & unleft[rows.following])
+    return np.where(ended, rows.n_states, rows.following), unleft
 
 
-def _leads_somewhere(rows: _Rows) -> np.ndarray:
-    """Rows that end, or lead to a state from which something is known; the rest is left out."""
-    used = np.ones(len(rows.states), dtype=bool)
-    while True:
-        known = np.zeros(rows.n_states, dtype=bool)
-        known[rows.states[used]] = True
-        kept = used & (rows.terminated | known[rows.following])
-        if (kept == used).all():
-            return used
-        used = kept
-
-
-def _initial(rows: _Rows, starts: np.ndarray, left: np.ndarray, data: LogTable) -> np.ndarray:
-    first = rows.states[starts]
-    lost = ~left[first]
-    if lost.any():
-        place = starts[int(np.argmax(lost))]
-        raise data.fail(
-            place,
-            "an episode begins in a state from which the log knows no way that goes on or ends; leave "
-            "the episode out, or give initial=",
-        )
-    return np.bincount(first, minlength=rows.n_states) / len(first)
-
-
-def _note(
-    episodes: int, truncated: int, used: np.ndarray, mask: np.ndarray, left: np.ndarray
-) -> str:
-    parts = [f"{used.size:,} transitions of {episodes:,} episodes"]
+def _treatment(
+    rows: LogRows, episodes: int, truncated: int, unleft: np.ndarray, unknown: str
+) -> tuple[str, ...]:
+    parts = [f"{len(rows.states):,} transitions of {episodes:,} episodes"]
     if truncated:
         parts.append(f"{truncated:,} of them truncated, which is not counted as an end")
-    if not used.all():
-        parts.append(f"{int((~used).sum()):,} rows left out that lead where no row goes on")
-    unseen = int((~mask[left]).sum())
-    if unseen:
-        parts.append(f"{unseen:,} of {mask[left].size:,} pairs never seen and masked")
-    return f"estimated model ({'; '.join(parts)})"
+    met = np.unique(rows.following[~rows.terminated])
+    lost = int(unleft[met].sum())
+    if lost:
+        parts.append(f"{lost:,} states that nobody left, {UNKNOWN[unknown]}")
+    return tuple(parts)

@@ -9,10 +9,11 @@ from typing import Any
 
 import numpy as np
 
-from cvxmdp.base.errors import ExperienceError, FileFormatError, require
-from cvxmdp.base.npz_files import LARGEST, read_npz
+from cvxmdp.base.errors import ExperienceError, FileFormatError
+from cvxmdp.base.npz_files import read_npz
 from cvxmdp.base.storage import require_file
 from cvxmdp.experience.log_table import LogTable, read_log_table
+from cvxmdp.experience.minari_datasets import is_minari, minari_episodes
 
 OTHER_NAMES = {
     "state": ("states", "observations", "observation"),
@@ -25,7 +26,6 @@ OTHER_NAMES = {
 
 ENDS = ("terminated", "terminations", "truncations")
 KNOWN = ("observations", "states", "actions", *ENDS, "rewards")  # of an episode in memory
-PARTS = ("observations", "actions", "terminations")  # of a Minari dataset's episode
 
 
 @dataclass(frozen=True)
@@ -52,15 +52,13 @@ class Recording:
 
 def read_recordings(source: Any, columns: Mapping[str, str] | None = None) -> Iterator[Recording]:
     """Episodes of whatever was given; see ``demonstrations``."""
+    if is_minari(source):
+        return _minari(source)
     if isinstance(source, str | Path):
         path = Path(source)
-        if path.is_dir() or path.suffix in (".hdf5", ".h5"):
-            return _minari_folder(path)
         if path.suffix == ".npz":
             return _npz(path, columns)
         return _table(read_log_table(path, _names(path, columns), ExperienceError))
-    if hasattr(source, "iterate_episodes"):
-        return _minari_loaded(source)
     if isinstance(source, Mapping) or hasattr(source, "columns"):
         return _table(read_log_table(source, _names(source, columns), ExperienceError))
     return _memory(source)
@@ -89,6 +87,7 @@ def _table(data: LogTable) -> Iterator[Recording]:
     if states is None or actions is None:
         raise ExperienceError("states and actions of demonstrations are numbers, counted from 0")
     terminated = data.flags("terminated")
+    data.require_clean()
     over = terminated | (data.flags("truncated") if "truncated" in data.arrays else False)
     starts = data.episode_starts(over)
     for number, (first, behind) in enumerate(zip(starts, [*starts[1:], data.n_rows], strict=True)):
@@ -99,6 +98,11 @@ def _table(data: LogTable) -> Iterator[Recording]:
             f"episode {number}",
             tuple(data.row(row) for row in range(first, behind)),
         )
+
+
+def _minari(source: Any) -> Iterator[Recording]:
+    for one in minari_episodes(source):
+        yield checked(one.observations, one.actions, one.terminations, one.place)
 
 
 def _npz(path: Path, columns: Mapping[str, str] | None) -> Iterator[Recording]:
@@ -202,62 +206,3 @@ def checked(inputs: Any, actions: Any, terminated: Any, place: str) -> Recording
     if flags[:-1].any():
         raise ExperienceError(f"{place} goes on after step {int(np.argmax(flags))}, which ended it")
     return Recording(seen, acted, bool(flags[-1]), place)
-
-
-def _minari_loaded(dataset: Any) -> Iterator[Recording]:
-    for number, episode in enumerate(dataset.iterate_episodes()):
-        place = f"episode {getattr(episode, 'id', number)}"
-        yield checked(episode.observations, episode.actions, episode.terminations, place)
-
-
-def _minari_folder(path: Path) -> Iterator[Recording]:
-    """The HDF5 file of a Minari dataset: groups episode_0, episode_1, ... with one array per field."""
-    h5py = require("h5py", "gym")
-    file = path
-    if path.is_dir():
-        found = (path / "data" / "main_data.hdf5", path / "main_data.hdf5")
-        there = [place for place in found if place.exists()]
-        if not there:
-            raise ExperienceError(
-                f"{path} is not a Minari dataset: there is no data/main_data.hdf5 in it"
-            )
-        file = there[0]
-    try:
-        opened = h5py.File(file, "r")
-    except FileNotFoundError:
-        raise
-    except OSError as error:
-        raise ExperienceError(f"{file.name} is not an HDF5 file: {error}") from error
-    with opened:
-        groups = [name for name in opened if name.startswith("episode_")]
-        if not groups:
-            raise ExperienceError(
-                f"{file.name} holds no episodes (groups episode_0, episode_1, ...)"
-            )
-        left = LARGEST
-        for name in sorted(groups, key=_episode_number):
-            group, place = opened[name], f"{file.name}, {name}"
-            for needed in PARTS:
-                if needed not in group:
-                    raise ExperienceError(f"{place}: there is no {needed!r}")
-            parts = [group[part] for part in PARTS]
-            if not all(isinstance(part, h5py.Dataset) for part in parts):
-                raise ExperienceError(
-                    f"{place}: observations are a dictionary or tuple; record them flattened"
-                )
-            # A small file can promise any size: compressed, or never written.
-            left -= sum(part.size * part.dtype.itemsize for part in parts)
-            if left < 0:
-                raise ExperienceError(
-                    f"{place}: more than {LARGEST:,} bytes of numbers are not read"
-                )
-            try:
-                seen, acted, ended = (part[()] for part in parts)
-                yield checked(seen, acted, ended, place)
-            except OSError as error:
-                raise ExperienceError(f"{place} cannot be read: {error}") from error
-
-
-def _episode_number(name: str) -> int:
-    digits = name.removeprefix("episode_")
-    return int(digits) if digits.isdigit() else -1

@@ -12,10 +12,10 @@ import scipy.sparse as sp
 
 from cvxmdp.base.errors import FileFormatError
 from cvxmdp.base.storage import read_arrays, write_arrays
+from cvxmdp.models.counts import PARTS, counts_from_parts, counts_parts
 from cvxmdp.models.layout import GridLayout
 
 Model = TypeVar("Model")
-PARTS = ("data", "indices", "indptr")  # of compressed sparse rows
 SIGNAL = "signal/"
 DESCRIBED = ("discount", "state_names", "action_names", "note")
 
@@ -39,6 +39,9 @@ def model_parts(arguments: Mapping[str, Any]) -> tuple[dict[str, np.ndarray], di
         "signals": list(signals),
         "layout": None if layout is None else asdict(layout),
     }
+    if arguments["counts"] is not None:
+        counted, description["counts"] = counts_parts(arguments["counts"])
+        arrays.update(counted)
     return arrays, description
 
 
@@ -65,6 +68,7 @@ def model_from_parts(
         signals={name: arrays[SIGNAL + name] for name in known["signals"]},
         actions=mask,
         layout=None if layout is None else _read_layout(layout),
+        counts=counts_from_parts(arrays, known["counts"]) if "counts" in known else None,
         **{name: known[name] for name in DESCRIBED},
     )
 

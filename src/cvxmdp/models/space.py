@@ -19,6 +19,7 @@ class Space:
         state_names, action_names: names for messages and pictures.
         layout: where the rows lie on a grid, for pictures.
         note: what whoever reads a result should know.
+        unknown: boolean, rows of which nobody knows what comes after; None where there are none.
     """
 
     discount: float
@@ -27,6 +28,10 @@ class Space:
     action_names: tuple[str, ...] | None = None
     layout: GridLayout | None = None
     note: str = ""
+
+    @property
+    def unknown(self) -> np.ndarray | None:
+        return None
 
     @property
     def shape(self) -> tuple[int, int]:

@@ -28,6 +28,7 @@ import scipy.sparse as sp
 
 from cvxmdp.base.errors import ModelError, UtilityError, did_you_mean
 from cvxmdp.models import validation
+from cvxmdp.models.counts import Counts
 from cvxmdp.models.flow import Flow
 from cvxmdp.models.layout import GridLayout
 from cvxmdp.models.model_file import read_model, write_model
@@ -53,12 +54,14 @@ class TabularMDP(Space):
         layout: where the states lie on a grid, for pictures (``gridworld`` sets it).
         note: what kind of model this is, if whoever reads a result should know ("estimated model (900
             transitions)"); its repr, printed solutions and certificates repeat it.
+        counts: of an estimated model, what it was estimated from (``from_transitions`` gives it).
     """
 
     transition: sp.csr_array
     initial: np.ndarray
     signals: Mapping[str, np.ndarray]
     ending: np.ndarray
+    counts: Counts | None
 
     def __init__(
         self,
@@ -71,6 +74,7 @@ class TabularMDP(Space):
         action_names: Sequence[str] | None = None,
         layout: GridLayout | None = None,
         note: str = "",
+        counts: Counts | None = None,
     ) -> None:
         rows = validation.read_transition(transition)
         n_states = rows.matrix.shape[1]
@@ -80,7 +84,8 @@ class TabularMDP(Space):
         label = validation.PairLabel(n_actions, state_names, action_names)
         mask = validation.read_actions(actions, n_states, n_actions, label)
         matrix = validation.drop_masked_rows(rows.matrix, mask)
-        ending = validation.check_rows(matrix, mask, label)
+        least = validation.ENDING if counts is None else 0.0  # counted endings are no lost digits
+        ending = validation.check_rows(matrix, mask, label, least)
         named = validation.read_table(signals, "signals", '{"reward": array}')
         fields = {
             "transition": matrix,
@@ -98,7 +103,12 @@ class TabularMDP(Space):
             "action_names": action_names,
             "layout": layout,
             "note": str(note),
+            "counts": counts,
         }
+        if counts is not None and counts.available.shape != mask.shape:
+            raise ModelError(
+                f"counts of {counts.available.shape} pairs do not fit a model of {mask.shape}"
+            )
         if layout is not None and layout.rows * layout.columns != n_states:
             raise ModelError(
                 f"a {layout.rows} x {layout.columns} layout does not fit {n_states} states"
@@ -159,12 +169,14 @@ class TabularMDP(Space):
         for name in changes:
             if name not in arguments:
                 raise ModelError(f"TabularMDP has no {name!r}. {did_you_mean(name, arguments)}")
+        if self.counts is not None and "counts" not in changes:
+            arguments["counts"] = self.counts.changed(arguments, changes)
         return TabularMDP(**{**arguments, **changes})
 
     def arguments(self) -> dict[str, Any]:
         """What the constructor would be given to make this model, in its order."""
         numbers = ("transition", "initial", "discount", "signals", "actions")
-        names = (*numbers, "state_names", "action_names", "layout", "note")
+        names = (*numbers, "state_names", "action_names", "layout", "note", "counts")
         return {name: getattr(self, name) for name in names}
 
     @cached_property
@@ -181,6 +193,13 @@ class TabularMDP(Space):
     def reachable_pairs(self) -> np.ndarray:
         """Boolean (S, A): the pairs that some policy can take."""
         return self.reachable[:, None] & self.actions
+
+    @property
+    def unknown(self) -> np.ndarray | None:
+        """Boolean (S,): states of an estimate that nobody left; None where there are none."""
+        if self.counts is None or not self.counts.unknown.any():
+            return None
+        return self.counts.unknown
 
     def dense_transition(self) -> np.ndarray:
         """P as a dense (S, A, S) array. Only for small models."""
@@ -237,6 +256,7 @@ class TabularMDP(Space):
             self.endings,
             "signals: " + (", ".join(self.signals) or "none"),
             *([self.note] if self.note else []),
+            *([str(self.counts)] if self.counts is not None else []),
         ]
         return f"TabularMDP({'; '.join(parts)})"
 

@@ -45,4 +45,5 @@ def unrolled(arguments: Mapping[str, Any], horizon: int) -> dict[str, Any]:
         "actions": np.tile(arguments["actions"], (steps, 1)),
         "state_names": [f"{name}@{t}" for t in range(steps) for name in names],
         "layout": None,
+        "counts": None,  # a row of the log is one of many times here
     }

@@ -186,8 +186,15 @@ def _check_entries(data: np.ndarray, matrix: sp.csr_array, label: PairLabel) -> 
             )
 
 
-def check_rows(matrix: sp.csr_array, mask: np.ndarray, label: PairLabel) -> np.ndarray:
-    """Check that each row is a (sub)distribution; return the probability of ending, (S, A)."""
+def check_rows(
+    matrix: sp.csr_array, mask: np.ndarray, label: PairLabel, least: float = ENDING
+) -> np.ndarray:
+    """Check that each row is a (sub)distribution; return the probability of ending, (S, A).
+
+    Args:
+        matrix, mask, label: the rows, which of them are there, and their names.
+        least: a smaller probability of ending is taken for lost digits.
+    """
     _check_entries(matrix.data, matrix, label)
     sums = np.asarray(matrix.sum(axis=1)).ravel()
     missing = np.where(mask.ravel(), 1.0 - sums, 0.0)
@@ -197,14 +204,14 @@ def check_rows(matrix: sp.csr_array, mask: np.ndarray, label: PairLabel) -> np.n
             f"the probabilities of {label.row(row)} sum to {sums[row]:.17g}, more than one. "
             "Divide each row by its sum if this is rounding."
         )
-    doubtful = (missing > ROUNDING) & (missing < ENDING)
+    doubtful = (missing > ROUNDING) & (missing < least)
     if doubtful.any():
         row = int(np.argmax(doubtful))
         raise ModelError(
             f"the probabilities of {label.row(row)} sum to {sums[row]:.17g}. A row may sum to less "
             f"than one, and the rest is the probability that the episode ends, but a rest of "
             f"{missing[row]:.1e} looks like rounding. Divide the row by its sum, or, if episodes do "
-            f"end here, by a probability of at least {ENDING:g}."
+            f"end here, by a probability of at least {least:g}."
         )
     return np.where(missing > ROUNDING, missing, 0.0).reshape(mask.shape)
 

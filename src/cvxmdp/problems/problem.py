@@ -115,6 +115,9 @@ class Problem:
     def bind(self, utility: Utility) -> Shape:
         """A utility as a function of this problem's occupancies."""
         function = utility.lower(self.space)
+        unknown = self.space.unknown
+        if unknown is not None:
+            function = function.worst_at(unknown, self.space.reachable_pairs & ~unknown[:, None])
         # Where signals have rows of their own, these lie below those that functions read.
         return function if self.shape == self.space.shape else function.on_first_rows(self.shape)
 

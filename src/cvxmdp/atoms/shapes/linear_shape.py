@@ -61,6 +61,11 @@ class LinearShape(Shape):
     def plain(self) -> Plain:
         return {"kind": self.kind, "reward": np.asarray(self.reward, dtype=np.float64)}
 
+    def worst_at(self, unknown: np.ndarray, known: np.ndarray, sign: float = 1.0) -> Shape:
+        seen = self.reward[known] if known.any() else self.reward
+        worst = seen.max() if sign < 0 else seen.min()
+        return LinearShape(np.where(unknown[:, None], worst, self.reward))
+
     def on_first_rows(self, shape: tuple[int, int]) -> Shape:
         """Nothing for the rows below; a signal's reward has them already."""
         missing = shape[0] - self.reward.shape[0]

@@ -270,6 +270,21 @@ class Shape(Tree["Shape"], Pytree):
         """The same function of the first rows of a taller array, of this shape."""
         return self.with_children([part.on_first_rows(shape) for part in self.children()])
 
+    def worst_at(self, unknown: np.ndarray, known: np.ndarray, sign: float = 1.0) -> Shape:
+        """The same with the worst coefficient of all in states of which nothing is known.
+
+        Linear parts take it; all others see mass that stays in one place, which entropy, distances and
+        logarithms of returns punish already.
+
+        Args:
+            unknown: boolean (S,).
+            known: boolean (S, A), the pairs that coefficients are compared on.
+            sign: negative where the function is subtracted from what is maximised.
+        """
+        pairs = zip(self.factors(), self.children(), strict=True)
+        parts = [part.worst_at(unknown, known, sign * factor) for factor, part in pairs]
+        return self.with_children(parts)
+
     def closest(self, x: np.ndarray) -> np.ndarray | None:
         """Where a distance, seen from x, is zero, (S, A); None for all else, or where nobody knows."""
         return None

@@ -1,0 +1,194 @@
+"""The rows of a log as numbers: which state, which action, where it led; and where episodes begin."""
+
+from __future__ import annotations
+
+import difflib
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from cvxmdp.base.errors import ModelError
+from cvxmdp.experience.log_table import LogTable
+
+ALIKE = 0.8  # of difflib's ratio, from which an action that appears once passes for a misspelling
+SHORTEST = 4  # letters of names that are compared letter by letter
+
+
+@dataclass(frozen=True)
+class LogRows:
+    """One entry per row of the log.
+
+    Attributes:
+        states, actions: their numbers.
+        following: where the row led; -1 where it ended the episode and names no state.
+        terminated: whether it ended the episode.
+        n_states, n_actions: how many there are.
+        state_names, action_names: where the log has names instead of numbers.
+        listed: boolean (S,), the numbers that are states: named by some row, or promised by ``n_states``.
+    """
+
+    states: np.ndarray
+    actions: np.ndarray
+    following: np.ndarray
+    terminated: np.ndarray
+    n_states: int
+    n_actions: int
+    state_names: tuple[str, ...] | None
+    action_names: tuple[str, ...] | None
+    listed: np.ndarray
+
+    def state_label(self, state: int) -> str | int:
+        """The name as the log has it, or the number."""
+        return int(state) if self.state_names is None else self.state_names[state]
+
+    def action_label(self, action: int) -> str | int:
+        """The name as the log has it, or the number."""
+        return int(action) if self.action_names is None else self.action_names[action]
+
+    @property
+    def pairs(self) -> np.ndarray:
+        """The number s * A + a of every row's pair."""
+        return self.states * self.n_actions + self.actions
+
+
+def read_rows(
+    data: LogTable, n_states: int | None, n_actions: int | None, named: Sequence[str] | None
+) -> LogRows:
+    """States and actions of every row; what is wrong with any is raised together.
+
+    Args:
+        data: the columns.
+        n_states, n_actions: at least so many, where they are numbers.
+        named: all actions by name, where the user listed them.
+    """
+    terminated = data.flags("terminated")
+    states, following = data.codes("state"), data.codes("next_state", missing=terminated)
+    state_names = None
+    if states is None or following is None:
+        states, following, state_names = _named_states(data, terminated)
+    actions, action_names = data.codes("action"), None
+    if actions is None or named is not None:
+        actions, action_names = _named_actions(data, named)
+    data.require_clean()
+    highest = int(max(states.max(initial=-1), following.max(initial=-1)))
+    asked = n_states if state_names is None else None
+    count = _size(asked, highest, "n_states", states, following, data)
+    if action_names is None:
+        largest = int(actions.max(initial=-1))
+        n_actions = _size(n_actions, largest, "n_actions", actions, actions, data)
+    else:
+        n_actions = len(action_names)
+    listed = np.full(count, asked is not None)
+    listed[states] = True
+    listed[following[~terminated]] = True
+    sizes, names = (count, n_actions), (state_names, action_names)
+    return LogRows(states, actions, following, terminated, *sizes, *names, listed)
+
+
+def _named_states(
+    data: LogTable, terminated: np.ndarray
+) -> tuple[np.ndarray, np.ndarray, tuple[str, ...]]:
+    here, there = data.labels("state"), data.labels("next_state", missing=terminated)
+    numbers: dict[str, int] = {}
+    for label, after, end in zip(here, there, terminated, strict=True):
+        numbers.setdefault(label, len(numbers))
+        if not end:
+            numbers.setdefault(after, len(numbers))
+    # A name that only terminated rows lead to is no state: episodes are over before it is visited.
+    return (
+        np.array([numbers[label] for label in here]),
+        np.array([numbers.get(label, -1) for label in there]),
+        tuple(numbers),
+    )
+
+
+def _named_actions(
+    data: LogTable, named: Sequence[str] | None
+) -> tuple[np.ndarray, tuple[str, ...]]:
+    labels = data.labels("action")
+    times = Counter(labels)
+    if named is None:
+        names = tuple(times)
+        asked = {name: _model_of(name, times) for name in names if times[name] == 1}
+        doubtful = [row for row, label in enumerate(labels) if asked.get(label)]
+        data.wrong(
+            doubtful,
+            lambda row: (
+                f"action {labels[row]!r} appears only here and looks like {asked[labels[row]]!r} "
+                f"({times[asked[labels[row]]]:,} rows). Correct it; or, if both are meant, list all actions: "
+                f"actions={sorted(times)}"
+            ),
+        )
+    else:
+        names = tuple(str(name) for name in named)
+        strange = [row for row, label in enumerate(labels) if label not in names]
+        data.wrong(
+            strange, lambda row: f"action {labels[row]!r} is not one of actions={list(names)}"
+        )
+    numbers = {name: code for code, name in enumerate(names)}
+    return np.array([numbers.get(label, 0) for label in labels], dtype=np.int64), names
+
+
+def _model_of(name: str, times: Counter[str]) -> str:
+    """A more frequent action that the name may be a misspelling of; empty where there is none."""
+
+    def plain(text: str) -> str:
+        return "".join(letter for letter in text.casefold() if letter.isalnum())
+
+    for other, _ in times.most_common():
+        if times[other] <= times[name]:
+            break
+        if plain(other) == plain(name):
+            return other
+        letters = name.isalpha() and other.isalpha() and min(len(name), len(other)) >= SHORTEST
+        if letters and difflib.SequenceMatcher(None, name, other).ratio() >= ALIKE:
+            return other
+    return ""
+
+
+def _size(
+    asked: int | None,
+    highest: int,
+    name: str,
+    codes: np.ndarray,
+    others: np.ndarray,
+    data: LogTable,
+) -> int:
+    """How many states or actions: as asked, and every one in the log fits; else as many as it has."""
+    if asked is not None:
+        outside = np.flatnonzero((codes >= asked) | (others >= asked))
+        data.wrong(
+            outside,
+            lambda row: f"number {max(codes[row], others[row])} does not fit {name}={asked}",
+        )
+        data.require_clean()
+        return int(asked)
+    if highest < 0:
+        raise ModelError(f"a log without rows says nothing of how many there are; give {name}=")
+    largest = 1_000 + 100 * len(codes)
+    if highest >= largest:
+        outside = np.flatnonzero((codes >= largest) | (others >= largest))
+        data.wrong(
+            outside,
+            lambda row: (
+                f"number {max(codes[row], others[row])} in a log of {len(codes):,} rows would make a model "
+                f"of mostly empty states; if it is meant, give {name}=, else use names (text) instead"
+            ),
+        )
+        data.require_clean()
+    return highest + 1
+
+
+def episode_starts(data: LogTable, rows: LogRows) -> tuple[np.ndarray, int]:
+    """The rows episodes begin with, and how many of the episodes were truncated."""
+    over = rows.terminated.copy()
+    if "truncated" in data.arrays:
+        over |= data.flags("truncated")
+        data.require_clean()
+    starts = data.episode_starts(over, connected=rows.states[1:] == rows.following[:-1])
+    if not len(starts):
+        return starts, 0
+    ends = np.concatenate([starts[1:] - 1, [len(over) - 1]])
+    return starts, int((~rows.terminated[ends]).sum())

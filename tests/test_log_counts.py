@@ -1,0 +1,182 @@
+"""Counts that an estimated model carries, what is declared beside them, and rows that cannot be used."""
+
+from __future__ import annotations
+
+import copy
+import pickle
+
+import numpy as np
+import pytest
+
+import cvxmdp as cm
+from cvxmdp.base.errors import ModelError
+
+LOG = {
+    "state": ["home", "work", "home", "work", "home"],
+    "action": ["walk", "rest", "ride", "rest", "walk"],
+    "next_state": ["work", "", "work", "home", "home"],
+    "terminated": [False, True, False, False, False],
+    "cost": [1.0, 0.0, 3.0, 2.0, 1.0],
+    "episode": [0, 0, 1, 1, 1],
+}
+
+
+def test_a_model_carries_visits_of_pairs_and_successors() -> None:
+    mdp = cm.from_transitions(LOG, 0.9, bounds={"cost": (0, 5)})
+    counts = mdp.counts
+    assert counts.total == 5
+    # home: walk 2, rest 0, ride 1; work: rest 2, of which one ended
+    np.testing.assert_array_equal(counts.visits, [[2, 0, 1], [0, 2, 0]])
+    np.testing.assert_array_equal(counts.outcomes.toarray()[0], [1, 1, 0])
+    np.testing.assert_array_equal(counts.outcomes.toarray()[4], [1, 0, 1])
+    assert counts.outcomes.dtype == np.int64
+    assert counts.available.all()
+    np.testing.assert_array_equal(mdp.actions, counts.visits > 0)
+    np.testing.assert_array_equal(counts.initial, [2, 0])
+    assert counts.signals["cost"].bounds == (0.0, 5.0)
+    np.testing.assert_array_equal(counts.signals["cost"].sums, [[2, 0, 3], [0, 2, 0]])
+    text = repr(mdp)
+    assert (
+        "visits per pair 0, 0, 0, 2, 2 (least, quartiles, most); 3 of 6 pairs never tried" in text
+    )
+    with pytest.raises(ValueError, match="read-only"):
+        counts.outcomes.data[0] = 7
+
+
+def test_counts_survive_files_copies_and_changes_that_do_not_contradict_them(tmp_path) -> None:
+    mdp = cm.from_transitions(LOG, 0.9, supports=np.ones((2, 3, 3), dtype=bool))
+    mdp.save(tmp_path / "model")
+    problem = cm.Problem(mdp, minimize=cm.linear("cost"))
+    problem.save(tmp_path / "problem")
+    for other in (
+        cm.TabularMDP.load(tmp_path / "model"),
+        cm.load_problem(tmp_path / "problem").mdp,
+        pickle.loads(pickle.dumps(mdp)),
+        copy.deepcopy(mdp),
+    ):
+        assert repr(other) == repr(mdp)
+        assert (other.counts.outcomes != mdp.counts.outcomes).nnz == 0
+        assert other.counts.supports.toarray().all()
+        np.testing.assert_array_equal(other.counts.initial, [2, 0])
+        np.testing.assert_array_equal(
+            other.counts.signals["cost"].sums, mdp.counts.signals["cost"].sums
+        )
+        assert other.counts.treatment == mdp.counts.treatment
+    more = mdp.with_signals(distance=np.ones((2, 3)))
+    assert set(more.counts.signals) == {"cost"}  # the new one is known
+    assert not mdp.with_signals(cost=np.zeros((2, 3))).counts.signals
+    assert mdp.replace(initial=1).counts.initial is None  # declared now
+    assert mdp.replace(transition=mdp.transition).counts is None
+    assert mdp.unroll(3).counts is None
+    narrow = mdp.replace(actions=mdp.actions & [[True, True, False], [True] * 3])
+    assert narrow.counts.total == 4
+
+
+def test_what_is_declared_is_kept_and_held_against_the_rows() -> None:
+    mdp = cm.from_transitions(
+        LOG,
+        0.9,
+        known={"price": lambda state, action: {"walk": 1.0, "ride": 3.0}.get(action, 7.0)},
+        signals=(),
+        actions=lambda state: ["walk", "ride"] if state == "home" else ["rest"],
+        supports=lambda state, action: ["home", "work", None],
+    )
+    assert not mdp.counts.signals
+    assert mdp.signal("price")[0, 2] == 3.0
+    np.testing.assert_array_equal(mdp.counts.available, [[True, False, True], [False, True, False]])
+    assert mdp.counts.supports.nnz == 9
+    exact = cm.from_transitions({**LOG, "cost": [1, 4, 3, 4, 1]}, 0.9, known=["cost"])
+    assert exact.counts.signals["cost"].exact
+    with pytest.raises(ModelError, match=r"row 3: cost is 2 .*'work'.*'rest', but known= says 0"):
+        cm.from_transitions(LOG, 0.9, known=["cost"])
+    with pytest.raises(ModelError, match=r"(?s)row 1: cost is 0 .*row 3: cost is 2 .* says 1"):
+        cm.from_transitions(LOG, 0.9, known={"cost": lambda s, a: 3.0 if a == "ride" else 1.0})
+    with pytest.raises(ModelError, match=r"row 2: cost is 3, outside bounds 0 to 2"):
+        cm.from_transitions(LOG, 0.9, bounds={"cost": (0, 2)})
+    with pytest.raises(ModelError, match=r"row 2: action 'ride' is not available in state 'home'"):
+        cm.from_transitions(LOG, 0.9, actions=lambda s: ["walk"] if s == "home" else ["rest"])
+    with pytest.raises(
+        ModelError, match=r"row 1: state 'work', action 'rest' ended, which supports"
+    ):
+        cm.from_transitions(LOG, 0.9, supports=lambda state, action: ["home", "work"])
+    with pytest.raises(ModelError, match=r"bounds\['cost'\] must be \(least, largest\)"):
+        cm.from_transitions(LOG, 0.9, bounds={"cost": 3})
+    with pytest.raises(ModelError, match=r"no column 'costs'. Did you mean 'cost'"):
+        cm.from_transitions(LOG, 0.9, bounds={"costs": (0, 3)})
+
+
+def test_dirty_rows_come_together_with_their_lines(tmp_path) -> None:
+    lines = [f"{row % 2},0,{(row + 1) % 2},false,1.0" for row in range(40)]
+    for row in range(5, 30, 2):
+        lines[row] = "1,0,0,false,n/a?"
+    lines[3], lines[4] = "1,zero,0,false,1.0", "0,0"
+    path = tmp_path / "log.csv"
+    path.write_text("state,action,next_state,terminated,cost\n" + "\n".join(lines) + "\n")
+    with pytest.raises(ModelError) as caught:
+        cm.from_transitions(path, 0.9)
+    told = str(caught.value).splitlines()
+    assert told[0] == "log.csv, 15 lines cannot be used:"
+    assert told[1].startswith("  line 5: action is 'zero'; expected a number; 38 other rows")
+    assert told[2].startswith("  line 6: 2 values for the 5 columns")
+    assert told[3].startswith("  line 7: cost is 'n/a?'; expected a number")
+    assert len(told) == 12
+    assert told[-1] == "  and 5 more"
+
+
+def test_an_action_that_looks_misspelled_is_asked_about() -> None:
+    table = {**LOG, "action": ["walk", "rest", "Walk", "rest", "walk"]}
+    with pytest.raises(ModelError, match=r"row 2: action 'Walk' appears only .* 'walk' \(2 rows\)"):
+        cm.from_transitions(table, 0.9)
+    both = cm.from_transitions(table, 0.9, actions=["walk", "Walk", "rest"])
+    assert both.action_names == ("walk", "Walk", "rest")
+    with pytest.raises(ModelError, match=r"row 2: action 'Walk' is not one of actions=\['walk'"):
+        cm.from_transitions(table, 0.9, actions=["walk", "rest"])
+    letters = {**LOG, "action": ["up1", "up2", "up1", "up1", "east"]}  # nobody misspells a number
+    assert cm.from_transitions(letters, 0.9).n_actions == 3
+
+
+def test_a_table_of_probabilities_is_no_log() -> None:
+    table = {**LOG, "probability": [0.5] * 5}
+    with pytest.raises(ModelError, match=r"table of a known model.*kind = \"table\".*signals="):
+        cm.from_transitions(table, 0.9)
+    assert cm.from_transitions(table, 0.9, signals=["cost"]).counts.total == 5
+
+
+def test_small_and_strange_logs_have_defined_answers() -> None:
+    nothing = {name: np.array([]) for name in ("state", "action", "next_state", "terminated")}
+    with pytest.raises(ModelError, match="has no rows"):
+        cm.from_transitions(nothing, 0.9)
+    known = {"reward": np.array([[1.0, 2.0], [3.0, 4.0]])}
+    empty = cm.from_transitions(nothing, 0.9, n_states=2, n_actions=2, initial=0, known=known)
+    assert empty.counts.total == 0
+    assert empty.counts.unknown.all()
+    solution = cm.solve(cm.Problem(empty, maximize=cm.linear("reward")))
+    assert solution.objective == pytest.approx(
+        10.0
+    )  # nothing is known but that no reward is below 1
+    one = cm.from_transitions(
+        {"state": [0], "action": [0], "next_state": [0], "terminated": [False], "reward": [2.0]},
+        0.5,
+    )
+    assert cm.solve(cm.Problem(one, maximize=cm.linear("reward"))).objective == pytest.approx(4.0)
+    contradicting = {
+        "state": [0, 0, 0],
+        "action": [0, 0, 0],
+        "next_state": [0, 0, 0],
+        "terminated": [True, False, True],
+        "truncated": [True, False, False],  # a row that ended is no cut
+    }
+    mixed = cm.from_transitions(contradicting, 0.9)
+    np.testing.assert_array_equal(mixed.counts.outcomes.toarray(), [[1, 2]])
+    assert mixed.ending[0, 0] == pytest.approx(2 / 3)
+    rare = np.zeros(2_000_001, dtype=int)  # one end in two million steps is an end, not rounding
+    seldom = cm.from_transitions(
+        {
+            "state": rare,
+            "action": rare,
+            "next_state": rare,
+            "terminated": np.arange(rare.size) == 9,
+        },
+        0.9,
+    )
+    assert 0 < seldom.ending[0, 0] < 1e-6
