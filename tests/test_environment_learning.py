@@ -428,9 +428,8 @@ def test_a_mixture_of_iterates(mdp, tmp_path, iterate, source) -> None:
     settings = solver(iterations=60, evaluate_every=5, iterate=iterate)
     found = cm.solve(problem, settings, seed=0)
     members = found.policy.members
-    assert len(members) == (
-        60 if iterate == "uniform" else 7
-    )  # all, or the ends of the last chunks
+    # All, or half of 40 that are spread evenly, however often the run is evaluated.
+    assert len(members) == (60 if iterate == "uniform" else 20)
     each = [cm.occupancy_of(mdp, member.table) for member in members]
     truth = np.mean(each, axis=0)
     assert found.objective == pytest.approx(np.vdot(mdp.signal("reward"), truth), abs=0.12)
@@ -484,6 +483,10 @@ def test_networks_from_equinox_see_observations() -> None:
 
 def test_a_report_of_what_was_learned(mdp, tmp_path) -> None:
     found = cm.solve(problem_of(compiled(mdp)), solver(), seed=0)
+    counts, slack = found.stats["while_learning"], found.history["played_slack"]["cost"]
+    assert (counts["played"], counts["looked_at"]) == (60, 3)
+    assert found.stats["sum_while_learning"]["cost"] == pytest.approx(20 * -slack[slack < 0].sum())
+    assert "(by 3 groups of their episodes)" in str(found)
     page = cm.report(found, tmp_path / "report.html")
     assert "JaxModel" in page.read_text() or page.exists()
     figure = found.plot(str(tmp_path / "picture.png"))

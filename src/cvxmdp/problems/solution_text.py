@@ -13,6 +13,7 @@ from cvxmdp.atoms.curvature import Curvature
 from cvxmdp.base.text_tables import number, text_table
 from cvxmdp.models.table import endings_in
 from cvxmdp.policies.occupancies import episode_visits
+from cvxmdp.problems.while_learning import learning_words
 
 if TYPE_CHECKING:
     from cvxmdp.problems.problem import Problem
@@ -110,7 +111,8 @@ def solution_text(solution: Solution) -> str:
             lines.append(line)
             if row.units:
                 lines.append(f"  {row.units}")
-    return "\n".join([*lines, "", run_line(solution)])
+    played = learning_words(solution.stats, problem.environment is not None)
+    return "\n".join([*lines, "", *([played] if played else []), run_line(solution)])
 
 
 def solution_html(solution: Solution) -> str:
@@ -132,5 +134,7 @@ def solution_html(solution: Solution) -> str:
             if row.units:
                 body += f'<tr><td></td><td colspan="4"><small>{escape(row.units)}</small></td></tr>'
         parts.append(f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>")
+    played = learning_words(solution.stats, problem.environment is not None)
+    parts += [f"<p>{escape(played)}</p>"] if played else []
     parts.append(f"<p><small>{escape(run_line(solution))}</small></p>")
     return "<div>" + "".join(parts) + "</div>"

@@ -67,6 +67,7 @@ PER_CONSTRAINT = {
     "slack": EXACT,
     "episode_slack": "seen in episodes",
     "recursive_slack": "recursive estimate",
+    "played_slack": "of the policies played",
 }
 
 

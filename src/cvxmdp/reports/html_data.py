@@ -12,6 +12,7 @@ from cvxmdp.base.text_tables import number
 from cvxmdp.base.version import __version__
 from cvxmdp.certificates.certificate import Certificate, gap_words
 from cvxmdp.models.layout import DIRECTIONS
+from cvxmdp.problems.while_learning import learning_words, share_violated
 from cvxmdp.reports.html_curves import groups_of, panels, rounded
 from cvxmdp.runs.record import SNAPSHOTS, FrontierFacts, RunRecord
 from cvxmdp.runs.record_text import (
@@ -97,7 +98,8 @@ def headline(records: Sequence[RunRecord], proofs: Sequence[Certificate | None])
     elif record.constraints:
         lines.append(constraints_hold(record))
     lines.append(record.message)
-    return lines
+    played = learning_words(record.stats, record.estimated)
+    return [*lines, played] if played else lines
 
 
 def _headline_of_many(records: Sequence[RunRecord]) -> list[str]:
@@ -308,9 +310,16 @@ def _row(record: RunRecord, proof: Certificate | None, name: str) -> dict[str, s
         "status": status_words(record),
         "objective": number(record.objective),
         "violation": f"{worst_violation(record):.2g}" if record.constraints else "-",
+        "learning": _while_learning(record),
         "gap": f"{gap:.1e}" if math.isfinite(gap) else "-",
         "how": run_line(record.stats),
     }
+
+
+def _while_learning(record: RunRecord) -> str:
+    """The share of the policies played that violated a constraint."""
+    share = share_violated(record.stats)
+    return "-" if share is None else f"{share:.1%}"
 
 
 def _name(record: RunRecord, group: str) -> str:

@@ -35,11 +35,10 @@ SNAPSHOTS = (
     "snapshot_occupancy",
 )  # (K,) and (K, S, A), where a history has them
 ENVELOPE_POINTS = 121
-PLACES = (
-    "iteration",
-    "recorded",
-)  # at which iterations things were evaluated exactly, and recorded
-EXACT = ("objective", "slack")
+PLACES = {"objective": "iteration", "slack": "iteration", "played_slack": "played"}
+OTHERS_AT = (
+    "recorded"  # the iterations at which everything else was recorded, where a history has them
+)
 
 
 @dataclass(frozen=True)
@@ -273,13 +272,13 @@ def _constraints(solution: Solution) -> tuple[ConstraintFacts, ...]:
 def _series(history: Mapping[str, Any]) -> Iterator[tuple[str, Series]]:
     """The curves of a history.
 
-    Exact evaluations are at ``iteration``, samples at ``recorded`` where a history has both; where it has
-    neither, at 1, 2, 3, ...
+    Exact evaluations are at ``iteration``, policies that were played at ``played``, samples at ``recorded``
+    where a history has them; where it has none, at 1, 2, 3, ...
     """
     for name, values in history.items():
-        if name in (*PLACES, *SNAPSHOTS):
+        if name in (*PLACES.values(), OTHERS_AT, *SNAPSHOTS):
             continue
-        place = PLACES[0] if name in EXACT or PLACES[1] not in history else PLACES[1]
+        place = PLACES.get(name, OTHERS_AT if OTHERS_AT in history else "iteration")
         at = np.asarray(history.get(place, ()), dtype=np.int64)
         parts = values.items() if isinstance(values, Mapping) else [(None, values)]
         for part, column in parts:

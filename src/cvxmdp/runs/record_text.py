@@ -9,6 +9,7 @@ from cvxmdp.base.text_tables import number, text_table
 from cvxmdp.certificates.certificate import Certificate, certificate_facts
 from cvxmdp.models.table import endings_in
 from cvxmdp.problems.solution_text import HEADER
+from cvxmdp.problems.while_learning import learning_words
 from cvxmdp.runs.record import ConstraintFacts, RunRecord
 
 ROUNDING = 1e-9  # of a budget or of what is compared with it: a violation that nobody means
@@ -52,7 +53,8 @@ def record_text(record: RunRecord) -> str:
         lines += ["", head]
         for line, facts in zip(table, record.constraints, strict=True):
             lines += [line, *([f"  {facts.units}"] if facts.units else [])]
-    lines += ["", run_line(record.stats)]
+    played = learning_words(record.stats, record.estimated)
+    lines += ["", *([played] if played else []), run_line(record.stats)]
     if record.certificate is not None:
         lines += ["", "Certificate", "-----------", str(Certificate.from_json(record.certificate))]
     return "\n".join(lines)

@@ -13,6 +13,7 @@ from cvxmdp.base.errors import SolverError, did_you_mean, require
 from cvxmdp.base.interval import Interval, half_width
 from cvxmdp.problems.problem import Problem
 from cvxmdp.problems.solution import Solution
+from cvxmdp.problems.while_learning import SUM, WORST, share_violated
 from cvxmdp.runs.axes import Case
 from cvxmdp.runs.lanes import Group
 from cvxmdp.runs.sweep_text import sweep_text
@@ -153,7 +154,7 @@ class Sweep:
                 f"no settings have a mean violation within tolerance={tolerance:g}; the smallest is "
                 f"{least:.3g}. Give a larger tolerance."
             )
-        smaller = by.startswith(("violation/", "tracking_error/", "seconds"))
+        smaller = by.startswith(("violation/", "learning_", "tracking_error/", "seconds"))
         if by in ("objective", "episode_objective"):
             smaller = self.problem.sign < 0
         return min(feasible, key=lambda row: row[by].value if smaller else -row[by].value)
@@ -200,10 +201,23 @@ def _row(run: SweepRun) -> dict[str, Any]:
     targets: Any = solution.history.get("tracking_error", {})
     for name, errors in targets.items():
         row[f"tracking_error/{name}"] = _latest(solution.history, errors)
+    row |= _while_learning(solution)
     for name in ("samples", "seconds"):
         if name in solution.stats:
             row[name] = float(solution.stats[name])
     return row
+
+
+def _while_learning(solution: Solution) -> dict[str, float]:
+    """The share of the policies played that violated a constraint, and how far the worst did."""
+    share = share_violated(solution.stats)
+    if share is None:
+        return {}
+    found = {"learning_violated": share}
+    for name, worst in solution.stats[WORST].items():
+        found[f"learning_worst/{name}"] = worst
+        found[f"learning_sum/{name}"] = solution.stats[SUM][name]
+    return found
 
 
 def _latest(history: Mapping[str, Any], column: np.ndarray) -> float:
@@ -224,7 +238,8 @@ def _column(history: Mapping[str, Any], name: str) -> tuple[np.ndarray, np.ndarr
         raise SolverError(f"no history {name!r}. {did_you_mean(name, known)}")
     column = history[outer][inner] if inner else history[outer]
     exact = outer in ("iteration", "objective", "slack") or "recorded" not in history
-    at = history["iteration"] if exact and "iteration" in history else history.get("recorded")
+    place = "iteration" if exact and "iteration" in history else "recorded"
+    at = history.get("played" if outer.startswith("played") else place)
     return np.arange(1, len(column) + 1) if at is None else at, column
 
 

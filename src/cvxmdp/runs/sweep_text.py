@@ -9,7 +9,14 @@ from cvxmdp.base.text_tables import number, text_table
 if TYPE_CHECKING:
     from cvxmdp.runs.sweep_results import Sweep
 
-SHOWN = ("objective", "slack/", "multiplier/", "episode_return", "tracking_error/")
+SHOWN = (
+    "objective",
+    "slack/",
+    "multiplier/",
+    "learning_violated",
+    "episode_return",
+    "tracking_error/",
+)
 MOST_ROWS = 40
 
 

@@ -34,6 +34,7 @@ from cvxmdp.policies.observers import mixture_on_observations, on_observations
 from cvxmdp.policies.policy import draw_actions
 from cvxmdp.problems.problem import Evaluation
 from cvxmdp.problems.solution import Status
+from cvxmdp.problems.while_learning import played_history, violations_while_learning
 from cvxmdp.solvers.contract import Rows, Task
 from cvxmdp.solvers.learning import Learned, Shared
 from cvxmdp.solvers.vr_pdpg_work import LearningWork
@@ -79,9 +80,13 @@ class EnvironmentWork(LearningWork):
         chunks, policy = state.snapshots[1:], self.policy(state)
         visits = np.array([one.snapshot.seen for one in chunks], dtype=np.float64)
         visits = visits.reshape(-1, *self.learning.shape)
-        history = self.curves(np.array([int(one.done) for one in chunks], dtype=int), visits)
+        ends = np.array([int(one.done) for one in chunks], dtype=int)
+        history = self.curves(ends, visits) | played_history(self.problem, ends, visits)
+        sizes = np.diff(ends, prepend=0)
+        violations = violations_while_learning(self.problem, history, sizes)
         if status is not Status.ITERATION_LIMIT:  # the environment is not to be asked again
             stats = {"evaluation_episodes": 0, "truncated": 0.0, "truncation_bias": 0.0}
+            stats |= violations
             remark = " Objective and slack are those of the last episodes it learned from."
             return policy, self._of_latest(state, visits), history, stats, remark
         last = self.solver.iterate == "last"
@@ -92,6 +97,7 @@ class EnvironmentWork(LearningWork):
             "evaluation_episodes": self.episodes,
             "truncated": cut,
             "truncation_bias": tail,
+            **violations,
         }
         found = self.problem.evaluate_occupancy(mean)
         return policy, found, history, stats, self._remark(cut, tail)
@@ -122,12 +128,9 @@ class EnvironmentWork(LearningWork):
     def policy(self, state: Learned) -> Any:
         """What acts on the environment's own observations: the last iterate, or one of several per episode."""
         environment, chosen = self.environment, [self.latest(state)]
-        if self.solver.iterate == "uniform":
-            chosen = self.drawn(state) or chosen
-        elif self.solver.iterate == "half":
-            half = int(state.done) // 2
-            late = [one.snapshot.params for one in state.snapshots[1:] if int(one.done) >= half]
-            chosen = late or chosen
+        if self.solver.iterate != "last":
+            every = zip(self.drawn(state), self.answering(state), strict=True)
+            chosen = [params for params, used in every if used] or chosen
         policies = [self.family.deploy(params) for params in chosen]
         if self.solver.iterate == "last":
             return on_observations(policies[0], environment)

@@ -25,7 +25,9 @@ if TYPE_CHECKING:
     from cvxmdp.solvers.vr_pdpg import VRPDPG
 
 
-KEPT = 256  # iterates that iterate="uniform" draws from, themselves drawn uniformly from all
+KEPT = 256  # iterates that answers are made of and violations are counted by, at most
+LEAST_KEPT = 40  # of them where the model is large, or there is none
+SOLVED = 100_000  # states of all exact occupancies together, beyond LEAST_KEPT of them
 
 
 class Plan(NamedTuple):
@@ -98,13 +100,22 @@ def first_numbers(shared: Shared, task: Task) -> tuple[Any, Any, str]:
     return single_precision(found.params), single_precision(multipliers), found.taken
 
 
-def choose_iterates(plan: Plan, seed: int) -> np.ndarray | None:
-    """For iterate="uniform": iterations drawn uniformly without replacement, in order."""
-    if plan.iterate != "uniform":
+def choose_iterates(plan: Plan, seed: int, problem: Problem) -> np.ndarray | None:
+    """Iterations whose policies are kept, in order: all of them, or as many as can be evaluated.
+
+    For iterate="uniform" they are drawn without replacement, as the theorem has it; otherwise they are spread
+    evenly. None where nobody asks for them: there is no model to evaluate them with, and the last is returned.
+    """
+    known = problem.environment is None
+    if plan.iterate == "last" and not known:
         return None
-    count = min(KEPT, plan.iterations)
-    chosen = np.random.default_rng([seed, 1]).choice(plan.iterations, count, False)
-    return np.sort(chosen).astype(np.int32)
+    if plan.iterate == "uniform":
+        count = min(KEPT, plan.iterations)
+        chosen = np.random.default_rng([seed, 1]).choice(plan.iterations, count, False)
+        return np.sort(chosen).astype(np.int32)
+    solved = SOLVED // problem.space.shape[0] if known else 0
+    count = min(plan.iterations, KEPT, max(LEAST_KEPT, solved))
+    return np.round(np.linspace(0, plan.iterations - 1, count)).astype(np.int32)
 
 
 def not_finite(iteration: int) -> str:

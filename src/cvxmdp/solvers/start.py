@@ -15,7 +15,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from cvxmdp.atoms import Shape, walk
+from cvxmdp.atoms import Shape
 from cvxmdp.atoms.shapes import MinimumShape
 from cvxmdp.base.errors import ProblemError, SettingsError, did_you_mean
 from cvxmdp.certificates.claims import Claims
@@ -28,6 +28,7 @@ from cvxmdp.policies.policy_file import load_policy
 from cvxmdp.problems.problem import Problem
 from cvxmdp.problems.solution import Solution, Status
 from cvxmdp.problems.solution_folder import DOCUMENT, POLICY, read_solution
+from cvxmdp.problems.while_learning import domain_of
 from cvxmdp.solvers.contract import Task
 
 
@@ -168,7 +169,7 @@ def _own_start(task: Task, family: BoundFamily, claims: Claims) -> Any:
     if isinstance(family, BoundMLP) and task.seed is None:
         raise SettingsError("an MLP starts from random weights: give solve(..., seed=...)")
     params = first_params(family, 0 if task.seed is None else task.seed)
-    inside = _arguments(task.problem)
+    inside = domain_of(task.problem)
     if inside and not isinstance(family, BoundNetwork):
         logs = family.log_probabilities(params, jnp.arange(family.actions.shape[0]))
         found = task.problem.evaluate(np.exp(np.asarray(logs)))
@@ -185,12 +186,6 @@ def _take_over(params: Any, family: BoundFamily) -> Any:
     if [np.shape(leaf) for leaf in given] != [leaf.shape for leaf in leaves]:
         return None
     return jax.tree.unflatten(form, [jnp.asarray(leaf, jnp.result_type(float)) for leaf in given])
-
-
-def _arguments(problem: Problem) -> list[Shape]:
-    """What must be positive where objective and slacks are to be finite: arguments of logarithms."""
-    functions = (problem.objective_function, *problem.slack_functions.values())
-    return [inner for f in functions for step in walk(f) for inner in step.node.positive()]
 
 
 def _inside_domain(family: BoundFamily, claims: Claims, inside: list[Shape]) -> Any:

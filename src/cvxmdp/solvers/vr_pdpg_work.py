@@ -32,6 +32,7 @@ from cvxmdp.policies.occupancies import policy_of
 from cvxmdp.problems.problem import Evaluation
 from cvxmdp.problems.snapshots import snapshots_of
 from cvxmdp.problems.solution import Solution, Status
+from cvxmdp.problems.while_learning import played_history, violations_while_learning
 from cvxmdp.solvers.contract import Batch, Judgement, Rows, Task, Work
 from cvxmdp.solvers.learning import (
     Kept,
@@ -67,7 +68,7 @@ class LearningWork(Work[Learned]):
         self.grain, self.longest = self.plan.every, self.plan.length
         self.names = list(self.problem.constraints)
         self.params, self.multipliers, self.taken = first_numbers(shared, task)
-        self.kept_at = choose_iterates(self.plan, self.seed)
+        self.kept_at = choose_iterates(self.plan, self.seed, self.problem)
         self.recent = ""  # what the latest episodes showed, for people alone
 
     @cached_property
@@ -200,11 +201,21 @@ class LearningWork(Work[Learned]):
         seen = list(state.snapshots)
         if int(seen[-1].done) < int(state.done):  # stopped within a chunk
             seen.append(Kept(state.done, Snapshot(self.latest(state), None)))
-        tables = [self.family.deploy(one.snapshot.params).probabilities() for one in seen]
-        visits = self.problem.mdp.flow.occupancies(np.stack(tables))
+        tables = np.stack([self._table(one.snapshot.params) for one in seen])
+        visits = self.problem.mdp.flow.occupancies(tables)
         iterations = np.array([int(one.done) for one in seen])
-        policy = self._deployed(state, visits, iterations)
-        return policy, self.problem.evaluate(policy), self.curves(iterations, visits), {}, ""
+        history, reached = self.curves(iterations, visits), self.reached(state)
+        played = np.stack([*map(self._table, self.drawn(state))]) if reached.size else tables[:0]
+        visits = self.problem.mdp.flow.occupancies(played)
+        history |= played_history(self.problem, reached, visits)
+        more = violations_while_learning(
+            self.problem, history, int(state.done) / max(reached.size, 1)
+        )
+        policy = self._deployed(state, visits, played)
+        return policy, self.problem.evaluate(policy), history, more, ""
+
+    def _table(self, params: Any) -> np.ndarray:
+        return np.asarray(self.family.deploy(params).probabilities())
 
     def curves(self, iterations: np.ndarray, visits: np.ndarray) -> dict[str, Any]:
         """Objective, slack and occupancies at some iterations, for the history."""
@@ -218,23 +229,33 @@ class LearningWork(Work[Learned]):
             **snapshots_of(iterations, visits[:, : self.problem.space.shape[0]]),
         }
 
-    def _deployed(self, state: Learned, visits: np.ndarray, iterations: np.ndarray) -> Any:
-        mdp, chosen = self.problem.mdp, self.solver.iterate
+    def _deployed(self, state: Learned, visits: np.ndarray, tables: np.ndarray) -> Any:
+        """The last policy, or one made of those that were kept, with these occupancies and probabilities."""
+        mdp, chosen, late = self.problem.mdp, self.solver.iterate, self.answering(state)
+        if chosen == "last" or not late.any():  # stopped before the first of them
+            return self.family.deploy(self.latest(state))
+        mean = policy_of(mdp, visits[late].mean(axis=0))
         if chosen == "half":
-            return policy_of(mdp, visits[iterations >= int(state.done) // 2].mean(axis=0))
-        if chosen == "uniform":
-            every = self.drawn(state) or [self.latest(state)]  # stopped before the first of them
-            tables = np.stack([self.family.deploy(params).probabilities() for params in every])
-            mean = mdp.flow.occupancies(tables).mean(axis=0)
-            return MixturePolicy(policy_of(mdp, mean).probabilities(), tables)
-        return self.family.deploy(self.latest(state))
+            return mean
+        return MixturePolicy(mean.probabilities(), tables)
+
+    def reached(self, state: Learned) -> np.ndarray:
+        """Iterations, already reached, whose policies are kept."""
+        if self.kept_at is None:
+            return np.zeros(0, np.int32)
+        return self.kept_at[self.kept_at < int(state.done)]
+
+    def answering(self, state: Learned) -> np.ndarray:
+        """Which of those the answer is made of, where it is made of several."""
+        begin = int(state.done) // 2 if self.solver.iterate == "half" else 0
+        return self.reached(state) >= begin
 
     def drawn(self, state: Learned) -> list[Any]:
-        """For iterate="uniform": the chosen iterates that were reached."""
-        if self.kept_at is None:
-            return []
-        kept, reached = host(state.carry.kept), np.flatnonzero(self.kept_at < int(state.done))
-        return [jax.tree.map(lambda rows, k=k: rows[k], kept) for k in reached]
+        """The policies that are kept, in the order of their iterations."""
+        kept = host(state.carry.kept)
+        return [
+            jax.tree.map(lambda rows, k=k: rows[k], kept) for k in range(self.reached(state).size)
+        ]
 
     def _pessimism(self) -> np.ndarray:
         return np.asarray(self.learning.pessimism)

@@ -556,8 +556,8 @@
   }
 
   const listed = section(data.runs.length > 1 ? "All runs" : "The run");
-  table(listed, ["run", "status", "objective", "worst violation", "proven gap", "how"],
-    data.runs.map((run) => [run.run, run.status, run.objective, run.violation, run.gap, run.how]), [2, 3, 4]);
+  table(listed, ["run", "status", "objective", "worst violation", "violated while learning", "proven gap", "how"],
+    data.runs.map((run) => [run.run, run.status, run.objective, run.violation, run.learning, run.gap, run.how]), [2, 3, 4, 5]);
 
   const again = section("Settings, and how to run it again");
   const commands = [...new Set(data.settings.map((entry) => entry.rerun).filter(Boolean))];
