@@ -168,7 +168,7 @@ def value_of_cvxpy_form(function, utility: cm.Utility, mdp: cm.TabularMDP, x: np
     variable = OccupancyProgram(mdp.reachable_pairs)
     form = function.conic(variable).expression
     if not variable.side_constraints:
-        variable.pairs.value = x[mdp.reachable_pairs]
+        variable.shares.value = x[mdp.reachable_pairs]
         return float(form.value)
     sense = cp.Maximize if utility.curvature.is_concave else cp.Minimize
     fixed = [variable.pairs == x[mdp.reachable_pairs]]

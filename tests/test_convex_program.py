@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import sys
+from collections.abc import Callable
 
 import numpy as np
 import pytest
@@ -12,6 +13,7 @@ import cvxmdp as cm
 from cvxmdp.algorithms import conic as conic_program
 from cvxmdp.algorithms import linear_program
 from cvxmdp.base.errors import MissingExtraError, PolicyError, SolverError
+from cvxmdp.solvers import convex_program
 from strategies import coverage
 
 DISCOUNT = 0.75
@@ -557,14 +559,51 @@ def test_an_optimal_answer_is_the_feasible_one(seed: int) -> None:
     assert (certificate.policy.probabilities() == solution.policy.probabilities()).all()
 
 
-def test_logarithms_of_millions_fall_back_on_columns() -> None:
-    mdp, random = cm.garnet(20, 3, 3, discount=0.99, seed=1), np.random.default_rng(0)
-    first, second = random.random((2, 20, 3))
-    problem = cm.Problem(mdp, maximize=cm.log_sum(1e6 * first, 1e6 * second))
-    solution = cm.solve(problem)
-    assert solution.status is cm.Status.OPTIMAL
-    plain = cm.solve(cm.Problem(mdp, maximize=cm.log_sum(first, second)))
-    assert solution.objective == pytest.approx(plain.objective + 2 * math.log(1e6), abs=1e-4)
+UNITS: dict[str, Callable[[float], cm.Utility]] = {
+    "log_sum": lambda unit: cm.log_sum(unit * REWARDS[0], unit * REWARDS[1]),
+    "log_sum per step": lambda unit: cm.log_sum(
+        cm.linear(unit * REWARDS[0], per="step"), cm.linear(REWARDS[1], per="step")
+    ),
+    "minimum": lambda unit: cm.minimum(cm.linear(unit * REWARDS[0]), cm.linear(unit * REWARDS[1])),
+    "sqrt": lambda unit: cm.sqrt(cm.linear(unit * REWARDS[0])) + cm.sqrt(cm.linear(REWARDS[1])),
+    "l1": lambda unit: -cm.distance(unit * REWARDS[0], norm="l1"),
+    "l2": lambda unit: -cm.distance(unit * REWARDS[0], norm="l2"),
+    "squares": lambda unit: -cm.quadratic(weights=unit * REWARDS[0]),
+}
+REWARDS = np.random.default_rng(0).random((2, 12, 3))
+
+
+@pytest.mark.parametrize("discount", [0.9, 0.9999])
+@pytest.mark.parametrize("unit", [1e-8, 1e6, 1e9])
+@pytest.mark.parametrize("written", sorted(UNITS))
+def test_one_conic_program_is_enough_in_every_unit(
+    written: str, unit: float, discount: float
+) -> None:
+    problem = cm.Problem(
+        cm.garnet(12, 3, 3, discount=discount, seed=1),
+        maximize=UNITS[written](unit),
+        subject_to={"cost": cm.linear(unit * REWARDS[1], per="step") <= 0.6 * unit},
+    )
+    solution = cm.ConvexProgram().answer(problem, ways=[convex_program.CONIC])
+    assert solution.status is cm.Status.OPTIMAL, solution.message
+
+
+@pytest.mark.parametrize("unit", [1e-8, 1e6, 1e8])
+def test_a_bound_under_a_kl_budget_is_as_tight_in_every_unit(unit: float) -> None:
+    mdp = cm.garnet(12, 3, 3, discount=0.95, seed=1)
+    uniform = cm.TabularPolicy(np.full((12, 3), 1 / 3))
+    near = cm.distance(uniform, norm="kl", of="actions") <= 0.02
+    problem = cm.Problem(mdp, maximize=cm.linear(unit * REWARDS[0]), subject_to={"near": near})
+    certificate = cm.certify(problem, cm.solve(problem))
+    assert certificate.gap <= 1e-8 * abs(certificate.upper)
+
+
+def test_a_logarithm_of_nothing_is_no_answer() -> None:
+    mdp = cm.garnet(6, 3, 3, discount=0.9, seed=0)
+    problem = cm.Problem(mdp, maximize=cm.log_sum(REWARDS[0][:6], np.zeros((6, 3))))
+    solution = cm.solve(problem, cm.ConvexProgram())
+    assert solution.status is cm.Status.INACCURATE
+    assert "No policy was found at which the objective is finite" in solution.message
 
 
 @pytest.mark.parametrize("held", [False, True])

@@ -5,8 +5,9 @@ r"""The problem as one conic program: the answer, and the tangents that prove it
 
 CVXPY writes it and Clarabel, an interior-point method, solves it. Only pairs that some policy can take become
 variables: the others are zero anyway, and a logarithm of a variable that cannot be positive has no interior to
-walk in. Solvers' tolerances are absolute numbers near zero, so f and each g_i are handed over in units of their
-own size: costs in millionths or rewards in millions are solved as accurately as those near one.
+walk in. Solvers' tolerances are absolute numbers near zero, so x, f, each g_i and every shape inside them are
+handed over in units of their own size: costs in millionths or rewards in millions are solved as accurately as
+those near one.
 
 Every shape phi(u), u = M x, is written with the cone that it is. At the optimum the cone's dual is the slope
 of phi that optimality needs, kinks included, times the factor that stands before phi in the Lagrangian;
@@ -19,6 +20,7 @@ from __future__ import annotations
 import math
 import time
 import warnings
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -81,14 +83,17 @@ class OccupancyProgram:
     Attributes:
         cp: the module cvxpy.
         usable: boolean (S, A), the pairs that are variables.
-        pairs: the CVXPY variable, one number per usable pair, in row-major order.
+        typical: occupancies, (S, A) each, at which sizes are measured; without any, every size is one.
+        shares: the CVXPY variable, one number per usable pair, in row-major order.
+        pairs: the occupancy there: the shares in units of its mass.
         side_constraints: cones of the shapes, and on further variables that they need.
     """
 
-    def __init__(self, usable: np.ndarray) -> None:
-        self.cp = require("cvxpy", "convex")
+    def __init__(self, usable: np.ndarray, typical: Sequence[np.ndarray] = ()) -> None:
+        self.cp, self.typical = require("cvxpy", "convex"), typical
         self.usable, self.places = usable, np.flatnonzero(usable)
-        self.pairs = self.cp.Variable(self.places.size, nonneg=True)
+        self.shares = self.cp.Variable(self.places.size, nonneg=True)
+        self.pairs = self.size(np.sum) * self.shares
         self.side_constraints: list[Any] = []
 
     def inner(self, reward: np.ndarray) -> Any:
@@ -102,6 +107,11 @@ class OccupancyProgram:
     def live(self, map: Map) -> np.ndarray:
         """Rows of the map that some policy can move, as indices."""
         return np.flatnonzero(map.live(self.usable))
+
+    def size(self, function: Callable[[np.ndarray], Any]) -> float:
+        """Of the function's values: the unit in which the solver is to see them."""
+        with np.errstate(invalid="ignore"):  # a logarithm may be minus infinity
+            return largest([largest(function(point)) for point in self.typical])
 
     def require(self, *constraints: Any) -> None:
         """Add constraints to the program."""
@@ -120,9 +130,7 @@ def units_of(lowered: Lowered) -> Units:
 
     For f it is the difference of the values, since its constant plays no part.
     """
-    model = lowered.flow
-    first = np.eye(model.shape[1])[model.actions.argmax(axis=1)]
-    points = [model.occupancy(model.uniform), model.occupancy(first)]
+    model, points = lowered.flow, typical_of(lowered)
 
     def change(function: Shape) -> float:
         return largest(function.gradient(points[0])[model.usable] * model.mass)
@@ -135,6 +143,13 @@ def units_of(lowered: Lowered) -> Units:
         for name, g in lowered.slacks.items()
     }
     return Units(largest([difference, change(lowered.objective)]), slacks)
+
+
+def typical_of(lowered: Lowered) -> list[np.ndarray]:
+    """Two occupancies: of uniform actions, and of the first action everywhere."""
+    model = lowered.flow
+    first = np.eye(model.shape[1])[model.actions.argmax(axis=1)]
+    return [model.occupancy(model.uniform), model.occupancy(first)]
 
 
 def largest(numbers: Any) -> float:
@@ -164,7 +179,8 @@ def solve_conic(
         scaled: hand functions over in units of their own size.
         seconds: that each try may take.
     """
-    model, program = lowered.flow, OccupancyProgram(lowered.flow.usable)
+    model = lowered.flow
+    program = OccupancyProgram(model.usable, typical_of(lowered) if scaled else ())
     cp = program.cp
     units = units_of(lowered) if scaled else Units(1.0, dict.fromkeys(lowered.slacks, 1.0))
     flow, initial = model.equations()

@@ -92,6 +92,8 @@ def steps(what: str, count: int, note: Callable[[], str] = lambda: "") -> Iterat
 def by_columns(claims: Claims, tolerance: float = COLUMNS_TOLERANCE) -> Proof | None:
     """The proof that column generation finds: for models too large for a conic program."""
     generation = Generation(claims.lowered, tolerance, COLUMNS_KEPT)
+    if generation.outside:  # no policy was found at which the objective is finite
+        return None
     for step in steps("looking for a proof", COLUMNS_STEPS, lambda: f"gap {generation.gap:.2g}"):
         generation.step()
         if generation.gap <= tolerance or generation.infeasible or generation.stuck:

@@ -63,6 +63,8 @@ class Measured(NamedTuple):
 
 
 def _misses(achieved: Achieved) -> str:
+    if not math.isfinite(achieved.objective):
+        return "no policy was found at which the objective is finite"
     name, slack = min(achieved.computed_slack.items(), key=lambda one: one[1])
     return f"no policy was found that surely satisfies every constraint; {name!r} has a slack of {slack:.2g}"
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from cvxmdp.atoms.shapes.shape import TINY, Affine, Composite, Local, Parameters, Shape
+from cvxmdp.atoms.shapes.shape import Affine, Composite, Local, Parameters, Shape
 
 LEAST = 1e-100  # where tangents are taken
 
@@ -64,7 +64,7 @@ class IncreasingShape(Composite):
     def combined(self, parts: Sequence[Local], rounding: float) -> Local:
         """h' g and h' H + h'' g g'."""
         (inner,) = parts
-        inside = inner.value if inner.value > 0 else TINY
+        inside = max(inner.value, LEAST)
         slope = self.slope(inside)
         bent = self.bend(inside) * np.outer(inner.gradient, inner.gradient)
         parameters = {"t": admissible(inside), "parts": [inner.parameters]}

@@ -52,16 +52,16 @@ class LogShape(IncreasingShape):
         return replace(self, parts=(self.parts[0].extended(),), floor=FLOOR)
 
     def conic(self, program: ConicProgram) -> ConicForm:
-        inner = self.parts[0].conic(program)
+        """Log (phi / unit) + log unit."""
+        inner, unit = self.parts[0].conic(program), program.size(self.parts[0].value)
         # The sum of one number is that number: CVXPY 1.9 gives log(number - sum_squares) a wrong shape.
-        inside = program.cp.sum(inner.expression)
+        inside = program.cp.sum(inner.expression / unit)
 
         def parameters(factor: float, x: np.ndarray) -> Parameters:
-            t = 0.0 if inside.value is None else float(inside.value)
-            t = admissible(t)
+            t = admissible(0.0 if inside.value is None else unit * float(inside.value))
             return {"t": t, "parts": [inner.parameters(factor / t, x)]}
 
-        return ConicForm(program.cp.log(inside), parameters)
+        return ConicForm(program.cp.log(inside) + math.log(unit), parameters)
 
     def height(self, t: float) -> float:
         return math.log(t) if t > 0 else -math.inf

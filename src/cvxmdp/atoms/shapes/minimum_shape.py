@@ -55,10 +55,10 @@ class MinimumShape(Composite):
         return SoftMinimum(parts, np.full(count, 1.0 / count), 1.0 / max(size, 1e-9))
 
     def conic(self, program: ConicProgram) -> ConicForm:
-        """A variable that is at most each part; the duals are the weights."""
-        forms = [part.conic(program) for part in self.parts]
+        """A variable that is at most each part, in units of the minimum; the duals are the weights."""
+        forms, unit = [part.conic(program) for part in self.parts], program.size(self.value)
         smallest = program.cp.Variable()
-        below = [smallest <= form.expression for form in forms]
+        below = [smallest <= form.expression / unit for form in forms]
         program.require(*below)
 
         def parameters(factor: float, x: np.ndarray) -> Parameters:
@@ -72,7 +72,7 @@ class MinimumShape(Composite):
             parts = [form.parameters(factor * weight, x) for weight, form in pairs]
             return {"weights": weights, "parts": parts}
 
-        return ConicForm(smallest, parameters)
+        return ConicForm(unit * smallest, parameters)
 
     def tangent(self, parameters: Parameters) -> Affine:
         """A convex combination of tangents."""

@@ -84,7 +84,7 @@ class NormShape(MappedShape):
         return SoftNorm(self.map, self.set, np.zeros(u.shape), 1.0 / max(size, 1e-9), self.norm)
 
     def conic(self, program: ConicProgram) -> ConicForm:
-        """The norm of u - z, with z a variable of the program that lies in the set.
+        """The norm of u - z, with z a variable of the program that lies in the set; in units of its size.
 
         The duals of its cones are the slope; of a square, that of the equation r = u - z.
         """
@@ -92,14 +92,16 @@ class NormShape(MappedShape):
         if nearest is None:
             nearest = cp.Variable(self.map.rows)
             program.require(*self.set.inside(cp, nearest))
-        residual = program.image(self.map) - nearest
+        unit = program.size(self._residual)
+        residual = (program.image(self.map) - nearest) / unit
         t = cp.Variable(1 if self.norm == "l2" else self.map.rows)
-        value = cp.sum_squares(t) if self.norm == "l2-squared" else cp.sum(t)
+        squared = self.norm == "l2-squared"
+        value = unit**2 * cp.sum_squares(t) if squared else unit * cp.sum(t)
         sides = self._sides(cp, t, residual)
         program.require(*sides)
 
         def parameters(factor: float, x: np.ndarray) -> Parameters:
-            slope = slope_of(self._dual([side.dual_value for side in sides]), factor)
+            slope = slope_of(self._dual([side.dual_value for side in sides]), unit * factor)
             return self.at(x) if slope is None else self.set.parameters(slope)
 
         return ConicForm(value, parameters)

@@ -54,16 +54,18 @@ class PowerShape(IncreasingShape):
         return replace(self, parts=(self.parts[0].extended(),), floor=FLOOR)
 
     def conic(self, program: ConicProgram) -> ConicForm:
-        """T <= u^p is a power cone."""
+        """T <= u^p is a power cone; u is phi / unit."""
         cp, inner = program.cp, self.parts[0].conic(program)
-        u, t = cp.Variable(1), cp.Variable(1)
-        program.require(u <= inner.expression, cp.PowCone3D(u, np.ones(1), t, [self.exponent]))
+        u, t, unit = cp.Variable(1), cp.Variable(1), program.size(self.parts[0].value)
+        program.require(
+            u <= inner.expression / unit, cp.PowCone3D(u, np.ones(1), t, [self.exponent])
+        )
 
         def parameters(factor: float, x: np.ndarray) -> Parameters:
-            t = admissible(0.0 if u.value is None else float(u.value[0]))
+            t = admissible(0.0 if u.value is None else unit * float(u.value[0]))
             return {"t": t, "parts": [inner.parameters(factor * self.slope(t), x)]}
 
-        return ConicForm(cp.sum(t), parameters)
+        return ConicForm(unit**self.exponent * cp.sum(t), parameters)
 
     def height(self, t: float) -> float:
         return float(t**self.exponent)

@@ -127,6 +127,9 @@ class ConicProgram(Protocol):
     def live(self, map: Map) -> np.ndarray:
         """Rows of the map that some policy can move, as indices."""
 
+    def size(self, function: Callable[[np.ndarray], Any]) -> float:
+        """Of the function's values: the unit in which the solver is to see them."""
+
     def require(self, *constraints: Any) -> None:
         """Add constraints to the program."""
 
