@@ -31,6 +31,7 @@ __all__ = [
     "ExperienceError",
     "FeatureFunction",
     "FileFormatError",
+    "Front",
     "Frontier",
     "GridLayout",
     "GymnasiumEnv",
@@ -87,6 +88,7 @@ __all__ = [
     "log_sum",
     "minimum",
     "occupancy_of",
+    "pareto",
     "policy_of",
     "polytope",
     "power",
@@ -166,7 +168,9 @@ if TYPE_CHECKING:
     from cvxmdp.problems.problem import Problem, load_problem
     from cvxmdp.problems.solution import Solution, Status, load_solution
     from cvxmdp.reports.html_page import report
+    from cvxmdp.runs.front import Front
     from cvxmdp.runs.frontier import Frontier, frontier
+    from cvxmdp.runs.pareto import pareto
     from cvxmdp.runs.solving import solve
     from cvxmdp.runs.sweep_results import Sweep
     from cvxmdp.runs.sweeping import sweep
@@ -279,10 +283,12 @@ _WHERE = {
         "load_solution",
     ),
     "reports.html_page": ("report",),
+    "runs.front": ("Front",),
     "runs.frontier": (
         "Frontier",
         "frontier",
     ),
+    "runs.pareto": ("pareto",),
     "runs.solving": ("solve",),
     "runs.sweep_results": ("Sweep",),
     "runs.sweeping": ("sweep",),

@@ -1,0 +1,56 @@
+"""The picture of a coverage set, drawn with Matplotlib."""
+
+from __future__ import annotations
+
+from itertools import combinations
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from cvxmdp.base.errors import require
+
+if TYPE_CHECKING:
+    from cvxmdp.runs.front import Front
+
+
+def plot_front(front: Front, path: str | Path | None = None) -> Any:
+    """Two objectives: the proven band. More: the points, for every two, coloured by the next one."""
+    require("matplotlib", "report")
+    from matplotlib.figure import Figure
+
+    pairs = list(combinations(range(len(front.objectives)), 2))
+    figure = Figure(figsize=(1.5 + 5.0 * len(pairs), 4.5), layout="constrained")
+    for axes, pair in zip(figure.subplots(1, len(pairs), squeeze=False)[0], pairs, strict=True):
+        if len(pairs) == 1:
+            _band(axes, front)
+        else:
+            _cloud(figure, axes, front, pair)
+        names = list(front.objectives)
+        axes.set(xlabel=names[pair[0]], ylabel=names[pair[1]])
+    if path is not None:
+        figure.savefig(path, dpi=150)
+    return figure
+
+
+def _band(axes: Any, front: Front) -> None:
+    points = front.points
+    grid = np.linspace(points[:, 0].min(), points[:, 0].max(), 401)
+    order = np.argsort(points[:, 0])
+    floor = np.interp(grid, points[order, 0], points[order, 1])
+    heavy = front.weights[:, 1] > 0  # a bound on the first objective alone is a vertical line
+    across, up = front.weights[heavy].T
+    ceiling = ((front.bounds[heavy] - np.outer(grid, across)) / up).min(axis=1)
+    axes.fill_between(
+        grid, floor, ceiling, color="#2a9d8f", alpha=0.35, label="proven: the front lies in here"
+    )
+    axes.plot(grid, floor, color="#2a9d8f")
+    axes.plot(*points.T, "o", color="#1d3557", label="policies")
+    axes.legend()
+
+
+def _cloud(figure: Any, axes: Any, front: Front, pair: tuple[int, int]) -> None:
+    names, points = list(front.objectives), front.points
+    other = next(place for place in range(len(names)) if place not in pair)
+    drawn = axes.scatter(*points[:, pair].T, c=points[:, other], cmap="viridis")
+    figure.colorbar(drawn, ax=axes, label=names[other])
