@@ -210,6 +210,22 @@ CONVEX: dict[str, Maker] = {
     "l2-squared to polytope": lambda mdp, random: cm.distance(
         _random_polytope(mdp, random), norm="l2-squared"
     ),
+    "l2 of returns to a vector": lambda mdp, random: cm.distance(
+        cm.returns("reward", _random_array(mdp, random)), random.normal(size=2)
+    ),
+    "l1 of returns to a box": lambda mdp, random: cm.distance(
+        cm.returns("reward", cm.linear("cost", per="step")),
+        cm.box([1.0, 0.1], [2.0, np.inf]),
+        norm="l1",
+    ),
+    "l2-squared of returns to a ball": lambda mdp, random: cm.distance(
+        cm.returns("reward", "cost"),
+        cm.ball(random_policy(mdp, random), float(random.uniform(0.05, 0.3))),
+        norm="l2-squared",
+    ),
+    "l2 of returns to a polytope": lambda mdp, random: cm.distance(
+        cm.returns("reward", "cost"), cm.polytope(random.normal(size=(3, 2)), random.random(3))
+    ),
     "quadratic convex matrix": lambda mdp, random: cm.quadratic(-_concave_matrix(mdp, random)),
     "quadratic weights per state": lambda mdp, random: cm.quadratic(
         weights=random.random(mdp.n_states)
@@ -268,6 +284,10 @@ LATER = {
     "l1 of actions",
     "kl of actions",
     "kl of actions with smoothing",
+    "l2 of returns to a vector",
+    "l1 of returns to a box",
+    "l2-squared of returns to a ball",
+    "l2 of returns to a polytope",
 }
 
 

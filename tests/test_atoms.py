@@ -228,6 +228,7 @@ WITH_EVERY_CONSTANT = {
     "l2-squared to ball",
     "l2-squared to box",
     "l2-squared to polytope",
+    "l2-squared of returns to a ball",
     "quadratic concave matrix",
     "quadratic concave weights",
     "quadratic convex matrix",

@@ -263,6 +263,8 @@ def atoms(mdp: cm.TabularMDP) -> dict[str, cm.Utility]:
         "ball": cm.distance(cm.ball(policy, 0.1), norm="l2"),
         "box": cm.distance(cm.box(0.5 * visits, 1.5 * visits), norm="l2-squared"),
         "polytope": cm.distance(cm.polytope(array[None], [1.0]), norm="l2"),
+        "returns": cm.distance(cm.returns("reward", array), [9.0, 1.0], norm="l2-squared"),
+        "returns in a box": cm.distance(cm.returns("reward", "cost"), cm.box(1.0, [9.0, 1.1])),
         "concave": own_concave,
         "convex": own_convex,
     }
@@ -344,6 +346,10 @@ def test_an_atom_is_solved_proven_and_checked(kind, tmp_path):
         'log_sum("reward", "cost")',
         'power("reward", 0.3) + sqrt("cost")',
         'minimum(linear("reward"), 3 - 2 * linear("cost"))',
+        '-distance(returns("reward", linear("cost", per="step")), [2, 0.1], norm="l1")',
+        '-distance(returns("reward", "cost"), box([2, -inf], [3, 1.5]), norm="l1")',
+        '-distance(returns("reward", "cost"), ball([2, 1], 0.5))',
+        '-distance(returns("reward", "cost"), polytope([[1, -1], [0, 1]], [0, 0.3]))',
     ],
 )
 def test_what_an_atom_prints_is_what_a_problem_file_takes(text, tmp_path):

@@ -236,7 +236,7 @@ def test_rows_of_zeros_that_say_nothing_are_left_out(mdp):
         (lambda: cm.ball(np.ones(SHAPE), np.nan), "radius"),
         (lambda: cm.ball(np.ones(SHAPE), np.inf), "radius"),
         (lambda: cm.ball(np.ones(SHAPE), "wide"), "radius .* got 'wide'"),
-        (lambda: cm.ball(np.ones(3), 1.0), r"center must be a finite \(S, A\) array"),
+        (lambda: cm.ball(np.ones((1, 2, 3)), 1.0), r"center must be a finite \(S, A\) array"),
         (lambda: cm.box(1.0, 0.0), "the box is empty: lower is above upper$"),
         (lambda: cm.box(np.eye(2), 0.5), r"empty: lower is above upper at entry \(0, 0\)"),
         (lambda: cm.box(np.inf, np.inf), "the box is empty"),
@@ -244,8 +244,7 @@ def test_rows_of_zeros_that_say_nothing_are_left_out(mdp):
         (lambda: cm.box(np.nan, 1.0), "NaN"),
         (lambda: cm.box("low", 1.0), "lower of a box must be made of numbers"),
         (lambda: cm.box(np.zeros((4, 2)), np.ones((2, 4))), r"got shapes \(4, 2\) and \(2, 4\)"),
-        # (A,) would broadcast, but (S,) is what a vector means everywhere else.
-        (lambda: cm.box(np.zeros(2), np.ones(2)), r"numbers or arrays \(S, A\)"),
+        (lambda: cm.box(np.zeros((1, 1, 2)), 1.0), r"numbers or arrays \(S, A\)"),
         (lambda: cm.polytope([[0.0, 0.0], [1.0, 1.0], [0.0, 0.0]], [1, 1, -1]), "row 2 reads 0 <="),
         (lambda: cm.polytope([[1.0], [-1.0]], [0.0, -1.0]), "no point satisfies all"),
         (lambda: cm.polytope(np.zeros((2, 3)), [0, 1]), "contains every point"),
@@ -265,6 +264,9 @@ def test_sets_that_are_empty_or_malformed_are_refused(call, message):
     ("given_set", "message"),
     [
         (cm.ball(np.ones((2, 4)), 1.0), r"center of the ball has shape \(2, 4\)"),
+        (cm.ball(np.ones(3), 1.0), r"center of the ball has shape \(3,\)"),
+        # (A,) would broadcast, but (S,) is what a vector means everywhere else.
+        (cm.box(np.zeros(2), np.ones(2)), r"the box has bounds of shape .*expected \(4, 2\)"),
         (cm.box(np.zeros((2, 4)), 1.0), r"the box has bounds of shape .*expected \(4, 2\)"),
         (cm.polytope(np.ones((1, 7)), [1.0]), r"expected \(S, A\) = \(4, 2\) or S\*A = 8"),
         (cm.polytope(np.ones((1, 2, 4)), [1.0]), r"rows have shape \(2, 4\)"),

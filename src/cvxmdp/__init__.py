@@ -95,6 +95,7 @@ __all__ = [
     "quadratic",
     "record_episode",
     "report",
+    "returns",
     "slater",
     "solve",
     "sqrt",
@@ -115,6 +116,7 @@ if TYPE_CHECKING:
     from cvxmdp.atoms.powers import power, sqrt
     from cvxmdp.atoms.probing import check_utility
     from cvxmdp.atoms.quadratic import quadratic
+    from cvxmdp.atoms.returns import returns
     from cvxmdp.atoms.sets import ball, box, polytope
     from cvxmdp.atoms.utility import Constraint, Utility
     from cvxmdp.base.errors import (
@@ -201,6 +203,7 @@ _WHERE = {
     ),
     "atoms.probing": ("check_utility",),
     "atoms.quadratic": ("quadratic",),
+    "atoms.returns": ("returns",),
     "atoms.sets": (
         "ball",
         "box",

@@ -10,6 +10,7 @@ from cvxmdp.atoms.minimum import minimum
 from cvxmdp.atoms.powers import power, sqrt
 from cvxmdp.atoms.probing import UtilityCheck, check_utility
 from cvxmdp.atoms.quadratic import quadratic
+from cvxmdp.atoms.returns import returns
 from cvxmdp.atoms.sets import ball, box, polytope
 from cvxmdp.atoms.shapes import Constants, Shape
 from cvxmdp.atoms.utility import Constraint, Utility
@@ -36,6 +37,7 @@ __all__ = [
     "polytope",
     "power",
     "quadratic",
+    "returns",
     "sqrt",
     "walk",
 ]

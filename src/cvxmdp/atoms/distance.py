@@ -1,4 +1,4 @@
-"""distance(target): how far the occupancy is from a point, a policy or a convex set. Convex."""
+"""distance(target): how far the occupancy, or a vector of returns, is from a point or a convex set. Convex."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from cvxmdp.atoms.action_distance import NORMS as ACTION_NORMS
 from cvxmdp.atoms.action_distance import ActionDistance
 from cvxmdp.atoms.curvature import Curvature
 from cvxmdp.atoms.maps import Entries
+from cvxmdp.atoms.returns import ReturnsDistance, ReturnVector
 from cvxmdp.atoms.sets import ConvexSet, as_occupancy, point_like
 from cvxmdp.atoms.shapes import NormShape, RelativeEntropyShape, Shape
 from cvxmdp.atoms.shapes.norm_sets import Singleton
@@ -27,16 +28,23 @@ NORMS = ("l1", "l2", "l2-squared", "kl")
 
 
 def distance(
-    target: Any, norm: str = "l2", *, smoothing: float = 0.0, of: str = "occupancy"
+    target: Any,
+    to: Any = None,
+    *,
+    norm: str = "l2",
+    smoothing: float = 0.0,
+    of: str = "occupancy",
 ) -> Utility:
-    """How far the occupancy x, or the decisions in it, are from ``target``. Convex.
+    """How far the occupancy x, the decisions in it or returns are from ``target``. Convex.
 
     Args:
         target: an occupancy (an (S, A) array), a policy or a solution (their occupancy is meant), or a
-            convex set: ``ball``, ``box``, ``polytope``.
+            convex set: ``ball``, ``box``, ``polytope``. Or ``returns(r_1, ..., r_k)``, and then
+        to: what the vector of these returns is compared with: a vector of k numbers, a policy or a solution
+            (their returns are meant), or a convex set in R^k.
         norm: "l1", "l2", "l2-squared" (the plain square, without a factor 1/2), or "kl". With p, q
             the two occupancies times (1 - discount), "kl" is sum p log(p/q) - p + q. Sets take "l2"
-            and "l2-squared"; a box also "l1".
+            and "l2-squared"; a box also "l1". Returns have no "kl".
         smoothing: for "kl": mix the target with this share of the uniform policy's occupancy, which
             is positive wherever a policy can go.
         of: "occupancy"; or "actions" for the change of decisions against a policy pi_0, weighted by how
@@ -51,19 +59,46 @@ def distance(
         raise UtilityError(f"smoothing is a share, at least 0 and less than 1; got {smoothing!r}")
     if smoothing and norm != "kl":
         raise UtilityError(f'smoothing only goes with norm="kl"; got norm={norm!r}')
+    if isinstance(target, ReturnVector):
+        return _of_returns(target, to, norm, of)
+    if to is not None:
+        raise UtilityError(
+            f"distance(target) takes one target; got {to!r} besides. A norm is given by name, "
+            'distance(target, norm="l1"); returns are compared with a second argument, '
+            "distance(returns(...), box(...))."
+        )
     if of == "actions":
         return _of_actions(target, norm, float(smoothing))
-    if isinstance(target, ConvexSet):
-        allowed = ("l1", "l2", "l2-squared") if target.kind == "box" else ("l2", "l2-squared")
-        if norm not in allowed:
-            raise UtilityError(
-                f"the distance to a {target.kind} is available in {', '.join(allowed)}; got {norm!r}"
-            )
-        return Distance(target, norm, smoothing)
-    point = point_like(target, "the target of a distance")
+    point = _read_target(target, norm)
     if norm == "kl" and isinstance(point, np.ndarray) and (point < 0).any():
         raise UtilityError("the target of a kl distance has negative entries")
     return Distance(point, norm, smoothing)
+
+
+def _read_target(target: Any, norm: str) -> Any:
+    """A point or a set, which has not every norm."""
+    if not isinstance(target, ConvexSet):
+        return point_like(target, "the target of a distance")
+    allowed = ("l1", "l2", "l2-squared") if target.kind == "box" else ("l2", "l2-squared")
+    if norm not in allowed:
+        raise UtilityError(
+            f"the distance to a {target.kind} is available in {', '.join(allowed)}; got {norm!r}"
+        )
+    return target
+
+
+def _of_returns(vector: ReturnVector, to: Any, norm: str, of: str) -> Utility:
+    if to is None:
+        raise UtilityError(
+            f"distance({vector!r}) needs a second argument, what the returns are compared with: a vector "
+            "of numbers, a policy, ball(...), box(...) or polytope(...)"
+        )
+    if norm == "kl" or of != "occupancy":
+        asked = 'norm="kl"' if norm == "kl" else f"of={of!r}"
+        raise UtilityError(
+            f"the distance of returns is available in l1, l2 and l2-squared; got {asked}"
+        )
+    return ReturnsDistance(vector.rewards, _read_target(to, norm), norm)
 
 
 def _of_actions(target: Any, norm: str, smoothing: float) -> Utility:

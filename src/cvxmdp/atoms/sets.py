@@ -1,11 +1,13 @@
-"""Convex sets of occupancies and the Euclidean projection on them, for ``distance``.
+"""Convex sets, of occupancies or of vectors of returns, for ``distance``.
 
 Like utilities, sets are written without a model: ``lower`` checks shapes and turns policies into their
-occupancies.
+occupancies, or into their returns.
 """
 
 from __future__ import annotations
 
+import math
+from collections.abc import Callable
 from dataclasses import dataclass
 from numbers import Real
 from typing import Any
@@ -22,9 +24,16 @@ from cvxmdp.models.table import TabularMDP, model_of
 from cvxmdp.policies.occupancies import occupancy_of
 from cvxmdp.policies.policy import Policy
 
+ReadPoint = Callable[[Any, str], np.ndarray]  # a point as written, and what to call it in errors
+
 
 def ball(center: Any, radius: float) -> ConvexSet:
-    """All points within a Euclidean distance ``radius`` of ``center`` (an occupancy or a policy)."""
+    """All points within a Euclidean distance ``radius`` of ``center``.
+
+    Args:
+        center: an occupancy, a policy or, of ``returns``, a vector with a number for each.
+        radius: not negative.
+    """
     if not isinstance(radius, Real) or not 0 <= radius < np.inf:
         raise UtilityError(f"the radius of a ball must be finite and not negative; got {radius!r}")
     return ConvexSet("ball", (point_like(center, "center"), float(radius)))
@@ -34,13 +43,14 @@ def box(lower: Any, upper: Any) -> ConvexSet:
     """All points between ``lower`` and ``upper``, entry by entry; infinite bounds are allowed.
 
     Args:
-        lower, upper: numbers or arrays of shape (S, A).
+        lower, upper: numbers or arrays of shape (S, A); of ``returns``, vectors with a number for each.
     """
     low, high = real_array(lower, "lower of a box"), real_array(upper, "upper of a box")
     shapes = {side.shape for side in (low, high) if side.ndim}
-    if len(shapes) > 1 or any(len(shape) != 2 for shape in shapes):
+    if len(shapes) > 1 or any(len(shape) > 2 for shape in shapes):
         raise UtilityError(
-            f"the bounds of a box are numbers or arrays (S, A); got shapes {low.shape} and {high.shape}"
+            "the bounds of a box are numbers or arrays (S, A), and of returns vectors; got shapes "
+            f"{low.shape} and {high.shape}"
         )
     if np.isnan(low).any() or np.isnan(high).any():
         raise UtilityError("a bound of the box is NaN")
@@ -58,7 +68,7 @@ def polytope(matrix: Any, bounds: Any) -> ConvexSet:
     """All points z with ``<matrix[i], z> <= bounds[i]`` for every i.
 
     Args:
-        matrix: shape (m, S, A), or (m, S*A) in row-major order.
+        matrix: shape (m, S, A), or (m, S*A) in row-major order; (m, k) of k ``returns``.
         bounds: shape (m,).
     """
     rows = real_array(matrix, "the matrix of a polytope")
@@ -95,26 +105,31 @@ class ConvexSet:
 
     def lower(self, space: Space) -> NormSet:
         """The set for this model, of occupancies flattened row by row."""
-        shape = space.shape
+        return self.among(space.shape, lambda given, what: as_occupancy(given, space, what))
+
+    def among(self, shape: tuple[int, ...], read_point: ReadPoint) -> NormSet:
+        """The set in a space of points of this shape, flattened."""
+        size = math.prod(shape)
         if self.kind == "ball":
             center, radius = self.arguments
-            return Ball(as_occupancy(center, space, "the center of the ball").ravel(), radius)
+            return Ball(read_point(center, "the center of the ball").ravel(), radius)
         if self.kind == "box":
-            try:
-                low, high = (np.broadcast_to(side, shape).ravel() for side in self.arguments)
-            except ValueError as error:
+            if any(side.shape not in ((), shape) for side in self.arguments):
                 shapes = [side.shape for side in self.arguments]
-                raise UtilityError(
-                    f"the box has bounds of shape {shapes}; expected {shape}"
-                ) from error
-            return Box(low, high)
+                raise UtilityError(f"the box has bounds of shape {shapes}; expected {shape}")
+            return Box(*(np.broadcast_to(side, shape).ravel() for side in self.arguments))
         matrix, bounds = self.arguments
-        if matrix.shape[1:] not in (shape, (shape[0] * shape[1],)):
+        if matrix.shape[1:] not in (shape, (size,)):
+            wanted = f"(S, A) = {shape} or S*A = {size}" if len(shape) == 2 else f"{shape}"
             raise UtilityError(
-                f"the polytope's rows have shape {matrix.shape[1:]}; expected (S, A) = {shape} or "
-                f"S*A = {shape[0] * shape[1]}"
+                f"the polytope's rows have shape {matrix.shape[1:]}; expected {wanted}"
             )
         return Polytope(matrix.reshape(matrix.shape[0], -1), bounds)
+
+    def spelled(self) -> str:
+        """As problem files take it, every number included."""
+        parts = [spelled(part) for part in self.arguments]
+        return f"{self.kind}({', '.join(parts)})"
 
     def __repr__(self) -> str:
         if self.kind == "ball":
@@ -124,8 +139,18 @@ class ConvexSet:
         return f"polytope(<{self.arguments[0].shape[0]} inequalities>)"
 
 
+def spelled(point: Any) -> str:
+    """Numbers as problem files take them; a policy is in no expression."""
+    if isinstance(point, Policy):
+        return "<policy>"
+    array = np.asarray(point)
+    if array.ndim == 0:
+        return exact(float(array))
+    return f"[{', '.join(spelled(part) for part in array)}]"
+
+
 def point_like(given: Any, what: str) -> Any:
-    """A policy as it is, or an (S, A) array of numbers."""
+    """A policy as it is, or an array of numbers: an occupancy (S, A), or a vector of returns."""
     if isinstance(getattr(given, "policy", None), Policy):
         return given.policy
     if isinstance(given, Policy):
@@ -134,11 +159,12 @@ def point_like(given: Any, what: str) -> Any:
         array = np.array(given, dtype=np.float64)
     except (TypeError, ValueError) as error:
         raise UtilityError(
-            f"{what} must be an occupancy (an (S, A) array), a policy or a solution; got {given!r}"
+            f"{what} must be an occupancy (an (S, A) array), a policy or a solution, or of returns a "
+            f"vector; got {given!r}"
         ) from error
-    if array.ndim != 2 or not np.isfinite(array).all():
+    if array.ndim not in (1, 2) or not np.isfinite(array).all():
         raise UtilityError(
-            f"{what} must be a finite (S, A) array; got shape {array.shape}"
+            f"{what} must be a finite (S, A) array, or of returns a vector; got shape {array.shape}"
             + ("" if np.isfinite(array).all() else " with NaN or infinity in it")
         )
     array.flags.writeable = False

@@ -293,7 +293,7 @@ def _env_setting(
     )
     return Setting(
         sample=sample,
-        space=model if fits else FeatureSpace(*shape, env.discount),
+        space=model if fits else FeatureSpace(*shape, env.discount, question.signals),
         model=None,
         bounds=_read_bounds(bounds, sample.ranges, "the signal"),
         return_bounds=_read_bounds(return_bounds, _seen(sample), "the return of"),

@@ -114,12 +114,11 @@ def _parts(utility: Utility, setting: Setting) -> list[tuple[float, Interval]]:
 
 
 def _through(shape: Shape, parts: list[Interval]) -> Interval:
-    """Logarithms and minima are monotone: ends go to ends."""
-    columns = zip(*((part.value, part.lower, part.upper) for part in parts), strict=True)
+    """Of logarithms, minima and distances of returns."""
     methods = " and ".join(dict.fromkeys(part.method for part in parts))
     proven = all(part.proven for part in parts)
-    value, lower, upper = map(shape.combined_value, columns)
-    return Interval(value, lower, upper, methods, proven)
+    value = shape.combined_value([part.value for part in parts])
+    return Interval(value, *shape.combined_interval(parts), methods, proven)
 
 
 class Returns(NamedTuple):

@@ -70,7 +70,9 @@ def tracking_problem(instance: str, *, budget: float = 0.01, norm: str = "half-s
     if norm not in ("half-squared", "l2"):
         raise ProblemError(f'norm must be "half-squared" or "l2"; got {norm!r}')
     expert = expert_occupancy(instance)
-    near = distance(expert, "l2") if norm == "l2" else 0.5 * distance(expert, "l2-squared")
+    near = (
+        distance(expert, norm="l2") if norm == "l2" else 0.5 * distance(expert, norm="l2-squared")
+    )
     return Problem(
         tracking_model(instance),
         maximize=linear("reward"),

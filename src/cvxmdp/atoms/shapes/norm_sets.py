@@ -10,7 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 from scipy.optimize import nnls
 
-from cvxmdp.atoms.shapes.shape import Parameters, Plain
+from cvxmdp.atoms.shapes.shape import TINY, Parameters, Plain
 from cvxmdp.base.arrays import Array, namespace
 from cvxmdp.base.pytrees import Pytree
 
@@ -22,6 +22,18 @@ class NormSet(Pytree):
 
     def project(self, u: Array) -> Array:
         """The nearest point of the set in the Euclidean norm."""
+        raise NotImplementedError
+
+    def departing(self, u: np.ndarray, images: np.ndarray) -> np.ndarray:
+        """How u - project(u) moves when u moves by each of these rows, (K, rows): all of it, for a point.
+
+        The derivative D of the residual is symmetric, and the Hessian of half the squared distance: zero inside
+        a set, where the distance is flat.
+        """
+        return images
+
+    def rounded(self, u: np.ndarray, edge: float) -> np.ndarray:
+        """Of sets that are products: distances row by row, kinks made round, and two derivatives, (3, rows)."""
         raise NotImplementedError
 
     def inside(self, cp: Any, z: Any) -> list[Any]:
@@ -65,6 +77,12 @@ class Singleton(NormSet):
     def project(self, u: Array) -> Array:
         return self.target
 
+    def rounded(self, u: np.ndarray, edge: float) -> np.ndarray:
+        """sqrt(r^2 + e^2)."""
+        away = u - self.target
+        sizes = np.maximum(np.sqrt(away**2 + edge**2), TINY)
+        return np.array([sizes, away / sizes, (edge / sizes) ** 2 / sizes])
+
     def inside(self, cp: Any, z: Any) -> list[Any]:
         return [z == self.target]
 
@@ -95,6 +113,15 @@ class Ball(NormSet):
         length = xp.sqrt(xp.where(outside, square, 1.0))
         return xp.where(outside, self.center + self.radius / length * away, u)
 
+    def departing(self, u: np.ndarray, images: np.ndarray) -> np.ndarray:
+        """Along the way to the center, and across it what the sphere does not turn away: I - (r/L)(I - aa')."""
+        away = u - self.center
+        length = float(np.linalg.norm(away))
+        if length <= self.radius:
+            return np.zeros_like(images)
+        share, along = self.radius / length, images @ (away / length)
+        return (1.0 - share) * images + share * np.outer(along, away / length)
+
     def inside(self, cp: Any, z: Any) -> list[Any]:
         return [cp.norm(z - self.center) <= self.radius]
 
@@ -115,6 +142,19 @@ class Box(NormSet):
 
     def project(self, u: Array) -> Array:
         return namespace(u).clip(u, self.lower, self.upper)
+
+    def departing(self, u: np.ndarray, images: np.ndarray) -> np.ndarray:
+        return np.where((u < self.lower) | (u > self.upper), images, 0.0)
+
+    def rounded(self, u: np.ndarray, edge: float) -> np.ndarray:
+        """max(0, t) at each side is (t + |t|) / 2; a box without width is a point again."""
+        total = np.zeros((3, *u.shape))
+        for side, sign in ((self.upper, 1.0), (self.lower, -1.0)):
+            ends = np.isfinite(side)
+            away = np.where(ends, sign * (u - np.where(ends, side, 0.0)), -1.0)
+            sizes, slopes, bends = Singleton(0.0).rounded(away, edge)
+            total += np.where(ends, [away + sizes, sign * (1.0 + slopes), bends], 0.0)
+        return 0.5 * total
 
     def inside(self, cp: Any, z: Any) -> list[Any]:
         below, above = np.isfinite(self.lower), np.isfinite(self.upper)
@@ -148,6 +188,15 @@ class Polytope(NormSet):
         """Exactly for NumPy; under JAX by Hildreth's dual coordinate ascent, to rounding."""
         step = _least_distance if isinstance(u, np.ndarray) else _hildreth
         return u + step(self.matrix, self.bounds - self.matrix @ u)
+
+    def departing(self, u: np.ndarray, images: np.ndarray) -> np.ndarray:
+        """Across the faces that hold the nearest point; along them nothing."""
+        pull = self.parameters(u - self.project(u))["w"] * np.linalg.norm(self.matrix, axis=1)
+        holds = pull > 1e-9 * max(float(pull.max()), TINY)  # others are rounding
+        across = np.linalg.svd(self.matrix[holds], full_matrices=False)
+        independent = 1e-12 * across.S.max(initial=0.0) < across.S
+        normals = across.Vh[independent]
+        return images @ normals.T @ normals
 
     def inside(self, cp: Any, z: Any) -> list[Any]:
         return [self.matrix @ z <= self.bounds]

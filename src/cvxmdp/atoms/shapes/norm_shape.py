@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -26,6 +27,7 @@ from cvxmdp.atoms.shapes.shape import (
 )
 from cvxmdp.atoms.shapes.softened import SoftNorm
 from cvxmdp.base.arrays import Array, detached, namespace
+from cvxmdp.base.interval import Interval
 from cvxmdp.models.space import Space
 
 
@@ -49,8 +51,10 @@ class NormShape(MappedShape):
         return u - self.set.project(detached(u))
 
     def value(self, x: Array) -> Any:
-        xp = namespace(x)
-        residual = self._residual(x)
+        return self._norm(self._residual(x))
+
+    def _norm(self, residual: Array) -> Any:
+        xp = namespace(residual)
         if self.norm == "l1":
             # |r|, but with derivative 0 at r = 0 (jnp.abs has 1 there): inside a box it is flat
             return (residual * xp.sign(residual)).sum()
@@ -144,35 +148,45 @@ class NormShape(MappedShape):
 
     def mixed_value(self, at: Mixed, rounding: float) -> float:
         """The norm, with |r| rounded to sqrt(r^2 + e^2)."""
-        residual = at.u[0] - self.set.project(at.u[0])
-        if self.norm == "l2-squared":
-            return float((residual**2).sum())
         if self.norm == "l1":
-            return float(np.sqrt(residual**2 + (rounding / residual.size) ** 2).sum())
-        return math.sqrt(float((residual**2).sum()) + rounding**2)
+            return float(self.set.rounded(at.u[0], rounding / at.u[0].size)[0].sum())
+        square = float(((at.u[0] - self.set.project(at.u[0])) ** 2).sum())
+        return square if self.norm == "l2-squared" else math.sqrt(square + rounding**2)
 
     def second(self, at: Mixed, rounding: float) -> Local:
-        """The projection counts as fixed in the Hessian, which then bends at least as much."""
+        """The Hessian of the squared distance, seen through the norm; of l1 row by row."""
         (images,), (u,), _ = at
-        residual = u - self.set.project(u)
         value = self.mixed_value(at, rounding)
+        if self.norm == "l1":
+            _, slopes, bends = self.set.rounded(u, rounding / u.size)
+            return Local(
+                value, images @ slopes, (images * bends) @ images.T, self.set.parameters(slopes)
+            )
+        residual, departing = u - self.set.project(u), self.set.departing(u, images)
         if self.norm == "l2-squared":
             parameters = self.set.parameters(residual)
-            return Local(value, images @ (2.0 * residual), 2.0 * images @ images.T, parameters)
-        if self.norm == "l1":
-            edge = rounding / residual.size
-            sizes = np.sqrt(residual**2 + edge**2)
-            direction = residual / sizes
-            bent = images * (edge / sizes**1.5)
-            hessian = bent @ bent.T
-        else:
-            length = max(
-                value, TINY
-            )  # zero where rounding underflows: then the residual is zero, too
-            direction = residual / length
-            along = images @ direction
-            hessian = (images @ images.T - np.outer(along, along)) / length
-        return Local(value, images @ direction, hessian, self.set.parameters(direction))
+            return Local(value, images @ (2.0 * residual), 2.0 * images @ departing.T, parameters)
+        length = max(value, TINY)  # zero where rounding underflows: then the residual is zero, too
+        direction = residual / length
+        along = images @ direction
+        hessian = (images @ departing.T - np.outer(along, along)) / length
+        return Local(value, along, hessian, self.set.parameters(direction))
+
+    def combined_value(self, values: Sequence[float], rounding: float = 0.0) -> float:
+        """At u itself, where that is a vector of returns."""
+        u = np.asarray(values, dtype=np.float64)
+        return float(self._norm(u - self.set.project(u)))
+
+    def combined_interval(self, parts: Sequence[Interval]) -> tuple[float, float]:
+        """A distance changes by no more than u moves."""
+        u = [part.value for part in parts]
+        room = np.array([max(one.upper - one.value, one.value - one.lower) for one in parts])
+        squared = self.norm == "l2-squared"
+        value = self.combined_value(u)
+        distance = math.sqrt(value) if squared else value
+        moved = float(room.sum() if self.norm == "l1" else np.linalg.norm(room))
+        ends = max(distance - moved, 0.0), distance + moved
+        return (ends[0] ** 2, ends[1] ** 2) if squared else ends
 
     def modulus(self, one_hot: bool, pairs: np.ndarray) -> Modulus | None:
         """Distances change by no more than u moves."""

@@ -32,6 +32,7 @@ import numpy as np
 from cvxmdp.atoms.maps import FirstRows, Map
 from cvxmdp.atoms.walks import Tree
 from cvxmdp.base.arrays import Array
+from cvxmdp.base.interval import Interval
 from cvxmdp.base.pytrees import Pytree
 from cvxmdp.models.space import Space
 
@@ -252,6 +253,11 @@ class Shape(Tree["Shape"], Pytree):
     def combined(self, parts: Sequence[Local], rounding: float) -> Local:
         raise NotImplementedError
 
+    def combined_interval(self, parts: Sequence[Interval]) -> tuple[float, float]:
+        """Where the value lies when every child lies in its interval; monotone: ends go to ends."""
+        lower, upper = zip(*((part.lower, part.upper) for part in parts), strict=True)
+        return self.combined_value(lower), self.combined_value(upper)
+
     def modulus(self, one_hot: bool, pairs: np.ndarray) -> Modulus | None:
         """By how much a shape without children changes when x moves; None where that is not known.
 
@@ -323,7 +329,8 @@ class MappedShape(Shape):
         return (self.map,)
 
     def on_first_rows(self, shape: tuple[int, int]) -> Shape:
-        return replace(self, map=FirstRows(self.map, shape))
+        # A map of signals looks at their rows already.
+        return self if self.map.shape == shape else replace(self, map=FirstRows(self.map, shape))
 
 
 def slope_of(dual: Any, factor: float) -> np.ndarray | None:

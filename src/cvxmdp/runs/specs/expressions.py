@@ -39,10 +39,11 @@ COMPARISONS: Mapping[type, Callable[[Any, Any], Any]] = {
     ast.Gt: operator.gt,
 }
 NUMBERS = {"inf": math.inf}
-ATOMS = {  # every atom and set that its room exports
+WRITTEN = ("Utility", "ConvexSet", "ReturnVector")
+ATOMS = {  # every atom, set and argument of an atom that its room exports
     name: getattr(atoms, name)
     for name in atoms.__all__
-    if getattr(atoms, name).__annotations__.get("return") in ("Utility", "ConvexSet")
+    if getattr(atoms, name).__annotations__.get("return") in WRITTEN
 }
 FAMILIES = {family.__name__: family for family in (Table, Direct, MLP, LinearSoftmax)}
 
