@@ -29,7 +29,6 @@ import numpy as np
 from cvxmdp.atoms.maps import Map
 from cvxmdp.atoms.shapes import Shape
 from cvxmdp.base.errors import require
-from cvxmdp.models.planning import optimal_values
 from cvxmdp.problems.lowered import Evidence, Lowered
 
 # What Clarabel calls solved by default; the answer is still called optimal when it stalls between
@@ -220,7 +219,7 @@ def solve_conic(
     guess[model.reached] = np.ravel(balance.dual_value) * units.objective
     reward, _ = lowered.lagrangian_tangent(multipliers, tangents)
     finite = bool(np.isfinite(reward).all() and np.isfinite(guess).all())
-    values = optimal_values(model, reward, guess)[0] if finite else None
+    values = model.best_values(reward, guess)[0] if finite else None
     evidence = Evidence(multipliers, tangents, values, model.policy(x))
     return ConicAnswer(outcome, x, evidence, spent, iterations)
 

@@ -51,7 +51,9 @@ class LagrangianAscent:
             return False
         self.values = flow.values(policy, reward, guess=self.values)
         choices = reward + flow.following(self.values)
-        advantage = np.where(flow.actions, choices - self.values[:, None], 0.0)
+        # Of the policy's own mean: values may be known up to a constant only.
+        own = np.einsum("sa,sa->s", policy, choices)
+        advantage = np.where(flow.actions, choices - own[:, None], 0.0)
         if keep:
             self.kept.append((tangents, self.multipliers))
             self.visited += x

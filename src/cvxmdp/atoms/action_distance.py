@@ -41,7 +41,7 @@ class ActionDistance(Utility):
         chosen = as_policy(mdp, self.policy).probabilities()
         uniform = space.actions / space.actions.sum(axis=1, keepdims=True)
         chosen = (1.0 - self.smoothing) * chosen + self.smoothing * uniform
-        scale = 1.0 - space.discount
+        scale = space.scale
         if self.norm == "l1":
             return NormShape(ActionChange(chosen, scale, space.shape), Singleton(0.0), "l1")
         never = space.reachable_pairs & (chosen <= 0)

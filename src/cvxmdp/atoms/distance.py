@@ -165,5 +165,5 @@ def _divergence(target: np.ndarray, smoothing: float, space: Space) -> Shape:
             'take, so the distance of almost every policy is infinite. Use distance(..., norm="kl", '
             "smoothing=0.01), which mixes a share of the uniform policy into the target."
         )
-    scale = 1.0 - space.discount
+    scale = space.scale
     return RelativeEntropyShape(Entries(scale, target.shape), None, scale * target.ravel())

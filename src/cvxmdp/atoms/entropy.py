@@ -36,9 +36,9 @@ class Entropy(Utility):
     bends: ClassVar[Curvature] = Curvature.CONCAVE
 
     def lower(self, space: Space) -> Shape:
-        """The scale 1 - discount comes from the model."""
+        """The scale comes from the model."""
         kind = StateSums if self.of == "state" else Entries
-        return EntropyShape(kind(1.0 - space.discount, space.shape))
+        return EntropyShape(kind(space.scale, space.shape))
 
     def __repr__(self) -> str:
         return "entropy()" if self.of == "state" else f'entropy(of="{self.of}")'

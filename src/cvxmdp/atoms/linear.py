@@ -11,6 +11,7 @@ from cvxmdp.atoms.curvature import Curvature
 from cvxmdp.atoms.shapes import LinearShape, Shape
 from cvxmdp.atoms.utility import Utility
 from cvxmdp.base.errors import UtilityError
+from cvxmdp.models.horizon import UNITS
 from cvxmdp.models.space import Space
 
 
@@ -22,8 +23,9 @@ def linear(reward: Any, *, per: str = "total") -> Utility:
         per: "total" for the discounted sum, "step" for (1 - discount) times it, the average per step
             of an unending episode.
     """
-    if per not in ("total", "step"):
-        raise UtilityError(f'per must be "total" or "step"; got {per!r}')
+    if per not in UNITS:
+        known = " or ".join(f'"{one}"' for one in UNITS)
+        raise UtilityError(f"per must be {known}; got {per!r}")
     if isinstance(reward, str):
         return Linear(reward, per)
     try:
@@ -51,11 +53,11 @@ class Linear(Utility):
     bends: ClassVar[Curvature] = Curvature.AFFINE
 
     def lower(self, space: Space) -> Shape:
-        """Look the signal up; (1 - discount) goes into the reward."""
-        return LinearShape(self.unit(space.discount) * per_pair(self.reward, space))
+        """Look the signal up; the unit goes into the reward."""
+        return LinearShape(self.factor(space) * per_pair(self.reward, space))
 
-    def unit(self, discount: float) -> float:
-        return 1.0 - discount if self.per == "step" else 1.0
+    def factor(self, space: Space) -> float:
+        return space.factor(self.per)
 
     def signals(self) -> tuple[str, ...]:
         return (self.reward,) if isinstance(self.reward, str) else ()

@@ -46,8 +46,8 @@ class Utility(Tree["Utility"]):
         """Names of signals that this utility itself, not a child, reads."""
         return ()
 
-    def unit(self, discount: float) -> float:
-        """What a named signal is multiplied with: (1 - discount) for sums per step."""
+    def factor(self, space: Space) -> float:
+        """What a named signal is multiplied with: one over the unit for sums per step."""
         return 1.0
 
     def target_occupancy(self, space: Space) -> np.ndarray | None:

@@ -17,10 +17,16 @@ import numpy as np
 from cvxmdp.atoms import Shape
 from cvxmdp.base.errors import ProblemError
 from cvxmdp.checker.arithmetic import CertificateError
-from cvxmdp.checker.bounds import Achieved, PlainProblem, achieved, upper_bound
+from cvxmdp.checker.bounds import (
+    Achieved,
+    PlainProblem,
+    achieved,
+    blur_of,
+    lagrangian_tangent,
+    upper_bound,
+)
 from cvxmdp.checker.fingerprint import fingerprint
 from cvxmdp.models.flow import Flow
-from cvxmdp.models.planning import optimal_values
 from cvxmdp.problems.lowered import Evidence, Lowered
 from cvxmdp.problems.problem import Problem
 
@@ -85,7 +91,7 @@ class Claims:
     @cached_property
     def uniform_value(self) -> float:
         """f of the uniform policy, as computed."""
-        return self.checked.objective.value(self.achieved(self.checked.uniform).occupancy)
+        return self.checked.objective.value(self.achieved(self.checked.flow.uniform).occupancy)
 
     def prove(self, evidence: Evidence, guess: np.ndarray | None = None) -> Proof | None:
         """The bound of the evidence; None where none follows.
@@ -99,14 +105,23 @@ class Claims:
                 reward, _ = self.lowered.lagrangian_tangent(kept, evidence.tangents)
                 if not np.isfinite(reward).all():
                     return None
-                evidence = replace(evidence, values=optimal_values(self.flow, reward, guess)[0])
+                evidence = replace(evidence, values=self.flow.best_values(reward, guess)[0])
+            if evidence.remainder is None:
+                evidence = replace(evidence, remainder=self._remainder(kept, evidence))
             return Proof(upper_bound(self.checked, kept, self.written(evidence)), evidence)
         except CertificateError:
             return None
 
+    def _remainder(self, multipliers: dict[str, float], evidence: Evidence) -> np.ndarray | None:
+        proof = self.written(evidence)
+        tangent = lagrangian_tangent(self.checked, multipliers, proof)
+        excess = self.checked.flow.excess(tangent.reward, blur_of(tangent), proof)
+        return None if excess is None else self.flow.covering(excess)
+
     def written(self, evidence: Evidence) -> dict[str, Any]:
-        """Evidence as certificates hold it: parameters of tangents, and values."""
-        return {**evidence.tangents, "values": evidence.values}
+        """Evidence as certificates hold it: parameters of tangents, values and what covers their rest."""
+        rest = {} if evidence.remainder is None else {"remainder": evidence.remainder}
+        return {**evidence.tangents, "values": evidence.values, **rest}
 
 
 def best(candidates: list[Proof | None]) -> Proof | None:

@@ -16,7 +16,6 @@ import numpy as np
 from cvxmdp.atoms import walk
 from cvxmdp.certificates.claims import Claims
 from cvxmdp.checker.bounds import Achieved
-from cvxmdp.models.planning import optimal_values
 
 SHARES = (0.01, 0.02, 0.05, 0.1, 0.2, 0.3, 0.5, 0.7, 0.8, 0.9, 0.95, 0.98, 0.99)
 TRACES = (1e-14, 1e-12, 1e-10, 1e-8, 1e-6)  # probabilities that may be a solver's rounding
@@ -147,7 +146,7 @@ def _uphill(claims: Claims, x: np.ndarray, names: list[str]) -> Achieved:
     for name in names:
         slope = claims.slacks[name].tangent(slopes[name]).reward[claims.flow.usable]
         reward[claims.flow.usable] += slope / max(float(np.abs(slope).max()), 1e-300)
-    _, greedy = optimal_values(claims.flow, reward)
+    _, greedy = claims.flow.best_values(reward)
     deterministic = np.zeros(claims.flow.shape)
     deterministic[np.arange(claims.flow.shape[0]), greedy] = 1.0
     return claims.achieved(deterministic)

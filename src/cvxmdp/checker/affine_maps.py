@@ -52,7 +52,9 @@ class AffineMap:
         rounded = 1.0 + (self.column_terms + 4) * EPS
         return largest(sums[support.ravel()]) ** (1.0 / order) * rounded
 
-    def pull_back(self, v: np.ndarray, sizes: np.ndarray | None = None) -> tuple[np.ndarray, float]:
+    def pull_back(
+        self, v: np.ndarray, sizes: np.ndarray | None = None
+    ) -> tuple[np.ndarray, np.ndarray]:
         """M' v as a reward (S, A), and its ``AffineBound.steep``.
 
         Args:
@@ -60,5 +62,5 @@ class AffineMap:
             sizes: of the numbers that were added up in each entry of v, if they are not v itself.
         """
         sizes = np.abs(v) if sizes is None else sizes
-        steep = largest(self.sizes.T @ sizes) * (1 + self.column_terms / 8)
-        return np.asarray(self.matrix.T @ v).reshape(self.shape), steep
+        steep = np.asarray(self.sizes.T @ sizes) * (1 + self.column_terms / 8)
+        return np.asarray(self.matrix.T @ v).reshape(self.shape), steep.reshape(self.shape)

@@ -30,14 +30,14 @@ class AffineBound(NamedTuple):
         reward: shape (S, A).
         constant: the constant.
         size: the sum of the absolute values behind the constant.
-        steep: the largest such sum behind an entry of the reward. It can be far above the entry
+        steep: the same behind each entry of the reward, (S, A). It can be far above the entry
             itself: huge multipliers of opposite constraints cancel, and take digits with them.
     """
 
     reward: np.ndarray
     constant: float
     size: float
-    steep: float
+    steep: np.ndarray
 
 
 class ErrorBound(NamedTuple):

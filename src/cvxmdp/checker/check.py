@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 
 from cvxmdp.checker.arithmetic import CertificateError, ErrorBound, NotVerifiableError
-from cvxmdp.checker.bounds import PlainProblem, occupancy, upper_bound
+from cvxmdp.checker.bounds import PlainProblem, upper_bound
 from cvxmdp.checker.certificate_document import decode, decode_tree, read_document
 from cvxmdp.checker.closed_forms import ClosedForm
 from cvxmdp.checker.fingerprint import fingerprint
@@ -253,7 +253,7 @@ def _floor(
         return -math.inf
     if set(stated_slack) != set(problem.slacks):
         raise CertificateError("the slack of some constraint is not claimed")
-    x, error, _ = occupancy(problem, decode(policy))
+    x, error, _ = problem.flow.visited(decode(policy))
     feasible = True
     for name, form in problem.slacks.items():
         slack = found.verified(f"the slack of {name!r}", partial(_surely, form, x, error))
@@ -277,7 +277,7 @@ def _surely(form: ClosedForm, x: np.ndarray, error: ErrorBound) -> float:
 def _check_uniform(stated: dict[str, Any], problem: PlainProblem, found: _Findings) -> None:
     """The uniform policy's objective is what relative gaps refer to."""
     claimed = _number(stated, "uniform")
-    x, _, _ = occupancy(problem, problem.uniform)
+    x, _, _ = problem.flow.visited(problem.flow.uniform)
     computed = partial(problem.objective.value, x)
     value = found.verified("the uniform policy's objective", computed)
     if value is None:

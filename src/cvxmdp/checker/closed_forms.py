@@ -85,7 +85,7 @@ class LinearForm(ClosedForm):
         return steepest * error.size + 4 * EPS * total(self.reward * x)[1] + UNDERFLOW
 
     def tangent(self, parameters: Parameters) -> AffineBound:
-        return AffineBound(self.reward, 0.0, 0.0, largest(self.reward))
+        return AffineBound(self.reward, 0.0, 0.0, np.abs(self.reward))
 
 
 def entropy_drift(cells: int, moved: float, most: float) -> float:
@@ -351,4 +351,5 @@ class CustomForm(ClosedForm):
         if not (math.isfinite(value) and np.isfinite(gradient).all()):
             raise CertificateError(f"{self.name} has no finite gradient at the point given")
         inner, size = total(gradient * z)
-        return AffineBound(gradient, value - inner, size + abs(value), largest(gradient))
+        steep = np.full(self.shape, largest(gradient))
+        return AffineBound(gradient, value - inner, size + abs(value), steep)

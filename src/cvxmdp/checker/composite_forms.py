@@ -79,7 +79,7 @@ class SumForm(ClosedForm):
         size = sum(abs(w) * t.size for w, t in pairs) + abs(self.offset)
         steep = sum(abs(w) * t.steep for w, t in pairs)
         terms = 1 + len(pairs) / 8  # each further term, and weights that sum to one, round again
-        return AffineBound(np.asarray(reward), constant, terms * size, terms * steep)
+        return AffineBound(np.asarray(reward), constant, terms * size, np.asarray(terms * steep))
 
 
 def _times(weight: float, curvature: int) -> int:

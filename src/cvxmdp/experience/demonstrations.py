@@ -26,6 +26,7 @@ from cvxmdp.base.removed import refusing_removed
 from cvxmdp.experience.concentration import Radius, VectorBound, bernstein_radius
 from cvxmdp.experience.episodes import Episodes, Sample, joined, summarise
 from cvxmdp.experience.recordings import Recording, read_recordings
+from cvxmdp.models.horizon import Horizon, horizon_of
 from cvxmdp.models.table import TabularMDP
 from cvxmdp.models.validation import read_discount
 from cvxmdp.policies import Policy
@@ -61,6 +62,11 @@ class Demonstrations:
     nonnegative: bool = True
     episode_limit: int | None = None
 
+    @property
+    def horizon(self) -> Horizon:
+        """How far ahead the occupancy looks."""
+        return horizon_of(self.discount)
+
     def radius(self, norm: str = "l2", confidence: float = 0.95) -> float:
         """How far the truth can be from the estimate in that norm, with that confidence.
 
@@ -86,14 +92,14 @@ class Demonstrations:
         vectors = VectorBound(
             self.episodes, self.size, self.nonnegative, self.occupancy.size, self.squares
         )
-        found, hidden = vectors.radius(delta), self.truncation(delta) * (1.0 - self.discount)
+        found, hidden = vectors.radius(delta), self.truncation(delta) / self.horizon.longest
         return float(getattr(found, norm) + hidden * getattr(self.size, norm))
 
     def truncation(self, delta: float) -> float:
         """tau: a bound on the expected mass that was cut off, wrong with probability at most delta."""
-        mass = 1.0 / (1.0 - self.discount)
+        mass = self.horizon.longest
         if self.episode_limit is not None:
-            return self.discount**self.episode_limit * mass
+            return float(self.horizon.tail(self.episode_limit))
         bound = float(self.tails.mean()) + bernstein_radius(self.tails, mass, delta)
         return min(bound, mass)
 
@@ -166,7 +172,7 @@ def demonstrations(
     if episode_limit is not None:
         _check_limit(recordings, episode_limit)
     sample = _summary(recordings, gamma, n_actions, n_states, features)
-    mass = 1.0 / (1.0 - gamma)
+    mass = horizon_of(gamma).longest
     norms = Norms(1.0, 1.0, True) if features is None else features.norms
     size = None if norms is None else Radius(norms.l1 * mass, norms.l2 * mass)
     occupancy, squares = sample.mean(), sample.squares()

@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
+from cvxmdp.models.horizon import horizon_of
 from cvxmdp.policies.features import Features
 
 
@@ -96,9 +97,7 @@ def summarise(
     count, longest = episodes.actions.shape
     alive = np.arange(longest) < episodes.lengths[:, None]
     weights = discount ** np.arange(longest)
-    tails = np.where(
-        episodes.terminated, 0.0, discount ** episodes.lengths.astype(float) / (1.0 - discount)
-    )
+    tails = np.where(episodes.terminated, 0.0, horizon_of(discount).tail(episodes.lengths))
     size = n_states if features is None else features.size
     if size is None:
         raise TypeError("states need n_states, observations need features")

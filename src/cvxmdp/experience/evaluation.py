@@ -20,6 +20,7 @@ from cvxmdp.experience.environments.simulated import ModelSimulator, actor_in, a
 from cvxmdp.experience.episodes import Sample, joined, summarise
 from cvxmdp.experience.intervals import Setting, interval_of, leaves
 from cvxmdp.experience.policy_evaluation import PolicyEvaluation
+from cvxmdp.models.horizon import horizon_of
 from cvxmdp.models.table import TabularMDP
 from cvxmdp.policies.feature_space import FeatureSpace
 from cvxmdp.policies.features import Features
@@ -212,7 +213,7 @@ def _model_setting(
     mdp: TabularMDP, sample: Sample, horizon: int, delta: float, seed: int
 ) -> Setting:
     mass, pairs = mdp.max_mass, mdp.reachable_pairs
-    tail = mdp.discount**horizon * mass  # a model is cut at the horizon and nowhere else
+    tail = float(mdp.horizon.tail(horizon))  # a model is cut at the horizon and nowhere else
     return Setting(
         sample=sample,
         space=mdp,
@@ -280,7 +281,7 @@ def _env_setting(
     bounds: Bounds | None,
     return_bounds: Bounds | None,
 ) -> Setting:
-    mass = 1.0 / (1.0 - env.discount)
+    mass = horizon_of(env.discount).longest
     shape = (env.n_states, env.n_actions)
     model = question.model
     fits = model is not None and model.shape == shape and model.discount == env.discount
@@ -308,16 +309,17 @@ def _env_setting(
 
 def _with_limit(setting: Setting, limit: int) -> Setting:
     """The same where no episode is cut before ``limit`` steps: what is hidden is known, not estimated."""
-    sample, discount = setting.sample, setting.discount
+    sample = setting.sample
     sooner = ~sample.terminated & (sample.lengths < limit)
     if sooner.any():
         raise ExperienceError(
             f"an episode was cut after {int(sample.lengths[sooner][0])} steps, although episode_limit= says "
             f"that none is before {limit}"
         )
-    hidden = discount**limit / (1.0 - discount)
+    horizon = setting.space.horizon
+    hidden = float(horizon.tail(limit))
     unit = Radius(1.0, 1.0) if setting.vectors is None else setting.vectors.size
-    scale = 1.0 if setting.vectors is None else 1.0 - discount
+    scale = 1.0 if setting.vectors is None else 1.0 / horizon.longest
     return replace(setting, tail=Radius(hidden * unit.l1 * scale, hidden * unit.l2 * scale))
 
 

@@ -173,7 +173,7 @@ def _returns(terms: list[tuple[float, Utility]], setting: Setting) -> Returns:
     for weight, term in terms:
         if setting.model is None and term.signals():
             (name,) = term.signals()
-            recorded.append(_recorded(name, setting).times(weight * term.unit(setting.discount)))
+            recorded.append(_recorded(name, setting).times(weight * term.factor(setting.space)))
             continue
         part = term.lower(setting.space).affine()
         assert part is not None
@@ -185,7 +185,7 @@ def _returns(terms: list[tuple[float, Utility]], setting: Setting) -> Returns:
 
 def _within(seen: np.ndarray, step: tuple[float, float], whole: Any, setting: Setting) -> Returns:
     """Returns with steps in the interval ``step``, whole ones in ``whole`` where that is known, too."""
-    mass = 1.0 / (1.0 - setting.discount)
+    mass = setting.space.max_mass
     low, high = min(step[0], 0.0), max(step[1], 0.0)
     least, most = (low * mass, high * mass) if whole is None else whole
     least, most = max(least, low * mass), min(most, high * mass)
@@ -216,7 +216,7 @@ def _of_table(table: np.ndarray, setting: Setting) -> Returns:
         reach = math.inf
     else:  # <r, psi(o) (x) e_a> is at most |r_a|_2 |psi(o)|_2
         reach = float(np.linalg.norm(table, axis=0).max()) * setting.vectors.size.l2
-        reach *= 1.0 - setting.discount
+        reach /= setting.space.max_mass
     return _within(seen, (-reach, reach), None, setting)
 
 

@@ -37,7 +37,7 @@ def _largest(mdp: TabularMDP, reward: np.ndarray) -> float:
         improved = np.minimum(values, choices.max(axis=1))
         moved = float((values - improved).max())
         values = improved
-        if moved <= CONVERGED * top * (1.0 - mdp.discount):
+        if moved <= CONVERGED * top / mdp.max_mass:
             break
     start = float(values[mdp.initial > 0].max())
     return start + 1e-9 * (top + abs(start))  # rounding

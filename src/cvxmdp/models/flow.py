@@ -1,48 +1,111 @@
-r"""Occupancy measures: the flow equations, and the way between occupancies and policies as arrays.
+r"""What a model, its start and its horizon say of occupancies: the base of all flows.
 
-The occupancy of a policy is lambda(s,a) = sum_k gamma^k P(s_k = s, a_k = a), unnormalised, before
-the episode ends. The set of all of them is the polytope
-
-    x >= 0,   sum_a x(s,a) = rho(s) + gamma * sum_{s',a'} P(s | s',a') x(s',a')   for all s.
-
-(The paper's eq. (Lambda) prints gamma/(1-gamma) as the factor; for its own unnormalised measure it
-is gamma.) A policy gives its occupancy by one linear solve with I - gamma P_pi^T, and an occupancy
-its policy by pi(a|s) = x(s,a) / sum_a x(s,a). The values of a reward solve the transposed system.
+The *flow* of a model, ``mdp.flow``, is where occupancies, values and reachable states are computed. What does
+not depend on the horizon is here: the graph, a policy's own matrix, the way from an occupancy to its policy,
+pi(a|s) = x(s,a) / sum_a x(s,a). Each kind of horizon has a flow of its own, which owns the rest; solvers and
+certificates use the methods below and ask for nothing else.
 
 Policies as objects, with their checks, are in ``cvxmdp.policies.occupancies``.
 """
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from functools import cached_property
+from typing import TYPE_CHECKING
 
 import numpy as np
 import scipy.sparse as sp
 
-from cvxmdp.base.errors import ModelError
-from cvxmdp.models.systems import DENSE_LIMIT, EPS, solve_discounted
+from cvxmdp.models.systems import DENSE_LIMIT
 
-SOLVED_TOGETHER = 256  # states up to which policies are evaluated several at a time
-TOGETHER_ENTRIES = 2**22
+if TYPE_CHECKING:
+    from cvxmdp.models.planning import Device, Oracle
+
 ENDED_ROUNDING = 1e-6  # relative error of undiscounted visits beyond which none are reported
 
 
 @dataclass(frozen=True, eq=False)
-class Flow:
-    """The flow equations of a model, which ``mdp.flow`` gives.
+class Flow(ABC):
+    """The flow equations of a model with some horizon.
 
     Attributes:
-        transition: P(s' | s, a), (S*A, S), compressed sparse rows; row s * A + a belongs to the pair.
+        transition: P(s' | s, a), (S*A, S), compressed sparse rows; row s * A + a belongs to the pair. Rows that
+            end no episode sum to one.
         initial: rho, (S,).
-        discount: gamma.
         actions: boolean (S, A), which actions are available.
     """
 
     transition: sp.csr_array
     initial: np.ndarray
-    discount: float
     actions: np.ndarray
+
+    @property
+    @abstractmethod
+    def scale(self) -> float:
+        """Occupancies times this, one over their unit, are distributions, of a mass of at most one."""
+
+    @property
+    @abstractmethod
+    def endless(self) -> bool:
+        """No episode ends, all occupancies have one mass: values may be shifted by a constant without loss."""
+
+    @property
+    @abstractmethod
+    def mass(self) -> float:
+        """No occupancy has more mass: the longest expected stay from the start."""
+
+    @property
+    @abstractmethod
+    def longest(self) -> float:
+        """The longest expected stay from any state: how much an error in the flow equations can grow."""
+
+    @abstractmethod
+    def following(self, values: np.ndarray) -> np.ndarray:
+        """What a pair is worth after its own reward, (S, A): gamma P V."""
+
+    @abstractmethod
+    def values(
+        self, policy: np.ndarray, reward: np.ndarray, guess: np.ndarray | None = None
+    ) -> np.ndarray:
+        """V of a policy with this reward, (S,); up to a constant where that makes no difference."""
+
+    @abstractmethod
+    def best_return(
+        self, reward: np.ndarray, values: np.ndarray, following: np.ndarray | None = None
+    ) -> float:
+        """What no policy's return exceeds, from any V, up to rounding (certificates compute it anew)."""
+
+    @abstractmethod
+    def best_values(
+        self, reward: np.ndarray, guess: np.ndarray | None = None
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """Nearly optimal values (S,) for a reward (S, A) of available pairs, and the greedy actions (S,)."""
+
+    def covering(self, excess: np.ndarray) -> np.ndarray | None:
+        """E >= e + gamma P E for what values leave open, e (S, A); None where a bound needs none."""
+        return None
+
+    @abstractmethod
+    def oracle(self, device: Device | None = None) -> Oracle:
+        """What finds best policies and their visits again and again, with rewards that change little."""
+
+    @abstractmethod
+    def occupancy(self, policy: np.ndarray) -> np.ndarray:
+        """The occupancy of a policy, (S, A): expected visits of each pair, as the horizon weighs them."""
+
+    @abstractmethod
+    def occupancies(self, policies: np.ndarray) -> np.ndarray:
+        """The occupancies of several policies, (K, S, A): small models are solved together."""
+
+    @abstractmethod
+    def residual(self, x: np.ndarray) -> np.ndarray:
+        """What the flow equations miss at x, (S,): zero for an occupancy."""
+
+    @abstractmethod
+    def equations(self) -> tuple[sp.csr_array, np.ndarray]:
+        """The flow equations over the usable pairs and reached states: matrix and right-hand side."""
 
     @property
     def shape(self) -> tuple[int, int]:
@@ -63,19 +126,6 @@ class Flow:
         """Boolean (S, A): pairs that some policy can take."""
         return self.reached[:, None] & self.actions
 
-    @cached_property
-    def mass(self) -> float:
-        """The largest mass of an occupancy; rows may sum to a little more than one by rounding."""
-        successors = int(np.diff(self.transition.indptr).max(initial=0))
-        rows = float(self.transition.sum(axis=1).max()) * (1 + (successors + 4) * EPS)
-        shrink = 1.0 - self.discount * rows
-        if not shrink > 0:
-            raise ModelError(
-                f"with a discount of {self.discount!r} and rows that sum to up to {rows!r}, nothing "
-                "bounds the mass of an occupancy"
-            )
-        return float(self.initial.sum()) / shrink
-
     @property
     def uniform(self) -> np.ndarray:
         """The policy that is uniform over the available actions, (S, A)."""
@@ -91,41 +141,6 @@ class Flow:
         entries = (self.transition.data * chances, self.transition.indices)
         return sp.csr_array((*entries, self.transition.indptr[::actions]), shape=(states, states))
 
-    def following(self, values: np.ndarray) -> np.ndarray:
-        """gamma P V, (S, A)."""
-        following = self.transition @ values
-        following *= self.discount
-        return np.asarray(following.reshape(self.shape))
-
-    def values(
-        self, policy: np.ndarray, reward: np.ndarray, guess: np.ndarray | None = None
-    ) -> np.ndarray:
-        """V of a policy with this reward, (S,)."""
-        gained = np.einsum("sa,sa->s", policy, reward)
-        return solve_discounted(self.chain(policy), gained, self.discount, guess=guess)
-
-    def occupancy(self, policy: np.ndarray) -> np.ndarray:
-        """The occupancy of a policy, (S, A): discounted expected visits of each pair."""
-        visits = solve_discounted(self.chain(policy).T, self.initial, self.discount)
-        # The exact solution is not negative; rounding below zero is not part of the answer.
-        return np.where(self.actions, np.maximum(visits, 0.0)[:, None] * policy, 0.0)
-
-    def occupancies(self, policies: np.ndarray) -> np.ndarray:
-        """The occupancies of several policies, (K, S, A): small models are solved together."""
-        states, actions = self.shape
-        if states > SOLVED_TOGETHER:
-            return np.stack([self.occupancy(policy) for policy in policies])
-        transition = self.transition.toarray().reshape(states, actions, states)
-        visits = np.empty(policies.shape[:2])
-        block = max(1, TOGETHER_ENTRIES // states**2)
-        for begin in range(0, len(policies), block):
-            part = policies[begin : begin + block]
-            backward = np.einsum("ksa,sat->kts", part, transition, optimize=True)
-            system = np.eye(states) - self.discount * backward
-            right = np.broadcast_to(self.initial[:, None], (len(part), states, 1))
-            visits[begin : begin + block] = np.linalg.solve(system, right)[:, :, 0]
-        return np.where(self.actions, np.maximum(visits, 0.0)[:, :, None] * policies, 0.0)
-
     def policy(self, x: np.ndarray) -> np.ndarray:
         """The policy of an occupancy, (S, A): x(s,a) / sum_a x(s,a), uniform where nothing is visited."""
         inside = np.where(self.actions, np.maximum(x, 0.0), 0.0)
@@ -133,22 +148,9 @@ class Flow:
         visited = visits > 0
         return np.where(visited, inside / np.where(visited, visits, 1.0), self.uniform)
 
-    def residual(self, x: np.ndarray) -> np.ndarray:
-        """What the flow equations miss at x, (S,): zero for an occupancy."""
-        inflow = self.initial + self.discount * (self.transition.T @ x.ravel())
-        return np.asarray(x.sum(axis=1) - inflow)
-
     def miss(self, x: np.ndarray) -> float:
         """The residual in the sum of absolute values, pairs that no policy can take included."""
         return float(np.abs(self.residual(x)).sum() + np.abs(x[~self.usable]).sum())
-
-    def equations(self) -> tuple[sp.csr_array, np.ndarray]:
-        """The flow equations over the usable pairs and reached states: matrix and right-hand side."""
-        places = np.flatnonzero(self.usable)
-        entries = (np.ones(places.size), (places // self.shape[1], np.arange(places.size)))
-        leaving = sp.csr_array(entries, shape=(self.shape[0], places.size))
-        arriving = self.discount * sp.csr_array(self.transition[places].T)
-        return sp.csr_array((leaving - arriving)[self.reached]), self.initial[self.reached]
 
     def episode_visits(self, policy: np.ndarray, ending: np.ndarray) -> np.ndarray | None:
         """Undiscounted expected visits per episode, (S, A).

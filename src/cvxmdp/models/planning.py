@@ -18,13 +18,11 @@ in the sum of absolute values, means an error of at most e m / sum(rho). ``syste
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 import numpy as np
 import scipy.sparse as sp
 
-from cvxmdp.models.compiled_systems import DeviceSolver, accelerator
-from cvxmdp.models.flow import Flow
 from cvxmdp.models.systems import (
     DENSE_LIMIT,
     EPS,
@@ -32,9 +30,11 @@ from cvxmdp.models.systems import (
     half_spread,
     largest,
     settle,
-    solve_discounted,
     total,
 )
+
+if TYPE_CHECKING:
+    from cvxmdp.models.episode_flow import EpisodeFlow
 
 FORCING = 0.05  # share of the residual that an evaluation leaves before actions are chosen anew
 MOST_ROUNDS = 1_000
@@ -45,6 +45,7 @@ BETTER = (
 )
 # Of the returns of large models, relative to what the reward can make of a difference.
 ACCURACY = 1e-11
+STAY_EXCESS = 0.1  # of a step, that a longest stay may leave open: it is a bound, no answer
 
 
 class Best(NamedTuple):
@@ -72,22 +73,39 @@ class Effort:
     policy_sweeps: int = 0  # over the pairs of one policy
 
 
-class Oracle:
-    """Best policies and occupancies of one model; keeps the last answers to start from."""
+class Device(Protocol):
+    """What solves v = right + discount * matrix v on an accelerator: ``compiled_systems.DeviceSolver``."""
 
-    def __init__(self, flow: Flow) -> None:
+    def solve(
+        self,
+        matrix: sp.csr_array,
+        right: np.ndarray,
+        guess: np.ndarray,
+        discount: float,
+        target: float,
+        norm: str,
+    ) -> np.ndarray:
+        """v, to ``target`` in the norm of its residual."""
+
+
+class Oracle:
+    """Best policies and occupancies of one model; keeps the last answers to start from.
+
+    Args:
+        flow: the model.
+        device: where systems are solved; on the host when not given.
+    """
+
+    def __init__(self, flow: EpisodeFlow, device: Device | None = None) -> None:
         self.flow, self.shape, self.initial = flow, flow.shape, flow.initial
-        self.mass, self.reached = flow.mass, flow.reached
+        self.mass, self.reached, self.endless = flow.mass, flow.reached, flow.endless
         self.all_reached = bool(flow.reached.all())
         self.unavailable = None if flow.actions.all() else ~flow.actions
-        rows = np.asarray(flow.transition.sum(axis=1)).reshape(flow.shape)
-        # With rows that all sum to one, values may be shifted by a constant without loss.
-        self.endless = bool((np.abs(rows[flow.actions] - 1.0) < 1e-12).all())
         self.first_rows = np.arange(self.shape[0], dtype=np.int64) * self.shape[1]
         self.values = np.zeros(self.shape[0])
         self.visits_before: np.ndarray | None = None
         self._pattern: Pattern | None = None
-        self.device = DeviceSolver() if accelerator(self.shape[0]) else None
+        self.device = device
         self.work = Effort()
 
     def following(self, values: np.ndarray) -> np.ndarray:
@@ -129,7 +147,7 @@ class Oracle:
             chain = self.chain(actions)
             gained = reward.ravel()[self.first_rows + actions]
             if stalled > STALLED:  # Howard's policy iteration, which ends whatever the model
-                values = solve_discounted(chain, gained, self.flow.discount, guess=after)
+                values = self.flow.solved(chain, gained, guess=after)
                 before = actions
                 continue
             # Beyond what is asked, accuracy would be lost with the next change of actions.
@@ -137,9 +155,6 @@ class Oracle:
             norm = half_spread if self.endless else largest
             values = self._settle(chain, gained, after, target, norm)
         assert found is not None
-        if self.endless:  # the constant that makes V an upper bound itself, as certificates need it
-            shift = (found.upper - float(self.initial @ found.values)) / float(self.initial.sum())
-            found = found._replace(values=found.values + shift)
         self.values = found.values
         return found
 
@@ -178,7 +193,7 @@ class Oracle:
         backward = matrix.T
         # Where no episode ends, a guess of the right mass has no error in the slowest direction.
         guess = self.initial * self.mass if self.visits_before is None else self.visits_before
-        target = max(error * float(self.initial.sum()) / self.mass, 4 * EPS)
+        target = max(error / self.flow.longest, 4 * EPS)
         visits = np.maximum(self._settle(backward, self.initial, guess, target, total), 0.0)
         self.visits_before = visits
         return visits
@@ -201,7 +216,7 @@ class Pattern:
     pay, the matrices keep several entries for a place, which products with vectors do not mind.
     """
 
-    def __init__(self, flow: Flow) -> None:
+    def __init__(self, flow: EpisodeFlow) -> None:
         self.flow, self.n_states = flow, flow.shape[0]
         self.fill: sp.csr_array | None = None
         transition, pointers = flow.transition, flow.transition.indptr[:: flow.shape[1]]
@@ -233,11 +248,10 @@ class Pattern:
 
 
 def optimal_values(
-    flow: Flow, reward: np.ndarray, guess: np.ndarray | None = None, rounds: int = 200
+    flow: EpisodeFlow, reward: np.ndarray, guess: np.ndarray | None = None, rounds: int = 200
 ) -> tuple[np.ndarray, np.ndarray]:
     """Nearly optimal values (S,) for a reward (S, A) of available pairs, and the greedy actions (S,)."""
     states, n_actions = flow.shape
-    first_rows = np.arange(states) * n_actions
     values = np.zeros(states) if guess is None else guess
     if states > DENSE_LIMIT:
         spread = float(np.ptp(reward[flow.usable]))
@@ -245,6 +259,7 @@ def optimal_values(
         oracle.values = values
         best = oracle.best(reward, ACCURACY * max(spread, 1e-300) * flow.mass)
         return best.values, best.actions
+    first_rows = np.arange(states) * n_actions
     greedy: np.ndarray | None = None
     for _ in range(rounds):
         choices = np.where(flow.actions, reward + flow.following(values), -np.inf)
@@ -255,9 +270,33 @@ def optimal_values(
             if (actions == greedy)[flow.reached].all():
                 break
         greedy, rows = actions, first_rows + actions
-        values = solve_discounted(flow.transition[rows], reward.ravel()[rows], flow.discount)
+        values = flow.solved(flow.transition[rows], reward.ravel()[rows])
     assert greedy is not None
     return values, greedy
+
+
+def longest_stay(flow: EpisodeFlow, rounds: int = MOST_ROUNDS) -> np.ndarray | None:
+    """w >= 1 + gamma P w on all pairs that can be taken, (S,); None where none was found.
+
+    Policy iteration with reward 1. Where 1 + gamma P w <= w + e with e < 1, w / (1 - e) is such a bound, so
+    it ends as soon as e is small; small models are solved to the end, and w is the longest stay itself.
+    """
+    states, n_actions = flow.shape
+    first_rows = np.arange(states) * n_actions
+    if states <= DENSE_LIMIT:
+        values, _ = optimal_values(flow, np.ones(flow.shape))
+    else:
+        values = np.zeros(states)
+    for _ in range(rounds):
+        choices = np.where(flow.actions, 1.0 + flow.following(values), -np.inf)
+        excess = float((choices.max(axis=1) - values)[flow.reached].max())
+        if excess <= STAY_EXCESS:
+            return np.maximum(values, 0.0) / (1.0 - max(excess, 0.0))
+        chain = flow.transition[first_rows + choices.argmax(axis=1)]
+        ones = np.ones(states)
+        target = FORCING * STAY_EXCESS
+        values, _ = settle(chain, ones, flow.discount, choices.max(axis=1), target, largest)
+    return None
 
 
 def _improved(

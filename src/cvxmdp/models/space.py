@@ -7,6 +7,7 @@ from typing import Protocol
 
 import numpy as np
 
+from cvxmdp.models.horizon import Horizon
 from cvxmdp.models.layout import GridLayout
 
 
@@ -14,7 +15,7 @@ class Space:
     """Rows and actions: the states of a model, or what is measured of an environment.
 
     Attributes:
-        discount: gamma.
+        horizon: how far ahead returns look.
         actions: boolean, which actions are available in which row.
         state_names, action_names: names for messages and pictures.
         layout: where the rows lie on a grid, for pictures.
@@ -22,7 +23,7 @@ class Space:
         unknown: boolean, rows of which nobody knows what comes after; None where there are none.
     """
 
-    discount: float
+    horizon: Horizon
     actions: np.ndarray
     state_names: tuple[str, ...] | None = None
     action_names: tuple[str, ...] | None = None
@@ -44,9 +45,23 @@ class Space:
         return self.shape
 
     @property
+    def discount(self) -> float:
+        """gamma."""
+        return self.horizon.discount
+
+    @property
     def max_mass(self) -> float:
-        """1 / (1 - discount): the mass of an occupancy when no episode ends, which also bounds its norm."""
-        return 1.0 / (1.0 - self.discount)
+        """The mass of an occupancy when no episode ends, 1 / (1 - discount), which also bounds its norm."""
+        return self.horizon.longest
+
+    @property
+    def scale(self) -> float:
+        """Occupancies times this are distributions, of a mass of at most one."""
+        return self.horizon.scale
+
+    def factor(self, per: str) -> float:
+        """What <c, x> is multiplied with to be a sum "per" something."""
+        return self.horizon.factor(per, lambda: self.scale)
 
     @property
     def reachable_pairs(self) -> np.ndarray:

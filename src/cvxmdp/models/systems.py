@@ -51,6 +51,39 @@ def solve_discounted(
     return _polish(matrix, right, discount, values)
 
 
+def solve_relative(
+    matrix: sp.csr_array,
+    right: np.ndarray,
+    discount: float,
+    weights: np.ndarray,
+    guess: np.ndarray | None = None,
+) -> tuple[np.ndarray, float]:
+    """(h, g) of h = right - g + discount * matrix @ h with <weights, h> = 0, for rows that sum to one.
+
+    g / (1 - discount) + h is the solution of ``solve_discounted``, whose digits go to the first part alone as
+    the discount nears one. Bordered, the system is as well conditioned as the chain mixes.
+
+    Args:
+        matrix, right, discount, guess: as in ``solve_discounted``.
+        weights: not negative, with a positive sum, (n,).
+    """
+    size = right.size
+    if size <= DENSE_LIMIT:
+        system = np.zeros((size + 1, size + 1))
+        system[:size, :size] = np.eye(size) - discount * matrix.toarray()
+        system[:size, size], system[size, :size] = 1.0, weights
+        found = np.linalg.solve(system, np.append(right, 0.0))
+        return found[:size], float(found[size])
+    total_weight = float(weights.sum())
+    h = solve_discounted(matrix, right, discount, guess)
+    g = 0.0
+    for _ in range(2):  # what is left for the second round is small, and so is its error
+        level = float(weights @ h) / total_weight
+        h, g = h - level, g + level * (1.0 - discount)
+        h = solve_discounted(matrix, right - g, discount, guess=h)
+    return h - float(weights @ h) / total_weight, g
+
+
 def _krylov(
     matrix: sp.csr_array, right: np.ndarray, discount: float, start: np.ndarray
 ) -> np.ndarray:

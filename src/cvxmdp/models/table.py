@@ -30,6 +30,7 @@ from cvxmdp.base.errors import ModelError, UtilityError, did_you_mean
 from cvxmdp.models import validation
 from cvxmdp.models.counts import Counts
 from cvxmdp.models.flow import Flow
+from cvxmdp.models.horizon import horizon_of
 from cvxmdp.models.layout import GridLayout
 from cvxmdp.models.model_file import read_model, write_model
 from cvxmdp.models.space import Space
@@ -90,7 +91,7 @@ class TabularMDP(Space):
         fields = {
             "transition": matrix,
             "initial": validation.read_initial(initial, n_states, label),
-            "discount": validation.read_discount(discount),
+            "horizon": horizon_of(discount),
             "signals": MappingProxyType(
                 {
                     name: validation.read_signal(name, given, rows, ending, mask, label)
@@ -129,7 +130,7 @@ class TabularMDP(Space):
     def __reduce__(self) -> tuple[Any, ...]:
         # For copies and other processes; the default cannot copy the read-only view of the signals.
         arguments = {**self.arguments(), "signals": dict(self.signals)}
-        return TabularMDP, tuple(arguments.values())
+        return _from_arguments, (arguments,)
 
     @property
     def n_states(self) -> int:
@@ -175,14 +176,24 @@ class TabularMDP(Space):
 
     def arguments(self) -> dict[str, Any]:
         """What the constructor would be given to make this model, in its order."""
-        numbers = ("transition", "initial", "discount", "signals", "actions")
-        names = (*numbers, "state_names", "action_names", "layout", "note", "counts")
-        return {name: getattr(self, name) for name in names}
+        further = ("signals", "actions", "state_names", "action_names", "layout", "note", "counts")
+        return {
+            "transition": self.transition,
+            "initial": self.initial,
+            **self.horizon.arguments(),
+            **{name: getattr(self, name) for name in further},
+        }
 
     @cached_property
     def flow(self) -> Flow:
         """The flow equations: what occupancies, values and reachable states are computed from."""
-        return Flow(self.transition, self.initial, self.discount, self.actions)
+        rows = validation.with_sums_of_one(self.transition, self.actions & (self.ending == 0))
+        return self.horizon.flow(rows, self.initial, self.actions)
+
+    @property
+    def scale(self) -> float:
+        """Occupancies times this are distributions, of a mass of at most one."""
+        return self.flow.scale
 
     @property
     def reachable(self) -> np.ndarray:
@@ -251,7 +262,7 @@ class TabularMDP(Space):
         parts = [
             f"{self.n_states:,} states",
             f"{self.n_actions} actions" + ("" if self.actions.all() else f" ({rows:,} pairs)"),
-            f"discount {self.discount:g}",
+            str(self.horizon),
             f"{entries / rows:.3g} successors per row ({density:.2g} of the dense table)",
             self.endings,
             "signals: " + (", ".join(self.signals) or "none"),
@@ -259,6 +270,10 @@ class TabularMDP(Space):
             *([str(self.counts)] if self.counts is not None else []),
         ]
         return f"TabularMDP({'; '.join(parts)})"
+
+
+def _from_arguments(arguments: dict[str, Any]) -> TabularMDP:
+    return TabularMDP(**arguments)
 
 
 def endings_in(text: str) -> str:

@@ -216,6 +216,19 @@ def check_rows(
     return np.where(missing > ROUNDING, missing, 0.0).reshape(mask.shape)
 
 
+def with_sums_of_one(matrix: sp.csr_array, whole: np.ndarray) -> sp.csr_array:
+    """The matrix with the rows that end no episode, ``whole`` (S, A), divided by their sums.
+
+    A sum off by 1e-16 would limit what can be proven to 1e-16 / (1 - discount).
+    """
+    sums = np.asarray(matrix.sum(axis=1)).ravel()
+    factors = np.where(whole.ravel(), sums, 1.0)
+    if (factors == 1.0).all():
+        return matrix
+    data = matrix.data / np.repeat(factors, np.diff(matrix.indptr))
+    return sp.csr_array((data, matrix.indices, matrix.indptr), shape=matrix.shape)
+
+
 def read_actions(given: Any, n_states: int, n_actions: int, label: PairLabel) -> np.ndarray:
     """The mask of available actions, (S, A); every state keeps at least one."""
     if given is None:

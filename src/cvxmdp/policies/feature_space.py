@@ -17,6 +17,7 @@ from collections.abc import Iterable
 import numpy as np
 
 from cvxmdp.base.errors import UtilityError, did_you_mean
+from cvxmdp.models.horizon import horizon_of
 from cvxmdp.models.space import Space
 from cvxmdp.policies.readers import Observable
 
@@ -40,7 +41,10 @@ class FeatureSpace(Space):
         signals: Iterable[str] = (),
         environment: Observable | None = None,
     ) -> None:
-        self.actions, self.discount = np.ones((n_features, n_actions), dtype=bool), discount
+        self.actions, self.horizon = (
+            np.ones((n_features, n_actions), dtype=bool),
+            horizon_of(discount),
+        )
         self.action_names = tuple(str(action) for action in range(n_actions))
         self._signals, self.environment = tuple(signals), environment
 

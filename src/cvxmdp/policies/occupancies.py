@@ -85,8 +85,8 @@ def _read_occupancy(space: Space, occupancy: Any) -> np.ndarray:
 
 
 def state_distribution(mdp: Space, occupancy: Any) -> np.ndarray:
-    """d(s) = (1 - gamma) * sum_a x(s,a), shape (S,). Sums to less than one when episodes end."""
-    return (1.0 - mdp.discount) * _read_occupancy(mdp, occupancy).sum(axis=1)
+    """d(s) = scale * sum_a x(s,a), shape (S,). Sums to less than one when discounted episodes end."""
+    return mdp.scale * _read_occupancy(mdp, occupancy).sum(axis=1)
 
 
 def episode_visits(mdp: TabularMDP, policy: Any) -> np.ndarray | None:

@@ -34,6 +34,7 @@ class Evidence:
         multipliers: mu_i >= 0 per constraint.
         tangents: "objective" and, by constraint, "slacks": parameters of each function's tangent.
         values: V, (S,), of the tangents' reward; None where they are still to be found.
+        remainder: E, (S,), that covers what the values leave open; None where it is to be found, or not needed.
         policy: a policy that is good for it, (S, A) probabilities, or None.
         infeasible: it is of ``Lowered.smallest_slack``, and shows that no policy satisfies all constraints.
     """
@@ -43,6 +44,7 @@ class Evidence:
     values: np.ndarray | None = None
     policy: np.ndarray | None = None
     infeasible: bool = False
+    remainder: np.ndarray | None = None
 
 
 class Lowered:
@@ -58,7 +60,8 @@ class Lowered:
         problem.require_model("a proof")
         self.flow = problem.mdp.flow
         self.sense, self.statement = problem.sense, repr(problem)
-        self.note = str(problem.mdp.note)
+        self.note, self.horizon = str(problem.mdp.note), problem.mdp.horizon
+        self.transition = problem.mdp.transition  # as it was given; the flow's rows sum to one
         self.objective: Shape = problem.objective_function
         self.slacks: dict[str, Shape] = dict(problem.slack_functions)
 
@@ -105,8 +108,8 @@ class Lowered:
             "sense": self.sense,
             "statement": self.statement,
             "note": self.note,
-            "discount": flow.discount,
-            "transition": flow.transition,
+            "discount": self.horizon.discount,
+            "transition": self.transition,
             "initial": flow.initial,
             "actions": flow.actions,
             "objective": self.objective.plain(),
@@ -136,9 +139,6 @@ class Lowered:
     def upper_bound(
         self, multipliers: Mapping[str, float], tangents: Mapping[str, Any], values: np.ndarray
     ) -> float:
-        """What no feasible f exceeds, up to rounding: <rho, V> + max(0, max (TV - V)) mass + constant."""
+        """What no feasible f exceeds, up to rounding."""
         reward, constant = self.lagrangian_tangent(multipliers, tangents)
-        model = self.flow
-        choices = np.where(model.actions, reward + model.following(values), -np.inf)
-        excess = float((choices.max(axis=1) - values)[model.reached].max())
-        return float(model.initial @ values) + max(0.0, excess) * model.mass + constant
+        return self.flow.best_return(reward, values) + constant

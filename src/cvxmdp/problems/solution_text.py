@@ -56,7 +56,7 @@ def _units(solution: Solution, constraint: Any) -> str:
     if not solution.has_policy or constraint.utility.offset:
         return ""
     linear = [term for _, term in terms if term.curvature is Curvature.AFFINE]
-    per = {term.unit(solution.problem.space.discount) for term in linear}
+    per = {term.factor(solution.problem.space) for term in linear}
     if len(linear) != len(terms) or len(per) != 1:
         return ""
     problem = solution.problem
@@ -66,7 +66,7 @@ def _units(solution: Solution, constraint: Any) -> str:
     reward = unit * affine.reward
     total = float(np.vdot(reward, solution.occupancy))
     budget = constraint.budget * unit
-    per_step = 1.0 - problem.space.discount
+    per_step = problem.space.factor("step")
     parts = [
         f"discounted sum {number(total)} (budget {number(budget)})",
         f"per step {number(per_step * total)} (budget {number(per_step * budget)})",

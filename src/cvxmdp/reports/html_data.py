@@ -11,6 +11,7 @@ import numpy as np
 from cvxmdp.base.text_tables import number
 from cvxmdp.base.version import __version__
 from cvxmdp.certificates.certificate import Certificate, gap_words
+from cvxmdp.models.horizon import horizon_of
 from cvxmdp.models.layout import DIRECTIONS
 from cvxmdp.problems.while_learning import learning_words, share_violated
 from cvxmdp.reports.html_curves import groups_of, panels, rounded
@@ -205,7 +206,7 @@ def _map(label: str, record: RunRecord) -> dict[str, Any]:
         {"name": name, **_frame(record, target, None)} for name, target in record.targets.items()
     ]
     if layout is None or layout.rows * layout.columns > MOST_CELLS:
-        share = (1.0 - record.discount) * occupancy.sum(axis=1)
+        share = horizon_of(record.discount).scale * occupancy.sum(axis=1)
         top = np.argsort(share)[::-1][:LISTED_STATES]
         entry["states"] = [{"state": int(s), "share": float(f"{share[s]:.4g}")} for s in top]
         entry["final"], entry["targets"] = {}, []
@@ -236,7 +237,7 @@ def _frame(
     total = visits.sum(axis=1)
     if probabilities is None:
         probabilities = visits / np.where(total > 0, total, 1.0)[:, None]
-    share = (1.0 - record.discount) * total
+    share = horizon_of(record.discount).scale * total
     return {
         "share": [float(f"{value:.3g}") for value in share],
         # What the policy would do where it never is, nobody sees.

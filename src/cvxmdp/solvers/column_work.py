@@ -68,14 +68,14 @@ class ColumnWork(Work[Plain]):
         least = smallest_tolerance(self.claims.flow)
         if least > USELESS:
             raise SettingsError(
-                f"with a discount of {self.claims.flow.discount!r} rounding alone loosens a bound by up to "
+                f"with {self.claims.lowered.horizon} rounding alone loosens a bound by up to "
                 f"{least:.1g} of its size: float64 can certify nothing useful. Use a discount further from "
                 "one, or let episodes end."
             )
         if self.solver.tolerance < least:
             raise SettingsError(
-                f"tolerance = {self.solver.tolerance:.1g} is tighter than float64 can certify: with a discount "
-                f"of {self.claims.flow.discount:g} the least is {least:.1g}"
+                f"tolerance = {self.solver.tolerance:.1g} is tighter than float64 can certify: with "
+                f"{self.claims.lowered.horizon} the least is {least:.1g}"
             )
 
     def _columns(self) -> int:

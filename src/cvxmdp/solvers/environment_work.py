@@ -29,6 +29,7 @@ from cvxmdp.base.compiling import program
 from cvxmdp.experience.environments.environment import Environment, environment_of, seeds
 from cvxmdp.experience.episodes import Episodes
 from cvxmdp.experience.trajectories import Experience, Played
+from cvxmdp.models.horizon import horizon_of
 from cvxmdp.policies.networks import BoundNetwork
 from cvxmdp.policies.observers import mixture_on_observations, on_observations
 from cvxmdp.policies.policy import draw_actions
@@ -104,7 +105,7 @@ class EnvironmentWork(LearningWork):
 
     def _remark(self, cut: float, tail: float) -> str:
         """Where the numbers come from, and what truncation hid."""
-        share = tail * (1.0 - self.problem.space.discount)
+        share = tail / self.problem.space.max_mass
         hidden = (
             f" ({cut:.0%} of them cut, which hides at most {share:.1%} of the discounted mass)"
             if cut
@@ -219,7 +220,7 @@ def mean_of(learning: Learning, experience: Experience) -> tuple[np.ndarray, flo
     discount = float(learning.model.discount)
     mean = np.asarray(_mean_occupancy(learning, experience), dtype=np.float64)
     lengths = np.asarray(experience.alive).sum(axis=1)
-    tails = np.asarray(experience.cut) * discount**lengths / (1.0 - discount)
+    tails = np.asarray(experience.cut) * horizon_of(discount).tail(lengths)
     return mean, float(tails.mean())
 
 

@@ -79,7 +79,6 @@ def absorb(
     tangents: Mapping[str, Any],
     values: np.ndarray,
     following: np.ndarray,
-    endless: bool,
 ) -> Bound | None:
     """The bound of these values with the best tangent of the leaf; None where there is none.
 
@@ -90,7 +89,6 @@ def absorb(
         tangents: of all functions; those of the leaf are replaced.
         values: V, (S,).
         following: gamma P V, (S, A).
-        endless: no episode ends: V may be shifted by a constant.
     """
     factor = leaf.factor * (1.0 if leaf.constraint is None else multipliers[leaf.constraint])
     if factor == 0:
@@ -104,17 +102,13 @@ def absorb(
     assert excess is not None
     weights = leaf.log_weights[leaf.live]
     logs = flat[name][leaf.live] + excess[leaf.live] / abs(factor)
-    if endless:  # c + factor sum q exp(-c / factor) is least where q sums to one
-        total = _log_sum(weights + logs)
-        values, logs = values + abs(factor) * total, logs - total
-        following = following + model.discount * abs(factor) * total
+    if model.endless:  # values count up to a constant, which is chosen best where q sums to one
+        logs = logs - _log_sum(weights + logs)
     found = nowhere[name].copy()
     found[leaf.live] = np.minimum(logs, LARGEST_LOG - weights)
     best = _with(tangents, leaf, {name: found})
     reward, constant = lowered.lagrangian_tangent(multipliers, best)
-    choices = np.where(model.actions, reward + following, -np.inf)
-    left = float((choices.max(axis=1) - values)[model.reached].max())
-    upper = float(model.initial @ values) + max(0.0, left) * model.mass + constant
+    upper = model.best_return(reward, values, following) + constant
     return Bound(upper, best, values) if math.isfinite(upper) else None
 
 

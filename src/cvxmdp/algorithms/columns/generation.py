@@ -27,8 +27,9 @@ from cvxmdp.algorithms.columns.natural import NaturalSteps
 from cvxmdp.algorithms.columns.pool import NEGLIGIBLE, Column, Columns, small_actions
 from cvxmdp.algorithms.conic import units_of
 from cvxmdp.atoms import Shape, walk
+from cvxmdp.models.compiled_systems import DeviceSolver, accelerator
 from cvxmdp.models.flow import Flow
-from cvxmdp.models.planning import Best, Oracle
+from cvxmdp.models.planning import Best
 from cvxmdp.models.systems import EPS
 from cvxmdp.problems.lowered import Evidence, Lowered
 
@@ -147,7 +148,8 @@ class Generation:
     def __init__(self, lowered: Lowered, tolerance: float, most_columns: int) -> None:
         self.lowered, self.tolerance = lowered, tolerance
         self.model = lowered.flow
-        self.oracle = Oracle(self.model)
+        device = DeviceSolver() if accelerator(self.model.shape[0]) else None
+        self.oracle = self.model.oracle(device)
         share = VISITS_SHARE if lowered.affine else CURVED_VISITS_SHARE
         self.error = share * tolerance * self.model.mass
         if lowered.trusts:  # a function of the user's own is linearised at occupancies only
@@ -309,8 +311,7 @@ class Generation:
             (self.mean_multipliers, mean, self.oracle.following(mean)),
         ):
             named = dict(zip(self.lowered.slacks, mu.tolist(), strict=True))
-            tangents, endless = asked.tangents, self.oracle.endless
-            bound = absorb(self.lowered, self.leaf, named, tangents, v, after, endless)
+            bound = absorb(self.lowered, self.leaf, named, asked.tangents, v, after)
             if bound is not None and bound.upper < self.upper:
                 self.upper = bound.upper
                 proven = asked._replace(multipliers=mu, tangents=bound.tangents)

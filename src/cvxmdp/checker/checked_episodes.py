@@ -1,0 +1,171 @@
+r"""Flows of episodes as the checker sees them: out(x) = rho + gamma P'x.
+
+**What no return exceeds.** For any V the flow equations give <r, y> = <rho, V> + <r + gamma P V - V, y>. Let
+e be what is left, with its rounding: e = max(0, r + gamma P V - V) + (k + 8) eps (|r| + gamma P |V| + |V|).
+It is a reward of its own, so for any E >= e + gamma P E,
+
+    <r, y> <= <rho, V + E>.
+
+E comes with the proof ("remainder") and is checked by one backup of numbers that are not negative; without it
+the constant max e / (1 - gamma) is one. Where no row ends, all occupancies have the mass m = |rho| / (1 -
+gamma), and
+
+    <r, y> <= <rho, V> + m max (r + gamma P V - V),   of either sign,
+
+so that V is needed up to a constant only.
+
+**How far an occupancy is off.** With d what the flow equations miss at x, x - x_pi = (I - gamma P_pi')^-1 d, so
+|x - x_pi|_1 <= <|d|, w> for any w >= 1 + gamma P_pi w: the policy's own longest stay, solved for and checked
+by one backup; 1 / (1 - gamma) always is one. Where no row ends, x / m is the stationary distribution of the
+chain that restarts, Q = gamma P_pi + (1 - gamma) 1 rho'. For a state z let t >= 1 + Q t_0, t_0 being t with a
+zero at z: t bounds the times of return to z. A residual e of z's equation and all others then means |x/m -
+x_pi/m|_1 <= 2 <|e|, t> (write the error as the visits before z of e and of what enters z, whose masses
+cancel).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+
+from cvxmdp.checker.arithmetic import EPS, CertificateError, ErrorBound, total
+from cvxmdp.checker.checked_flow import CheckedFlow, Proof, Visited
+from cvxmdp.checker.linear_solve import DENSE_LIMIT, solve_system
+
+SHARP = 1e-12  # relative error of an occupancy at which the policy's own chain is not looked at
+OPEN = 0.5  # of a step, that a longest stay may leave open
+
+
+class CheckedEpisodes(CheckedFlow):
+    """Discounted episodes.
+
+    Attributes:
+        discount: gamma.
+        endless: no row that can be taken ends.
+    """
+
+    def __init__(self, plain: Mapping[str, Any]) -> None:
+        super().__init__(plain)
+        self.discount = float(plain["discount"])
+        if not 0 <= self.discount < 1:
+            raise CertificateError(f"the problem's discount is {self.discount!r}")
+        self.endless = not self.ends[self.usable].any()
+        self.mass = total(self.initial)[0] / (1.0 - self.discount)  # of an occupancy, at most
+
+    def miss(self, x: np.ndarray) -> float:
+        return float(np.abs(self._missed(x)[0]).sum() + np.abs(x[~self.usable]).sum())
+
+    def _missed(self, x: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """What each flow equation misses, and the size of the numbers in it, (S,) both."""
+        inflow = self.discount * (self.transition.T @ x.ravel())
+        out = x.sum(axis=1)
+        return out - self.initial - inflow, out + self.initial + inflow
+
+    def best_return(self, reward: np.ndarray, blur: np.ndarray, proof: Proof) -> float:
+        values = self.per_state(proof, "values")
+        inner, size = total(self.initial * values)
+        left, error = self._left(reward, blur, values)
+        if self.endless:
+            most = float((left + error)[self.usable].max())
+            more = most * self.mass + 8 * EPS * abs(most) * self.mass
+        else:
+            excess = np.where(self.usable, np.maximum(left, 0.0) + error, 0.0)
+            plain = float(excess.max()) * self.mass * (1 + 8 * EPS)
+            more = min(plain, self._remainder(excess, proof))
+        return inner + more + 4 * EPS * size
+
+    def excess(self, reward: np.ndarray, blur: np.ndarray, proof: Proof) -> np.ndarray | None:
+        if self.endless:
+            return None
+        left, error = self._left(reward, blur, self.per_state(proof, "values"))
+        return np.where(self.usable, np.maximum(left, 0.0) + error, 0.0)
+
+    def _left(
+        self, reward: np.ndarray, blur: np.ndarray, values: np.ndarray
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """r + gamma P V - V, and how far it may be off, (S, A) both."""
+        left = reward + self._following(values) - values[:, None]
+        sizes = np.abs(reward) + self._following(np.abs(values)) + np.abs(values)[:, None]
+        error = self.rounding * sizes + blur
+        if not (np.isfinite(left)[self.usable].all() and np.isfinite(error)[self.usable].all()):
+            raise CertificateError("the numbers of the certificate are too large: no bound follows")
+        return left, error
+
+    def _following(self, values: np.ndarray) -> np.ndarray:
+        """gamma P V, (S, A)."""
+        return np.asarray(self.discount * (self.transition @ values).reshape(self.shape))
+
+    def _remainder(self, excess: np.ndarray, proof: Proof) -> float:
+        """<rho, E> for the E of the proof, if it is one; else infinity."""
+        if "remainder" not in proof:
+            return math.inf
+        remainder = self.per_state(proof, "remainder")
+        needed = (excess + self._following(remainder)) * (1 + self.rounding)
+        covered = (remainder >= 0).all() and (needed <= remainder[:, None])[self.usable].all()
+        return total(self.initial * remainder)[0] * (1 + 8 * EPS) if covered else math.inf
+
+    def visited(self, policy: Any) -> Visited:
+        policy = self.read_policy(policy)
+        support, chain = self.support(policy), self.chain(policy)
+        visits = np.maximum(solve_system(chain.T, self.initial, self.discount), 0.0)
+        if self.endless:  # what is lost as gamma nears one is a multiple of the visits themselves
+            visits = visits * (self.mass / float(visits.sum()))
+        x = np.where(support, visits[:, None] * policy, 0.0)
+        missed, sizes = self._missed(x)
+        # The policy's rows were normalised, which is exact to a few units in the last place as well.
+        missed = np.abs(missed) + self.arrivals * EPS * sizes
+        residual = float(missed.sum())
+        if not math.isfinite(residual):
+            raise CertificateError("the occupancy of the policy could not be computed")
+        error = residual * (1 + 8 * EPS) / (1.0 - self.discount)
+        if error > SHARP * float(x.sum()):
+            own = self._by_returns if self.endless else self._by_stay
+            error = min(error, own(chain, x, missed, np.asarray(support.any(axis=1))))
+        return Visited(x, ErrorBound(error, support), residual)
+
+    def _by_stay(
+        self, chain: sp.csr_array, x: np.ndarray, missed: np.ndarray, visited: np.ndarray
+    ) -> float:
+        """<|d|, w>, w the policy's own longest stay; infinity where that was not found."""
+        places = np.flatnonzero(visited)
+        own = chain[places][:, places]
+        stay = self._bound(solve_system(own, np.ones(places.size), self.discount), own)
+        if stay is None or missed[~visited].any():
+            return math.inf
+        return float(missed[places] @ stay) * (1 + 8 * EPS)
+
+    def _bound(self, stay: np.ndarray, own: sp.csr_array) -> np.ndarray | None:
+        """A w >= 1 + gamma own w near the given one; None where it is not near one."""
+        stay = np.maximum(stay, 0.0)
+        rounding = (int(np.diff(own.indptr).max(initial=0)) + self.shape[1] + 8) * EPS
+        after = (1.0 + self.discount * (own @ stay)) * (1 + rounding)
+        left = max(0.0, float((after - stay).max()))
+        return stay / (1.0 - left) * (1 + 4 * EPS) if left < OPEN else None
+
+    def _by_returns(
+        self, chain: sp.csr_array, x: np.ndarray, missed: np.ndarray, visited: np.ndarray
+    ) -> float:
+        """m 2 <|e|, t>, t bounds on the times of return to the state that is visited most."""
+        if not chain.shape[0] <= DENSE_LIMIT:
+            return math.inf
+        share = self.initial / float(self.initial.sum())
+        restarting = self.discount * chain.toarray() + (1.0 - self.discount) * share
+        places = np.flatnonzero(visited)
+        before = restarting[np.ix_(places, places)]
+        before[:, int(x.sum(axis=1)[places].argmax())] = 0.0
+        try:
+            times = np.linalg.solve(np.eye(places.size) - before, np.ones(places.size))
+        except np.linalg.LinAlgError:
+            return math.inf
+        times = np.maximum(times, 0.0)
+        rounding = (places.size + self.shape[1] + 8) * EPS
+        left = max(0.0, float(((1.0 + before @ times) * (1 + rounding) - times).max()))
+        if left >= OPEN or missed[~visited].any():
+            return math.inf
+        mass = abs(float(x.sum()) - self.mass) + rounding * self.mass
+        bound = 2.0 * float(missed[places] @ times) / (1.0 - left)
+        return (bound + 2.0 * mass) * (1 + 8 * EPS)

@@ -1,0 +1,173 @@
+"""A model as the checker sees it, whatever its horizon: who can be reached, and what a policy is.
+
+Each kind of horizon has a class of its own, which knows two things: what no policy's return exceeds, and how
+far a policy's occupancy may be from the computed one. Nothing here is shared with what searches.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+import numpy as np
+import scipy.sparse as sp
+import scipy.sparse.csgraph as csgraph
+
+from cvxmdp.checker.arithmetic import EPS, CertificateError, ErrorBound, numbers
+
+Proof = Mapping[str, Any]
+WHOLE = 1e-12  # a row that misses one by less ends no episode, and means its numbers divided by their sum
+
+
+class Visited(NamedTuple):
+    """The occupancy of a policy.
+
+    Attributes:
+        x: as computed, (S, A).
+        error: how far it may be off.
+        residual: what the flow equations miss, in the sum of absolute values.
+    """
+
+    x: np.ndarray
+    error: ErrorBound
+    residual: float
+
+
+class CheckedFlow(ABC):
+    """The numbers of a model, read from plain data and refused where they are no model.
+
+    Attributes:
+        actions: boolean (S, A).
+        initial: rho, (S,).
+        transition: (S * A, S); rows that end no episode sum to one, up to rounding.
+        ends: boolean (S, A): rows that end episodes.
+        successors: most entries of a row.
+        reached, usable: boolean (S,) and (S, A): what some policy visits.
+    """
+
+    def __init__(self, plain: Mapping[str, Any]) -> None:
+        self.actions = np.asarray(plain["actions"], dtype=bool)
+        if self.actions.ndim != 2 or not self.actions.any(axis=1).all():
+            raise CertificateError("some state of the problem has no action")
+        self.shape = (int(self.actions.shape[0]), int(self.actions.shape[1]))
+        self.initial = numbers(dict(plain), "initial", self.shape[:1])
+        transition = sp.csr_array(plain["transition"])
+        if transition.shape != (self.actions.size, self.shape[0]):
+            raise CertificateError(
+                "the problem's transition matrix has another shape than its actions"
+            )
+        data = transition.data
+        if not (np.isfinite(data).all() and (data >= 0).all() and (self.initial >= 0).all()):
+            raise CertificateError("a probability of the problem is negative or no number")
+        if not self.initial.sum() > 0:
+            raise CertificateError("the problem starts nowhere")
+        self.successors = int(np.diff(transition.indptr).max(initial=0))
+        self.transition, self.ends = self._divided(transition)
+        self.reached = reachable_states(self.transition, self.initial, self.shape[1])
+        self.usable = self.reached[:, None] & self.actions
+
+    def _divided(self, transition: sp.csr_array) -> tuple[sp.csr_array, np.ndarray]:
+        """The rows that end no episode divided by their sums, and which rows do end."""
+        sums = np.asarray(transition.sum(axis=1)).ravel()
+        if (sums > 1.0 + WHOLE).any():
+            raise CertificateError("the probabilities of some row of the problem exceed one")
+        ends = 1.0 - sums > WHOLE
+        factors = np.repeat(np.where(ends, 1.0, sums), np.diff(transition.indptr))
+        parts = (transition.data / factors, transition.indices, transition.indptr)
+        rows = sp.csr_array(parts, shape=transition.shape)
+        return rows, np.asarray((ends & self.actions.ravel()).reshape(self.shape))
+
+    @property
+    def uniform(self) -> np.ndarray:
+        """The policy that is uniform over the available actions, (S, A)."""
+        return np.asarray(self.actions / self.actions.sum(axis=1, keepdims=True))
+
+    @abstractmethod
+    def miss(self, x: np.ndarray) -> float:
+        """What the flow equations miss at x, in the sum of absolute values."""
+
+    @abstractmethod
+    def best_return(self, reward: np.ndarray, blur: np.ndarray, proof: Proof) -> float:
+        """What no policy's return with this reward exceeds, rounding included.
+
+        Args:
+            reward: (S, A).
+            blur: by how much each entry of it may be off, (S, A).
+            proof: what the certificate holds for it: "values" and whatever else the kind knows.
+        """
+
+    def excess(self, reward: np.ndarray, blur: np.ndarray, proof: Proof) -> np.ndarray | None:
+        """What a "remainder" that would sharpen the bound has to cover, (S, A); None where none would."""
+        return None
+
+    @abstractmethod
+    def visited(self, policy: Any) -> Visited:
+        """The occupancy of a policy, with its error."""
+
+    def per_state(self, proof: Proof, name: str) -> np.ndarray:
+        """Numbers of a proof, one per state; zero where no policy goes."""
+        try:
+            found = np.asarray(proof[name], dtype=np.float64)
+        except (KeyError, TypeError, ValueError) as error:
+            raise CertificateError(f"the certificate holds no usable {name!r}: {error}") from error
+        if found.shape != self.initial.shape or not np.isfinite(found[self.reached]).all():
+            raise CertificateError(
+                f"{name!r} in the certificate must be finite numbers of shape {self.initial.shape}"
+            )
+        return np.where(self.reached, found, 0.0)
+
+    def read_policy(self, policy: Any) -> np.ndarray:
+        """A policy's probabilities, refused unless they are a policy of this model."""
+        matrix = np.asarray(policy, dtype=np.float64)
+        if matrix.shape != self.shape or not np.isfinite(matrix).all() or (matrix < 0).any():
+            raise CertificateError(f"a policy is a matrix of probabilities of shape {self.shape}")
+        if (np.abs(matrix.sum(axis=1) - 1.0) > 1e-9).any():
+            raise CertificateError("the rows of a policy must sum to one")
+        if (matrix[~self.actions] > 1e-12).any():
+            raise CertificateError("the policy takes actions that are not available")
+        matrix = np.where(self.actions, matrix, 0.0)
+        return np.asarray(matrix / matrix.sum(axis=1, keepdims=True))
+
+    def chain(self, policy: np.ndarray) -> sp.csr_array:
+        """The transition matrix of a policy, (S, S)."""
+        states, actions = self.shape
+        pointers = np.arange(0, states * actions + 1, actions)
+        columns = np.arange(states * actions)
+        choice = sp.csr_array((policy.ravel(), columns, pointers), shape=(states, states * actions))
+        return sp.csr_array(choice @ self.transition)
+
+    def support(self, policy: np.ndarray) -> np.ndarray:
+        """Boolean (S, A): pairs the policy takes with positive probability, at some time."""
+        # By what is positive, not by products, which may underflow to zero.
+        taken = np.repeat(policy.ravel() > 0, np.diff(self.transition.indptr))
+        own = self.transition.copy()
+        own.data = taken.astype(np.float64)
+        own.eliminate_zeros()
+        return reachable_states(own, self.initial, self.shape[1])[:, None] & (policy > 0)
+
+    @property
+    def arrivals(self) -> int:
+        """Most numbers that are added up in one flow equation, with room for the operations on them."""
+        counts = np.bincount(self.transition.indices, minlength=self.shape[0])
+        return int(counts.max(initial=0)) + self.shape[1] + 8
+
+    @property
+    def rounding(self) -> float:
+        """Relative rounding of a sum over a row: k terms cost at most k units in the last place."""
+        return (self.successors + 8) * EPS
+
+
+def reachable_states(transition: sp.csr_array, initial: np.ndarray, n_actions: int) -> np.ndarray:
+    """Boolean (S,): states that can be reached at all, by a search from one extra source state."""
+    n_states = initial.size
+    starts = np.flatnonzero(initial > 0)
+    ends = transition.indptr[n_actions::n_actions]
+    pointers = np.concatenate([[0], ends, [ends[-1] + starts.size]])
+    columns = np.concatenate([transition.indices, starts])
+    graph = sp.csr_array((np.ones(columns.size), columns, pointers), shape=(n_states + 1,) * 2)
+    graph.sum_duplicates()
+    found = csgraph.breadth_first_order(graph, n_states, return_predecessors=False)
+    reached = np.zeros(n_states + 1, dtype=bool)
+    reached[found] = True
+    return reached[:-1]

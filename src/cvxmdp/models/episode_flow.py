@@ -1,0 +1,180 @@
+r"""Flows of episodes: discounted ones, and undiscounted ones that surely end.
+
+The occupancy of a policy is lambda(s,a) = sum_k gamma^k P(s_k = s, a_k = a), unnormalised, before
+the episode ends. The set of all of them is the polytope
+
+    x >= 0,   sum_a x(s,a) = rho(s) + gamma * sum_{s',a'} P(s | s',a') x(s',a')   for all s.
+
+(The paper's eq. (Lambda) prints gamma/(1-gamma) as the factor; for its own unnormalised measure it
+is gamma.) A policy gives its occupancy by one linear solve with I - gamma P_pi^T. The values of a reward solve
+the transposed system.
+
+**The longest stay.** Any w >= 0 with 1 + gamma P w <= w + e, e < 1, on all pairs that can be taken proves that
+no policy stays longer than w / (1 - e) on average (put w into the flow equations). So <rho, w> bounds the
+mass of occupancies, and |d|_1 max w what a flow residual d can change in x. Where no row ends it is 1 / (1 -
+gamma); where episodes are short it is short, however near gamma is to one.
+
+**Endless** flows, in which no row ends, have occupancies of one and the same mass 1 / (1 - gamma), so that
+values may be shifted by a constant: V = g / (1 - gamma) + h, h = r - g + gamma P h with <rho, h> = 0. Only h
+is computed; g / (1 - gamma) would take all digits from it as gamma nears one.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+import scipy.sparse as sp
+
+from cvxmdp.models.flow import Flow
+from cvxmdp.models.planning import Device, Oracle, longest_stay, optimal_values
+from cvxmdp.models.systems import DENSE_LIMIT, solve_discounted, solve_relative
+
+SOLVED_TOGETHER = 256  # states up to which policies are evaluated several at a time
+TOGETHER_ENTRIES = 2**22
+COVERED = (1.0 + 1e-9, 1.0 + 1e-4, 1.1)  # times what is needed, so that rounding is no matter
+ROUNDED = 1e-12  # a row that misses one by less ends no episode
+
+
+@dataclass(frozen=True, eq=False)
+class EpisodeFlow(Flow):
+    """out(x) = rho + gamma P'x.
+
+    Attributes:
+        discount: gamma.
+    """
+
+    discount: float
+
+    @cached_property
+    def endless(self) -> bool:
+        """No row ends: values may be shifted by a constant without loss."""
+        rows = np.asarray(self.transition.sum(axis=1)).reshape(self.shape)
+        return bool((np.abs(rows[self.usable] - 1.0) < ROUNDED).all())
+
+    @cached_property
+    def stay(self) -> np.ndarray:
+        """w, (S,): no policy stays longer than this in the mean, from a state that can be reached."""
+        found = None if self.endless else longest_stay(self)
+        if found is None:
+            return np.full(self.shape[0], self.ceiling)
+        return np.minimum(found, self.ceiling)
+
+    @property
+    def ceiling(self) -> float:
+        """No stay is longer, in any model."""
+        return 1.0 / (1.0 - self.discount)
+
+    @cached_property
+    def mass(self) -> float:
+        return float(self.initial @ self.stay)
+
+    @cached_property
+    def longest(self) -> float:
+        return float(self.stay[self.reached].max())
+
+    def following(self, values: np.ndarray) -> np.ndarray:
+        """gamma P V, (S, A)."""
+        following = self.transition @ values
+        following *= self.discount
+        return np.asarray(following.reshape(self.shape))
+
+    def values(
+        self, policy: np.ndarray, reward: np.ndarray, guess: np.ndarray | None = None
+    ) -> np.ndarray:
+        gained = np.einsum("sa,sa->s", policy, reward)
+        return self.solved(self.chain(policy), gained, guess)
+
+    def solved(
+        self, chain: sp.csr_array, gained: np.ndarray, guess: np.ndarray | None = None
+    ) -> np.ndarray:
+        """V = gained + gamma chain V, (S,); the part h of it where the flow is endless."""
+        if self.endless:
+            return solve_relative(chain, gained, self.discount, self.initial, guess)[0]
+        return solve_discounted(chain, gained, self.discount, guess)
+
+    def best_return(
+        self, reward: np.ndarray, values: np.ndarray, following: np.ndarray | None = None
+    ) -> float:
+        """<rho, V> + max(0, max (TV - V)) mass; where the flow is endless, without the zero."""
+        following = self.following(values) if following is None else following
+        choices = np.where(self.actions, reward + following, -np.inf)
+        excess = float((choices.max(axis=1) - values)[self.reached].max())
+        room = excess if self.endless else max(0.0, excess)
+        return float(self.initial @ values) + room * self.mass
+
+    def best_values(
+        self, reward: np.ndarray, guess: np.ndarray | None = None
+    ) -> tuple[np.ndarray, np.ndarray]:
+        return optimal_values(self, reward, guess)
+
+    def covering(self, excess: np.ndarray) -> np.ndarray | None:
+        """A little more than the best return of e, or than its largest entry over the longest stay."""
+        top = float(excess[self.usable].max())
+        if self.endless or not 0.0 < top < np.inf:
+            return None
+        if self.shape[0] <= DENSE_LIMIT:
+            best = top * np.maximum(self.best_values(excess / top)[0], 0.0)
+            for more in COVERED:
+                needed = (excess + self.following(more * best)) * (1.0 + ROUNDED)
+                if (needed <= more * best[:, None])[self.usable].all():
+                    return more * best
+        return COVERED[0] * top * self.stay
+
+    def oracle(self, device: Device | None = None) -> Oracle:
+        return Oracle(self, device)
+
+    def occupancy(self, policy: np.ndarray) -> np.ndarray:
+        """The occupancy of a policy, (S, A): discounted expected visits of each pair."""
+        visits = solve_discounted(self.chain(policy).T, self.initial, self.discount)
+        return np.where(self.actions, self._clean(visits)[:, None] * policy, 0.0)
+
+    def _clean(self, visits: np.ndarray) -> np.ndarray:
+        """Visits (..., S) without rounding below zero, and of the mass that is known where no episode ends.
+
+        What a factorisation loses as gamma nears one is a multiple of the visits themselves.
+        """
+        inside = np.maximum(visits, 0.0)
+        if not self.endless:
+            return inside
+        return np.asarray(inside * (self.mass / inside.sum(axis=-1, keepdims=True)))
+
+    def occupancies(self, policies: np.ndarray) -> np.ndarray:
+        """The occupancies of several policies, (K, S, A): small models are solved together."""
+        states, actions = self.shape
+        if states > SOLVED_TOGETHER:
+            return np.stack([self.occupancy(policy) for policy in policies])
+        transition = self.transition.toarray().reshape(states, actions, states)
+        visits = np.empty(policies.shape[:2])
+        block = max(1, TOGETHER_ENTRIES // states**2)
+        for begin in range(0, len(policies), block):
+            part = policies[begin : begin + block]
+            backward = np.einsum("ksa,sat->kts", part, transition, optimize=True)
+            system = np.eye(states) - self.discount * backward
+            right = np.broadcast_to(self.initial[:, None], (len(part), states, 1))
+            visits[begin : begin + block] = np.linalg.solve(system, right)[:, :, 0]
+        return np.where(self.actions, self._clean(visits)[:, :, None] * policies, 0.0)
+
+    def residual(self, x: np.ndarray) -> np.ndarray:
+        """What the flow equations miss at x, (S,): zero for an occupancy."""
+        inflow = self.initial + self.discount * (self.transition.T @ x.ravel())
+        return np.asarray(x.sum(axis=1) - inflow)
+
+    def equations(self) -> tuple[sp.csr_array, np.ndarray]:
+        """The flow equations over the usable pairs and reached states: matrix and right-hand side."""
+        places = np.flatnonzero(self.usable)
+        entries = (np.ones(places.size), (places // self.shape[1], np.arange(places.size)))
+        leaving = sp.csr_array(entries, shape=(self.shape[0], places.size))
+        arriving = self.discount * sp.csr_array(self.transition[places].T)
+        return sp.csr_array((leaving - arriving)[self.reached]), self.initial[self.reached]
+
+
+@dataclass(frozen=True, eq=False)
+class DiscountedFlow(EpisodeFlow):
+    """The flow of a discount below one."""
+
+    @property
+    def scale(self) -> float:
+        """1 - gamma: one over the mass of an occupancy where no episode ends."""
+        return 1.0 - self.discount
