@@ -137,3 +137,38 @@ def test_other_mistakes(tmp_path) -> None:
     few = "2 2 3\n0 0 0 .333333\n0 0 1 .666666\n1 0 1 1\n"
     mdp = cm.from_prism(write(tmp_path, tra=few, lab='0="init"\n0: 0\n'), 0.9, rescale=True)
     np.testing.assert_array_equal(mdp.ending, 0.0)
+
+
+def test_a_program_is_not_a_table(tmp_path) -> None:
+    (tmp_path / "dice.nm").write_text("mdp\nmodule dice\nendmodule\n")
+    with pytest.raises(FileFormatError, match=r"dice.nm is a program.*from_storm.*-exportmodel"):
+        cm.from_prism(tmp_path / "dice.nm", 0.9)
+
+
+def test_the_dialect_that_storm_reads(tmp_path) -> None:
+    stormpy = pytest.importorskip("stormpy")
+    mdp = cm.garnet(6, 2, 3, seed=3, ending=0.2).replace(initial=1)
+    mdp = mdp.with_signals(stay=np.arange(6.0))  # a state reward, the others are of transitions
+    cm.to_prism(mdp, tmp_path / "model", dialect="storm")
+    read = stormpy.build_model_from_explicit(
+        tmp_path / "model.tra",
+        tmp_path / "model.lab",
+        state_rewards=tmp_path / "model3.srew",
+        transition_rewards=tmp_path / "model1.trew",
+    )
+    assert (read.nr_states, read.nr_choices) == (7, 13)
+    assert list(read.initial_states) == [1]
+    total = stormpy.parse_properties('Rmax=? [F "end"]')[0]
+    found = stormpy.model_checking(read, total).get_value(1)
+    expected = exact_total(mdp, mdp.signal("reward") + mdp.signal("stay"))
+    assert found == pytest.approx(expected[1], rel=1e-5)
+    with pytest.raises(ModelError, match="dialect must be one of 'prism', 'storm'"):
+        cm.to_prism(mdp, tmp_path / "model", dialect="spin")
+
+
+def exact_total(mdp: cm.TabularMDP, reward: np.ndarray) -> np.ndarray:
+    """The best undiscounted return, by sweeps: every row ends with probability 0.2."""
+    values = np.zeros(mdp.n_states)
+    for _ in range(400):
+        values = (reward + mdp.dense_transition() @ values).max(axis=1)
+    return values

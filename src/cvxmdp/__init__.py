@@ -77,6 +77,7 @@ __all__ = [
     "from_gymnasium_table",
     "from_prism",
     "from_transitions",
+    "from_umb",
     "frontier",
     "garnet",
     "gridworld",
@@ -153,6 +154,7 @@ if TYPE_CHECKING:
     from cvxmdp.models.importers.prism import from_prism
     from cvxmdp.models.importers.prism_writer import to_prism
     from cvxmdp.models.importers.successor_function import from_function
+    from cvxmdp.models.importers.umb import from_umb
     from cvxmdp.models.layout import GridLayout
     from cvxmdp.models.table import TabularMDP
     from cvxmdp.policies.families import Direct, LinearSoftmax, Table
@@ -259,6 +261,7 @@ _WHERE = {
     "models.importers.prism": ("from_prism",),
     "models.importers.prism_writer": ("to_prism",),
     "models.importers.successor_function": ("from_function",),
+    "models.importers.umb": ("from_umb",),
     "models.layout": ("GridLayout",),
     "models.table": ("TabularMDP",),
     "policies.families": (

@@ -31,6 +31,7 @@ from cvxmdp.models import validation
 from cvxmdp.models.counts import Counts
 from cvxmdp.models.flow import Flow
 from cvxmdp.models.horizon import horizon_of
+from cvxmdp.models.importers.umb_writer import write_umb
 from cvxmdp.models.layout import GridLayout
 from cvxmdp.models.model_file import read_model, write_model
 from cvxmdp.models.space import Space
@@ -238,6 +239,14 @@ class TabularMDP(Space):
     def save(self, path: str | Path) -> None:
         """Write the model to one portable file (safetensors: plain arrays, nothing executable)."""
         write_model(path, self.arguments())
+
+    def to_umb(self, path: str | Path) -> None:
+        """Write the model as a UMB archive, which model checkers read (``from_umb`` does, too).
+
+        Every signal is a reward of choices. A model that ends episodes gets one more state, the last one,
+        labelled "end": read it with ``end="end"``. The discount is not part of the format.
+        """
+        write_umb(path, self.arguments(), self.ending)
 
     @staticmethod
     def load(path: str | Path) -> TabularMDP:

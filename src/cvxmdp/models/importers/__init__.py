@@ -1,1 +1,1 @@
-"""Models from elsewhere: successor functions, Gymnasium's tables, PRISM."""
+"""Models from elsewhere: successor functions, Gymnasium's tables, PRISM, UMB."""

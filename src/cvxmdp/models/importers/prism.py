@@ -42,6 +42,15 @@ from cvxmdp.models.validation import ROUNDING
 
 LABEL = re.compile(r'(\d+)="([^"]*)"')
 NAMED = re.compile(r'#\s*Reward structure:?\s*"([^"]*)"')
+PROGRAMS = (
+    ".nm",
+    ".prism",
+    ".pm",
+    ".sm",
+    ".mdp",
+    ".dtmc",
+    ".jani",
+)  # files in a modelling language
 NUMBERED_ACTION = re.compile(r"a(\d+)")
 
 
@@ -114,6 +123,12 @@ def from_prism(
 
 def _find(path: str | Path) -> tuple[Path, Path]:
     given = Path(path)
+    if given.suffix in PROGRAMS:
+        raise FileFormatError(
+            f"{given.name} is a program, and from_prism reads the tables that PRISM makes of one. Let Storm "
+            f"build it: from_storm({str(path)!r}); or PRISM: `prism {given.name} -exportmodel model.all`, then "
+            "from_prism('model', discount)."
+        )
     prefix = given.with_suffix("") if given.suffix == ".tra" else given
     tra = prefix.with_name(prefix.name + ".tra")
     if not tra.exists():

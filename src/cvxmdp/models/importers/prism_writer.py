@@ -16,16 +16,29 @@ IDENTIFIER = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 VALUES = re.compile(r"\(-?\d+(,-?\d+)*\)")
 
 
-def to_prism(mdp: TabularMDP, path: str | Path) -> list[Path]:
+DIALECTS = ("prism", "storm")
+
+
+def to_prism(mdp: TabularMDP, path: str | Path, *, dialect: str = "prism") -> list[Path]:
     """Write a model as ``path``.tra, .sta, .lab and a reward file per signal; numbers keep every digit.
 
     A signal that is the same for all actions of each state is a state reward, any other a transition
     reward; with several signals, files are numbered and their first line names the signal. A model that
     ends episodes gets one more state, the last one, labelled "end": read it with ``end="end"``.
 
+    Args:
+        mdp: the model.
+        path: the common part of the files' names.
+        dialect: "prism"; or "storm", whose parser wants the kind of model where PRISM has sizes, labels by
+            name, and neither sizes nor comments in reward files (it takes one such file of each kind).
+
     Returns:
         The files written.
     """
+    if dialect not in DIALECTS:
+        raise ModelError(
+            f"dialect must be one of {', '.join(map(repr, DIALECTS))}; got {dialect!r}"
+        )
     if not isinstance(mdp, TabularMDP):
         raise ModelError(f"to_prism writes a TabularMDP; got {type(mdp).__name__}")
     prefix = Path(path)
@@ -39,12 +52,10 @@ def to_prism(mdp: TabularMDP, path: str | Path) -> list[Path]:
         )
     # choice of each pair: PRISM numbers the available actions of a state from 0
     choices = np.where(mdp.actions, np.cumsum(mdp.actions, axis=1) - 1, -1)
-    labels = ['0="init"', *(['1="end"'] if ends else [])]
-    marks = [f"{state}: 0" for state in starts] + ([f"{mdp.n_states}: 1"] if ends else [])
     files = {
         ".tra": _transitions(mdp, choices, ends),
         ".sta": _states(mdp, ends),
-        ".lab": iter([" ".join(labels), *marks]),
+        ".lab": _labels(mdp, starts, ends),
     }
     for number, name in enumerate(mdp.signals, start=1):
         suffix = "" if len(mdp.signals) == 1 else str(number)
@@ -54,6 +65,11 @@ def to_prism(mdp: TabularMDP, path: str | Path) -> list[Path]:
             files[f"{suffix}.srew"] = _state_rewards(mdp, name, ends)
         else:
             files[f"{suffix}.trew"] = _transition_rewards(mdp, name, choices, ends)
+    if dialect == "storm":
+        del files[".sta"]
+        files = {
+            suffix: _for_storm(suffix, lines, mdp, starts, ends) for suffix, lines in files.items()
+        }
     written = []
     for suffix, lines in files.items():
         target = prefix.with_name(prefix.name + suffix)
@@ -61,6 +77,29 @@ def to_prism(mdp: TabularMDP, path: str | Path) -> list[Path]:
             file.writelines(line + "\n" for line in lines)
         written.append(target)
     return written
+
+
+def _labels(mdp: TabularMDP, starts: np.ndarray, ends: bool) -> Iterator[str]:
+    yield " ".join(['0="init"', *(['1="end"'] if ends else [])])
+    yield from (f"{state}: 0" for state in starts)
+    yield from [f"{mdp.n_states}: 1"] if ends else []
+
+
+def _for_storm(
+    suffix: str, lines: Iterator[str], mdp: TabularMDP, starts: np.ndarray, ends: bool
+) -> Iterator[str]:
+    """The lines of a file as Storm's parser of explicit files wants them."""
+    if suffix == ".lab":
+        yield from ("#DECLARATION", "init end" if ends else "init", "#END")
+        yield from (f"{state} init" for state in starts)
+        yield from [f"{mdp.n_states} end"] if ends else []
+        return
+    if suffix == ".tra":
+        yield "mdp"
+    plain = (line for line in lines if not line.startswith("#"))
+    next(plain)  # the sizes
+    words = 4 if suffix == ".tra" else None  # without the action's name
+    yield from (" ".join(line.split()[:words]) for line in plain)
 
 
 def _steps(mdp: TabularMDP, choices: np.ndarray) -> Iterator[tuple[int, int, int, int, float]]:
