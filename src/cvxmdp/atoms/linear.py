@@ -54,7 +54,10 @@ class Linear(Utility):
 
     def lower(self, space: Space) -> Shape:
         """Look the signal up; the unit goes into the reward."""
-        return LinearShape(self.factor(space) * per_pair(self.reward, space))
+        factor = self.factor(space)
+        reward = factor * per_pair(self.reward, space)
+        named = isinstance(self.reward, str) and self.reward in space.estimated
+        return LinearShape(reward, str(self.reward), factor) if named else LinearShape(reward)
 
     def factor(self, space: Space) -> float:
         return space.factor(self.per)

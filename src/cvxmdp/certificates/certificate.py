@@ -18,7 +18,8 @@ import numpy as np
 from cvxmdp.base.errors import FileFormatError
 from cvxmdp.base.jsonable import encode_array, to_jsonable
 from cvxmdp.base.storage import whole_file
-from cvxmdp.base.text_tables import number, text_table
+from cvxmdp.certificates.certificate_words import certificate_words, largest_of
+from cvxmdp.certificates.words_on_truth import words_on_truth
 from cvxmdp.checker.certificate_document import (
     FIRST_FORMAT,
     FORMAT,
@@ -26,13 +27,13 @@ from cvxmdp.checker.certificate_document import (
     decode_tree,
     evidence_digest,
 )
-from cvxmdp.models.table import endings_in
 from cvxmdp.policies import TabularPolicy
 
 # What a file claims, by what is proven; ``check`` knows the same lists.
 COMMON = ("infeasible", "sense", "statement", "assumes")
 BOUNDS = (*COMMON, "upper", "lower", "slack", "multipliers", "uniform")
 INFEASIBLE = (*COMMON, "slack_bound", "conflict")
+ON_TRUTH = ("confidence", "data", "reaches")
 NOTES = ("given_slack", "repaired", "repair_share", "flow_residual", "flow_cost")
 
 # Of what separates the uniform policy from the bound: an objective below is near zero.
@@ -68,6 +69,13 @@ class Certificate:
         statement: the problem in words.
         proof: parameters of the upper bound (or of infeasibility), for the checker.
         fingerprint: of the problem.
+        confidence: of a statement about the true model, from counts: with which it holds. Then ``policy`` is
+            the one that was given, ``slack`` is of either sign, minus infinity where nothing is known, and
+            ``lower`` (when maximising) is finite only where every slack is surely at least zero. NaN for one
+            about every model within a stated error; None for one about the model as it stands.
+        data: what such a statement rests on, in words: rows, pairs, pairs never tried; or the error.
+        reaches: the objective of ``policy`` is surely as good as this, feasible or not.
+        values: V of the policy's worst models, for the checker.
     """
 
     upper: float
@@ -89,6 +97,10 @@ class Certificate:
     statement: str
     proof: Mapping[str, Any]
     fingerprint: str
+    confidence: float | None = None
+    data: str = ""
+    reaches: float = math.nan
+    values: tuple[np.ndarray, ...] = ()
 
     @property
     def gap(self) -> float:
@@ -108,12 +120,12 @@ class Certificate:
     def range(self) -> float:
         """|bound - objective of the uniform policy|; zero where there is none."""
         bound = self.upper if self.sense == "maximize" else self.lower
-        return _largest(bound - self.uniform)
+        return largest_of(bound - self.uniform)
 
     @property
     def near_zero(self) -> bool:
         """Whether the best objective is near zero, compared with what there is to gain."""
-        return _largest(self.upper, self.lower) <= NEAR_ZERO * self.range
+        return largest_of(self.upper, self.lower) <= NEAR_ZERO * self.range
 
     @property
     def contradicts(self) -> bool:
@@ -137,10 +149,13 @@ class Certificate:
         """
         return self.gap + self.multipliers.get(constraint, math.inf)
 
+    @property
+    def feasible(self) -> bool:
+        """Whether ``policy`` surely satisfies every constraint."""
+        return self.policy is not None and all(slack >= 0 for slack in self.slack.values())
+
     def __str__(self) -> str:
-        bounds = [*_bounds(self), *_constraints(self), *_errors(self)]
-        lines = _infeasible(self) if self.infeasible else bounds
-        return "\n".join([*lines, _promises(self)])
+        return certificate_words(self) if self.confidence is None else words_on_truth(self)
 
     def __repr__(self) -> str:
         if self.infeasible:
@@ -154,6 +169,9 @@ class Certificate:
             "proof": _encoded(self.proof),
         }
         claimed = INFEASIBLE if self.infeasible else BOUNDS
+        if self.confidence is not None:
+            claimed = (*claimed, *ON_TRUTH)
+            evidence["values"] = [encode_array(one) for one in self.values]
         document = {
             "format": FORMAT,
             "problem": self.fingerprint,
@@ -194,13 +212,9 @@ class Certificate:
             raise FileFormatError(f"this is not a certificate: {error!r}") from error
 
 
-def _largest(*numbers: float) -> float:
-    return max((abs(number) for number in numbers if math.isfinite(number)), default=0.0)
-
-
 def size_of(upper: float, lower: float, span: float) -> float:
     """What a gap between these bounds is compared with; ``span`` as ``Certificate.range``."""
-    size = _largest(upper, lower)
+    size = largest_of(upper, lower)
     return span if size <= NEAR_ZERO * span else size
 
 
@@ -226,10 +240,16 @@ def _rebuilt(document: Any) -> Certificate:
     }
     claims, notes = {**neither, **document["claims"]}, document["notes"]
     policy = document["evidence"]["policy"]
+    on_truth: dict[str, Any] = {}
+    if "confidence" in claims:
+        values = tuple(decode(one) for one in document["evidence"]["values"])
+        on_truth = {name: float(claims[name]) for name in ("confidence", "reaches")}
+        on_truth |= {"data": str(claims["data"]), "values": values}
     numbers = ("upper", "lower", "uniform", "slack_bound")
+    known: dict[str, Any] = {name: float(claims[name]) for name in numbers}
+    known |= {name: float(notes[name]) for name in ("repair_share", "flow_residual", "flow_cost")}
     return Certificate(
-        **{name: float(claims[name]) for name in numbers},
-        **{name: float(notes[name]) for name in ("repair_share", "flow_residual", "flow_cost")},
+        **known,
         policy=None if policy is None else TabularPolicy(decode(policy)),
         slack=_numbers(claims["slack"]),
         given_slack=_numbers(notes["given_slack"]),
@@ -242,6 +262,7 @@ def _rebuilt(document: Any) -> Certificate:
         statement=str(claims["statement"]),
         proof=decode_tree(document["evidence"]["proof"]),
         fingerprint=str(document["problem"]),
+        **on_truth,
     )
 
 
@@ -251,7 +272,9 @@ def _numbers(table: Any) -> dict[str, float]:
 
 def certificate_facts(certificate: Certificate) -> dict[str, Any]:
     """What is proven, for machines."""
+    on_truth = {name: getattr(certificate, name) for name in ON_TRUTH}
     return {
+        **(on_truth if certificate.confidence is not None else {}),
         "upper": certificate.upper,
         "lower": certificate.lower,
         "gap": certificate.gap,
@@ -261,93 +284,3 @@ def certificate_facts(certificate: Certificate) -> dict[str, Any]:
         "slack": dict(certificate.slack),
         "assumes": list(certificate.assumes),
     }
-
-
-def _infeasible(certificate: Certificate) -> list[str]:
-    names = ", ".join(repr(name) for name in certificate.conflict)
-    return [
-        f"Proven: no policy satisfies {names}"
-        + (" together." if len(certificate.conflict) > 1 else "."),
-        f"The smallest slack of every policy is at most {number(certificate.slack_bound)}.",
-    ]
-
-
-def _bounds(certificate: Certificate) -> list[str]:
-    maximise = certificate.sense == "maximize"
-    bound, reached = certificate.upper, certificate.lower
-    if not maximise:
-        bound, reached = reached, bound
-    lines = []
-    if math.isfinite(bound):
-        side = "above" if maximise else "below"
-        lines.append(f"Proven: no feasible policy gets {side} {number(bound)}.")
-    else:
-        lines.append("No bound on the best objective was found.")
-    if certificate.policy is not None:
-        whose = "The repaired policy" if certificate.repaired else "The policy"
-        most = "at least" if maximise else "at most"
-        all_hold = " and satisfies every constraint" if certificate.slack else ""
-        lines.append(f"{whose} reaches {most} {number(reached)}{all_hold} (proven).")
-    else:
-        lines.append("No policy was found that surely satisfies every constraint.")
-    if certificate.contradicts:
-        lines.append(
-            "These two contradict each other, so a promise they rest on is false: probe your function with "
-            "check_utility."
-        )
-    elif math.isfinite(certificate.gap):
-        lines.append(f"Gap {certificate.gap:.2g}, {gap_words(certificate)}.")
-    return lines
-
-
-def gap_words(certificate: Certificate) -> str:
-    """The relative gap, and what it is relative to."""
-    relative = certificate.relative_gap
-    size = _largest(certificate.upper, certificate.lower)
-    if not certificate.near_zero or size == 0:
-        return f"relative {relative:.2g}"
-    return (
-        f"relative {certificate.gap / size:.2g} to the objective, {relative:.2g} to the uniform policy's "
-        "distance from zero"
-    )
-
-
-def _constraints(certificate: Certificate) -> list[str]:
-    if not certificate.multipliers:
-        return []
-    rows = [
-        (
-            name,
-            number(certificate.given_slack[name]) if name in certificate.given_slack else "-",
-            number(certificate.slack[name]) if name in certificate.slack else "-",
-            number(certificate.worth(name)),
-        )
-        for name in certificate.multipliers
-    ]
-    header = ("constraint", "slack given", "slack, surely", "a unit of slack is worth at most")
-    lines = ["", *text_table(header, rows)]
-    if certificate.repaired:
-        lines += [
-            "",
-            "The policy given is not surely feasible: a share of "
-            f"{certificate.repair_share:.2g} of it was replaced.",
-        ]
-    return lines
-
-
-def _errors(certificate: Certificate) -> list[str]:
-    if certificate.policy is None:
-        return []
-    return [
-        "",
-        f"Flow residual {certificate.flow_residual:.1e}; it and rounding cost "
-        f"{certificate.flow_cost:.1e} of the objective (already taken off).",
-    ]
-
-
-def _promises(certificate: Certificate) -> str:
-    if not certificate.assumes:
-        endings = endings_in(certificate.statement)
-        where = f", in which {endings}" if endings else ""
-        return f"Rests on no promises, only on the problem as written{where}."
-    return "Rests on these promises: " + "; ".join(certificate.assumes) + "."

@@ -27,6 +27,7 @@ from cvxmdp.certificates.evidence import (
     is_large,
     linearise,
 )
+from cvxmdp.certificates.on_truth import TrueCertifier
 from cvxmdp.certificates.repair import Repaired, repair
 from cvxmdp.certificates.slater import Room, Slater, room_of, slater_of
 from cvxmdp.checker.bounds import Achieved
@@ -51,8 +52,12 @@ def certify(
     multipliers: Mapping[str, float] | None = None,
     *,
     tolerance: float = 1e-7,
+    confidence: float | None = 0.95,
 ) -> Certificate:
     """Prove bounds on the best objective, and on what a policy achieves.
+
+    Where the model carries its counts, or states its error (``mdp.uncertain``), the bounds are about every
+    model that may be the true one.
 
     Args:
         problem: what the policy is for.
@@ -60,7 +65,12 @@ def certify(
         multipliers: for the upper bound; the solution's own, or good ones that are found, when not
             given. Any that are not negative give a true bound.
         tolerance: relative gap at which looking for a better proof stops.
+        confidence: with which statements about the true model hold, where the model has counts. None for bounds
+            about the estimate as it stands, which say nothing of the true model.
     """
+    mdp = problem.mdp
+    if confidence is not None and (mdp.counts is not None or mdp.relative_error):
+        return TrueCertifier(problem, confidence).certify(answer)
     return Certifier(problem).certify(answer, multipliers, tolerance)
 
 

@@ -23,6 +23,10 @@ class NotVerifiableError(CertificateError):
     """A claim that rests on a function of the user's own, which is not at hand."""
 
 
+class NotKnownError(CertificateError):
+    """Something that no bound is known of: it is not claimed either."""
+
+
 class AffineBound(NamedTuple):
     """<reward, y> + constant, and how large the numbers were that were added up, for rounding.
 

@@ -43,11 +43,18 @@ class PlainProblem:
     Args:
         plain: see ``Lowered.plain``: "transition" (sparse, (S * A, S)), "initial" (S,), "actions" (S, A),
             "discount", "sense", "statement", "note", "objective" (concave, to be maximised), "slacks" by name.
+        flow: the model, or a set of models; read from the plain data when not given.
+        boxes: where estimated signals lie, by name.
     """
 
-    def __init__(self, plain: Mapping[str, Any]) -> None:
+    def __init__(
+        self,
+        plain: Mapping[str, Any],
+        flow: CheckedFlow | None = None,
+        boxes: Mapping[str, tuple[np.ndarray, np.ndarray]] | None = None,
+    ) -> None:
         try:
-            self.flow = read_flow(plain)
+            self.flow = read_flow(plain) if flow is None else flow
             self.sense, self.statement = str(plain["sense"]), str(plain["statement"])
             self.note = str(plain.get("note", ""))
             slacks = dict(plain["slacks"])
@@ -55,7 +62,7 @@ class PlainProblem:
             raise CertificateError(f"the problem lacks something: {error!r}") from error
         if self.sense not in SENSES:
             raise CertificateError(f"the problem's sense is {self.sense!r}, not one of {SENSES}")
-        self.setting = FormSetting(self.flow.usable, self.flow.miss)
+        self.setting = FormSetting(self.flow.usable, self.flow.miss, boxes or {})
         self.objective = self._concave(plain.get("objective"))
         self.slacks = {str(name): self._concave(tree) for name, tree in slacks.items()}
 

@@ -24,11 +24,17 @@ from cvxmdp.checker.bounds import PlainProblem, upper_bound
 from cvxmdp.checker.certificate_document import decode, decode_tree, read_document
 from cvxmdp.checker.closed_forms import ClosedForm
 from cvxmdp.checker.fingerprint import fingerprint
+from cvxmdp.checker.policy_anywhere import PolicyAnywhere
+from cvxmdp.checker.true_problem import RecordedValues, TrueProblem, true_problem
 
 COMMON = {"infeasible", "sense", "statement", "assumes"}
 BOUNDS = COMMON | {"upper", "lower", "slack", "multipliers", "uniform"}
 INFEASIBLE = COMMON | {"slack_bound", "conflict"}
+ON_TRUTH = {"confidence", "data", "reaches"}
 ROUNDED = 1e-6  # relative: how near to what is stated the uniform policy's objective has to be
+
+
+Floor = Callable[[dict[str, Any], dict[str, Any], PlainProblem, "_Findings"], float | None]
 
 
 @dataclass(frozen=True)
@@ -84,16 +90,30 @@ def check_file(certificate: str | Path, plain: Mapping[str, Any]) -> Check:
     """
     try:
         document = read_document(Path(certificate))
-        problem = PlainProblem(plain)
+        problem, floor = _subject(document, plain)
         stated = _claims(document, fingerprint(plain), problem)
-        found = _check_infeasible if stated["infeasible"] else _check_bounds
-        return found(document, stated, problem)
+        if stated["infeasible"]:
+            return _check_infeasible(document, stated, problem)
+        return _check_bounds(document, stated, problem, floor)
     except CertificateError as error:
         return Check(False, (str(error),))
     except (ArithmeticError, LookupError, TypeError, ValueError, RecursionError) as error:
         # Claims are compared only after everything was read and computed, so a file that breaks the
         # arithmetic (numbers that overflow, tables where arrays belong) has proven nothing.
         return Check(False, (f"the certificate cannot be evaluated: {error!r}.",))
+
+
+def _subject(document: dict[str, Any], plain: Mapping[str, Any]) -> tuple[PlainProblem, Floor]:
+    """The problem that a certificate speaks of, and how the floor of its policy is found."""
+    stated = document["claims"]
+    if "confidence" not in stated:
+        return PlainProblem(plain), _floor
+    known = plain.get("uncertainty")
+    if not isinstance(known, Mapping):
+        raise CertificateError("it speaks of the true model, and the problem has no counts")
+    if known.get("kind") == "counts":
+        return true_problem(plain, _number(stated, "confidence")), _true_floor
+    return true_problem(plain, math.nan), _true_floor
 
 
 def _claims(document: dict[str, Any], known: str, problem: PlainProblem) -> dict[str, Any]:
@@ -109,6 +129,8 @@ def _claims(document: dict[str, Any], known: str, problem: PlainProblem) -> dict
     if stated["infeasible"] and not problem.slacks:
         raise CertificateError("the problem has no constraints and cannot be infeasible")
     expected = INFEASIBLE if stated["infeasible"] else BOUNDS
+    if "confidence" in stated:
+        expected = expected | ON_TRUTH
     for name in sorted(stated.keys() - expected):
         raise CertificateError(f"{name!r} is claimed, which does not go with the other claims")
     for name in sorted(expected - stated.keys()):
@@ -203,13 +225,15 @@ class _Findings:
             return None
 
 
-def _check_bounds(document: dict[str, Any], stated: dict[str, Any], problem: PlainProblem) -> Check:
+def _check_bounds(
+    document: dict[str, Any], stated: dict[str, Any], problem: PlainProblem, floor_of: Floor
+) -> Check:
     stated_upper, stated_lower = _number(stated, "upper"), _number(stated, "lower")
     found = _Findings()
     ceiling = found.verified(
         "the bound on every policy", partial(_ceiling, document, stated, problem)
     )
-    floor = _floor(document, stated, problem, found)
+    floor = floor_of(document, stated, problem, found)
     upper, lower = ceiling, floor
     if problem.sign < 0:
         upper = None if floor is None else -floor
@@ -266,6 +290,38 @@ def _floor(
     surely = partial(_surely, problem.objective, x, error)
     reached = found.verified("the objective of the policy", surely)
     return reached if feasible else -math.inf
+
+
+def _true_floor(
+    document: dict[str, Any], stated: dict[str, Any], problem: PlainProblem, found: _Findings
+) -> float | None:
+    """The same in every model that may be the true one; slacks of either sign may be claimed."""
+    assert isinstance(problem, TrueProblem)
+    if stated["data"] != problem.data:
+        raise CertificateError(f"it claims to rest on {stated['data']!r}; it is {problem.data!r}")
+    policy, claimed = document["evidence"].get("policy"), problem.sign * _number(stated, "reaches")
+    slack = _named(stated, "slack")
+    if policy is None:
+        if slack or claimed > -math.inf:
+            raise CertificateError("something is claimed of a policy that is not there")
+        return -math.inf
+    if set(slack) != set(problem.slacks):
+        raise CertificateError("the slack of some constraint is not claimed")
+    values = RecordedValues(decode_tree(document["evidence"].get("values")))
+    anywhere = PolicyAnywhere(problem.flow, decode(policy), values)
+    claims = {"the objective": (problem.objective, claimed)}
+    claims |= {f"the slack of {name!r}": (problem.slacks[name], slack[name]) for name in slack}
+    shown = []
+    for what, (form, least) in claims.items():
+        known = found.verified(what, partial(anywhere.at_least, form))
+        if known is None:
+            return None
+        if not known >= least:
+            found.reasons.append(
+                f"{what} is claimed to be at least {least:.17g}; {known:.17g} is shown."
+            )
+        shown.append(known)
+    return shown[0] if all(one >= 0 for one in shown[1:]) else -math.inf
 
 
 def _surely(form: ClosedForm, x: np.ndarray, error: ErrorBound) -> float:

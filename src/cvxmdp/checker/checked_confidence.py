@@ -82,14 +82,14 @@ class ConfidenceRows:
         if (matrix.data != np.floor(matrix.data)).any() or (matrix.data < 0).any():
             raise CertificateError("counts are whole numbers that are not negative")
         self.possible, self.supports = possible, _supports(supports, matrix)
-        self.rows = entries_of(matrix)
+        self.places = entries_of(matrix)
         if not possible[matrix.indices].all():
             raise CertificateError("something was counted that is said to be impossible")
         self.centre, self.radius = self._balls(matrix.data, level)
 
     def _balls(self, counts: np.ndarray, level: float) -> tuple[np.ndarray, np.ndarray]:
         """s_x / s of every entry and eps of every row: of the strength with the smallest eps."""
-        rows = self.rows
+        rows = self.places
         visits = rows.sums(counts)
         centre, radius = np.zeros(counts.size), np.full(rows.height, np.inf)
         shares = counts / visits[rows.row]
@@ -104,7 +104,7 @@ class ConfidenceRows:
     def _ball(
         self, counts: np.ndarray, visits: np.ndarray, shares: np.ndarray, m: float, bar: float
     ) -> tuple[np.ndarray, np.ndarray]:
-        rows, a = self.rows, m * shares
+        rows, a = self.places, m * shares
         low, high = effective_counts(counts, a)
         logs = np.log(shares)
         gained = gammaln(a + counts) - gammaln(a) - counts * logs
@@ -128,15 +128,15 @@ class ConfidenceRows:
             values: W, one column each.
             wanted: boolean (rows,); the bound of other rows is left at the largest W.
         """
-        top = _tops(values, self.possible, self.supports, self.rows.height)
+        top = _tops(values, self.possible, self.supports, self.places.height)
         used = wanted & np.isfinite(self.radius)
-        keep = used[self.rows.row] & (self.centre > 0)
+        keep = used[self.places.row] & (self.centre > 0)
         if not keep.any():
             return top
         old = np.flatnonzero(used)
-        place = np.zeros(self.rows.height, dtype=np.int64)
+        place = np.zeros(self.places.height, dtype=np.int64)
         place[old] = np.arange(old.size)
-        rows = Places(place[self.rows.row[keep]], self.rows.outcome[keep], old.size)
+        rows = Places(place[self.places.row[keep]], self.places.outcome[keep], old.size)
         weight, radius, highest = self.centre[keep], self.radius[old], top[old]
         gaps = highest[rows.row] - values[rows.outcome]
         if self.supports is not None and (gaps < 0).any():

@@ -8,6 +8,8 @@ arithmetic in NumPy. Every function phi of the occupancy becomes a ``ClosedForm`
 - ``tangent(parameters)``: an affine function <reward, y> + constant that is nowhere below a concave
   phi (nowhere above a convex one) *whatever the parameters are*. Parameters outside their domain
   are brought into it or refused, so a forged certificate can make a bound worse, never wrong;
+- ``chord(anywhere)``: an affine function on the other side, nowhere above a concave phi (nowhere below a convex
+  one), for the occupancies of one policy in every model of a set;
 - ``promises``: what nobody can verify and the proof rests on.
 
 With u = M x + b, the tangents for any admissible parameter (this is Fenchel's inequality for each kind):
@@ -25,9 +27,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
+import scipy.sparse as sp
 
 from cvxmdp.checker.affine_maps import AffineMap
 from cvxmdp.checker.arithmetic import (
@@ -36,17 +39,41 @@ from cvxmdp.checker.arithmetic import (
     AffineBound,
     CertificateError,
     ErrorBound,
+    NotKnownError,
     NotVerifiableError,
     Parameters,
     largest,
     numbers,
     total,
 )
+from cvxmdp.checker.chords import chords_above, times_log
 from cvxmdp.checker.target_sets import PointSet
 
 FLOW_ROUNDING = 1e-8  # what the flow equations may miss at a point that passes for an occupancy
 FlowMiss = Callable[[np.ndarray], float]
 CONCAVE, AFFINE, CONVEX = 1, 0, -1
+LARGEST_LOG = 700.0
+
+
+class Anywhere(Protocol):
+    """One policy in every model of a set: ``policy_anywhere.PolicyAnywhere``."""
+
+    visited: Any  # its occupancy in the estimate
+
+    def at_least(self, form: ClosedForm) -> float:
+        """What a concave function surely reaches."""
+
+    def at_most(self, form: ClosedForm) -> float:
+        """What an affine function surely does not exceed."""
+
+    def affine_at_least(self, bound: AffineBound) -> float:
+        """The same for <reward, y> + constant."""
+
+    def enclosure(self, inner: AffineMap) -> tuple[np.ndarray, np.ndarray]:
+        """Bounds on u = M x + b, (rows,) each."""
+
+    def per_state(self, inner: AffineMap) -> sp.csr_array:
+        """M as a function of the visits of states, (rows, S)."""
 
 
 class ClosedForm:
@@ -54,6 +81,7 @@ class ClosedForm:
 
     promises: tuple[str, ...] = ()
     curvature = AFFINE
+    drifts = True  # ``drift`` holds for errors that are not small, too
 
     def value(self, x: np.ndarray) -> float:
         raise NotImplementedError
@@ -66,26 +94,59 @@ class ClosedForm:
         """The affine bound of these parameters."""
         raise NotImplementedError
 
+    @property
+    def flat_parameters(self) -> Parameters | None:
+        """Of the only tangent of an affine function; None for all others."""
+        return None
+
+    def chord(self, anywhere: Anywhere) -> AffineBound:
+        """The affine bound on the other side, for one policy in every model of a set."""
+        raise NotKnownError("of this function no bound over a set of models is known")
+
+    def turn(self) -> None:
+        """Stand behind a negative factor from now on."""
+
 
 class LinearForm(ClosedForm):
-    """<r, x>: its own tangent."""
+    """<r, x>: its own tangent.
 
-    def __init__(self, reward: np.ndarray) -> None:
+    Args:
+        reward: r.
+        box: the least and the largest r where it is estimated; None where it is known.
+    """
+
+    def __init__(
+        self, reward: np.ndarray, box: tuple[np.ndarray, np.ndarray] | None = None
+    ) -> None:
         self.reward = reward
+        self.below, self.above = (reward, reward) if box is None else box
+
+    def turn(self) -> None:
+        self.below, self.above = self.above, self.below
 
     def value(self, x: np.ndarray) -> float:
         return total(self.reward * x)[0]
 
     def drift(self, x: np.ndarray, error: ErrorBound) -> float:
-        """max |r| times the error."""
+        """max |r| times the error, and what an estimated r may be off."""
         # Where the policy never goes, nothing can be off: a cost it surely avoids is exactly zero.
-        steepest = largest(self.reward[error.support])
-        if steepest == 0.0:
-            return 0.0
-        return steepest * error.size + 4 * EPS * total(self.reward * x)[1] + UNDERFLOW
+        ends = [end[error.support] for end in (self.reward, self.below, self.above)]
+        steepest = max(largest(end) for end in ends)
+        if steepest == 0.0 or not math.isfinite(steepest):
+            return steepest
+        off = np.maximum(np.abs(self.above - self.reward), np.abs(self.below - self.reward))
+        own = total(x * np.where(x > 0, off, 0.0))[0] * (1 + 8 * EPS)
+        return steepest * error.size + own + 4 * EPS * total(self.reward * x)[1] + UNDERFLOW
 
     def tangent(self, parameters: Parameters) -> AffineBound:
-        return AffineBound(self.reward, 0.0, 0.0, np.abs(self.reward))
+        return AffineBound(self.above, 0.0, 0.0, np.abs(self.above))
+
+    @property
+    def flat_parameters(self) -> Parameters | None:
+        return {}
+
+    def chord(self, anywhere: Anywhere) -> AffineBound:
+        return AffineBound(self.below, 0.0, 0.0, np.abs(self.below))
 
 
 def entropy_drift(cells: int, moved: float, most: float) -> float:
@@ -134,6 +195,11 @@ class EntropyForm(ClosedForm):
         sizes = np.where(live, np.abs(log_q) + 1.0, 0.0)
         reward, steep = self.inner.pull_back(np.where(live, -log_q - 1.0, 0.0), sizes)
         return AffineBound(reward, constant, size, steep)
+
+    def chord(self, anywhere: Anywhere) -> AffineBound:
+        found = chords_above(times_log, *anywhere.enclosure(self.inner))
+        reward, steep = self.inner.pull_back(-found.slope)
+        return AffineBound(reward, -total(found.constant)[0], float(found.size.sum()), steep)
 
 
 class RelativeEntropyForm(ClosedForm):
@@ -227,6 +293,40 @@ class RelativeEntropyForm(ClosedForm):
             reward, steep = reward - less, 2.0 * (steep + steeper)
         return AffineBound(reward, constant + self.constant, size + self.constant, steep)
 
+    def chord(self, anywhere: Anywhere) -> AffineBound:
+        """Of rows with a fixed q chords in p; where q moves, ``_moving_chord``."""
+        low, high = anywhere.enclosure(self.p)
+        q, logs = self.q.offset, self.logs
+        fixed = chords_above(lambda p: times_log(p) - p * logs - p + q, low, high)
+        slope = np.where(self.fixed, fixed.slope, 0.0)
+        inner = np.where(self.fixed, fixed.constant + slope * self.p.offset, 0.0)
+        constant, size = total(inner)
+        size += float(fixed.size[self.fixed].sum())
+        reward, steep = self.p.pull_back(slope)
+        if self.moving.any():
+            more, steeper = self._moving_chord(anywhere)
+            reward, steep = reward + more, steep + steeper
+        return AffineBound(reward, constant + self.constant, size + self.constant, steep)
+
+    def _moving_chord(self, anywhere: Anywhere) -> tuple[np.ndarray, float]:
+        """Where p and q look at one state, their ratio is the policy's own: its tangent is exact."""
+        above, below = anywhere.per_state(self.p), anywhere.per_state(self.q)
+        for one in (above, below):
+            if (np.diff(one.indptr)[self.moving] > 1).any():
+                raise NotKnownError("a relative entropy mixes states")
+        p, q = (np.asarray(one.sum(axis=1)).ravel() for one in (above, below))
+        same = np.asarray(abs(above).sign().multiply(abs(below).sign()).sum(axis=1)).ravel() > 0
+        if self.p.offset[self.moving].any() or self.q.offset[self.moving].any():
+            raise NotKnownError("a relative entropy has offsets")
+        if (self.moving & (p > 0) & ~same).any():
+            raise NotKnownError("a relative entropy may be infinite")
+        known = self.moving & same & (p > 0)
+        ratio = np.log(np.where(known, p, 1.0)) - np.log(np.where(known, q, 1.0))
+        a = np.where(known, ratio, np.where(self.moving, -LARGEST_LOG, 0.0))
+        reward, steep = self.p.pull_back(np.where(known, a, 0.0))
+        less, steeper = self.q.pull_back(np.where(self.moving, np.expm1(a), 0.0))
+        return reward - less, 2.0 * (steep + steeper)
+
 
 def _divergence(p: np.ndarray, q: np.ndarray) -> float:
     """sum p log(p/q) - p + q; infinite where q is zero and p is not."""
@@ -301,6 +401,40 @@ class NormForm(ClosedForm):
             )
         return AffineBound(reward, constant, size, steep)
 
+    def chord(self, anywhere: Anywhere) -> AffineBound:
+        """Through the point t of the set that is nearest to the estimate's u: |u - C| <= |u - t|.
+
+        Entry by entry for l1 and for squares; |d| <= (r + |d|^2 / r) / 2 for every r > 0, best at r = |d|.
+        """
+        low, high = anywhere.enclosure(self.inner)
+        t = self.target.nearest(np.clip(self.inner(anywhere.visited.x), low, high))
+        furthest = float(np.linalg.norm(np.maximum(np.abs(low - t), np.abs(high - t))))
+        astray = self.target.astray(t) + 16 * EPS * float(np.linalg.norm(t))
+        if self.norm == "l1":
+            astray *= math.sqrt(t.size)
+            return self._chord(lambda y: np.abs(y - t), low, high, astray)
+        square = self._chord(lambda y: (y - t) ** 2, low, high, (2.0 * furthest + astray) * astray)
+        if self.norm == "l2-squared":
+            return square
+        below = square._replace(reward=-square.reward, constant=-square.constant)
+        r = math.sqrt(max(-anywhere.affine_at_least(below), UNDERFLOW))
+        half = 0.5 / r
+        constant = 0.5 * r + half * square.constant + astray
+        size = r + half * (abs(square.constant) + square.size)
+        return AffineBound(half * square.reward, constant, size, half * square.steep)
+
+    def _chord(
+        self,
+        phi: Callable[[np.ndarray], np.ndarray],
+        low: np.ndarray,
+        high: np.ndarray,
+        more: float,
+    ) -> AffineBound:
+        found = chords_above(phi, low, high)
+        reward, steep = self.inner.pull_back(found.slope)
+        constant, size = total(found.constant + found.slope * self.inner.offset)
+        return AffineBound(reward, constant + more, size + float(found.size.sum()), steep)
+
 
 class CustomForm(ClosedForm):
     """A user's function. Its concavity (convexity), value and gradient are taken on trust."""
@@ -311,6 +445,7 @@ class CustomForm(ClosedForm):
         self.function = plain.get("function")
         constant = plain.get("lipschitz")
         self.lipschitz = None if constant is None else float(constant)
+        self.drifts = self.lipschitz is not None
         self.promises = (
             f"{self.name} has the curvature it was declared with on the model's occupancies, and "
             "JAX computes its value and gradient to rounding",

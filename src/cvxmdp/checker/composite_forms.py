@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -17,15 +18,18 @@ from cvxmdp.checker.arithmetic import (
     AffineBound,
     CertificateError,
     ErrorBound,
+    NotKnownError,
     Parameters,
     largest,
     numbers,
     parts_of,
 )
+from cvxmdp.checker.chords import chords_above
 from cvxmdp.checker.closed_forms import (
     AFFINE,
     CONCAVE,
     CONVEX,
+    Anywhere,
     ClosedForm,
     CustomForm,
     EntropyForm,
@@ -50,11 +54,18 @@ class SumForm(ClosedForm):
         self, weights: Sequence[float], forms: Sequence[ClosedForm], offset: float
     ) -> None:
         self.weights, self.forms, self.offset = list(weights), list(forms), offset
-        self.promises = _joined(forms)
+        self.promises, self.drifts = _joined(forms), all(form.drifts for form in forms)
+        for weight, form in self.weighted():
+            if weight < 0:
+                form.turn()
         bends = {_times(w, f.curvature) for w, f in self.weighted()} - {AFFINE}
         if len(bends) > 1:
             raise CertificateError("a sum in the problem is neither concave nor convex")
         self.curvature = bends.pop() if bends else AFFINE
+
+    def turn(self) -> None:
+        for form in self.forms:
+            form.turn()
 
     def weighted(self) -> list[tuple[float, ClosedForm]]:
         """The terms with their weights."""
@@ -72,27 +83,74 @@ class SumForm(ClosedForm):
     def tangent(self, parameters: Parameters) -> AffineBound:
         """The weighted sum of tangents."""
         parts = parts_of(parameters, len(self.forms))
-        tangents = [form.tangent(part) for form, part in zip(self.forms, parts, strict=True)]
-        pairs = list(zip(self.weights, tangents, strict=True))
-        reward = sum(weight * tangent.reward for weight, tangent in pairs)
+        return self._summed([f.tangent(part) for f, part in zip(self.forms, parts, strict=True)])
+
+    def _summed(self, bounds: Sequence[AffineBound]) -> AffineBound:
+        pairs = [(w, one) for w, one in zip(self.weights, bounds, strict=True) if w != 0]
+        none = np.zeros(bounds[0].reward.shape)
+        reward = sum((weight * tangent.reward for weight, tangent in pairs), none)
         constant = math.fsum([*(w * tangent.constant for w, tangent in pairs), self.offset])
         size = sum(abs(w) * t.size for w, t in pairs) + abs(self.offset)
-        steep = sum(abs(w) * t.steep for w, t in pairs)
+        steep = sum((abs(w) * t.steep for w, t in pairs), none)
         terms = 1 + len(pairs) / 8  # each further term, and weights that sum to one, round again
         return AffineBound(np.asarray(reward), constant, terms * size, np.asarray(terms * steep))
+
+    @property
+    def flat_parameters(self) -> Parameters | None:
+        parts = [form.flat_parameters for form in self.forms]
+        return None if None in parts else {"parts": parts}
+
+    def chord(self, anywhere: Anywhere) -> AffineBound:
+        """The weighted sum of chords."""
+        return self._summed([form.chord(anywhere) for form in self.forms])
 
 
 def _times(weight: float, curvature: int) -> int:
     return AFFINE if weight == 0 else int(math.copysign(1.0, weight)) * curvature
 
 
-class LogForm(ClosedForm):
-    """log of a concave function."""
+class OuterForm(ClosedForm):
+    """An increasing concave function of a concave function."""
 
     curvature = CONCAVE
 
+    def __init__(self, inner: ClosedForm, what: str) -> None:
+        self.inner, self.promises = _concave(inner, what), inner.promises
+        self.drifts = inner.drifts
+
+    def turn(self) -> None:
+        self.inner.turn()
+
+    def outer(self, inside: np.ndarray) -> np.ndarray:
+        """The function itself."""
+        raise NotImplementedError
+
+    def chord(self, anywhere: Anywhere) -> AffineBound:
+        """Between what the inside is at least and at most; just the least where nobody knows the most."""
+        low, high = anywhere.at_least(self.inner), anywhere.at_most(self.inner)
+        if not low > 0:
+            raise NotKnownError("what must be positive may not be")
+        if not high < math.inf:
+            least = float(self.outer(np.array(low)))
+            none = np.zeros(anywhere.visited.x.shape)
+            return AffineBound(none, least, 2.0 * abs(least), none)
+        ends = np.array([low]), np.array([max(low, high)])
+        found = chords_above(lambda t: -self.outer(t), *ends)
+        slope, constant = -float(found.slope[0]), -float(found.constant[0])
+        inner = self.inner.chord(anywhere)
+        size = float(found.size[0]) + abs(slope) * (inner.size + abs(inner.constant))
+        constant += slope * inner.constant
+        return AffineBound(slope * inner.reward, constant, size, abs(slope) * inner.steep)
+
+
+class LogForm(OuterForm):
+    """log of a concave function."""
+
     def __init__(self, inner: ClosedForm) -> None:
-        self.inner, self.promises = _concave(inner, "a logarithm"), inner.promises
+        super().__init__(inner, "a logarithm")
+
+    def outer(self, inside: np.ndarray) -> np.ndarray:
+        return np.log(inside)
 
     def value(self, x: np.ndarray) -> float:
         """Minus infinity outside the domain."""
@@ -114,16 +172,17 @@ class LogForm(ClosedForm):
         return AffineBound(inner.reward / t, constant, size, inner.steep / t)
 
 
-class PowerForm(ClosedForm):
+class PowerForm(OuterForm):
     """A concave function to a power between 0 and 1."""
 
-    curvature = CONCAVE
-
     def __init__(self, inner: ClosedForm, exponent: float) -> None:
-        self.inner, self.promises = _concave(inner, "a power"), inner.promises
+        super().__init__(inner, "a power")
         self.exponent = exponent
         if not 0 < exponent < 1:
             raise CertificateError(f"a power of {exponent} in the problem is not between 0 and 1")
+
+    def outer(self, inside: np.ndarray) -> np.ndarray:
+        return np.asarray(inside**self.exponent)
 
     def value(self, x: np.ndarray) -> float:
         """Minus infinity outside the domain."""
@@ -178,7 +237,7 @@ class MinimumForm(ClosedForm):
 
     def __init__(self, forms: Sequence[ClosedForm]) -> None:
         self.forms = [_concave(form, "a minimum") for form in forms]
-        self.promises = _joined(forms)
+        self.promises, self.drifts = _joined(forms), all(form.drifts for form in forms)
         if not self.forms:
             raise CertificateError("a minimum in the problem is of nothing")
 
@@ -197,6 +256,18 @@ class MinimumForm(ClosedForm):
         parts = parts_of(parameters, len(self.forms))
         return SumForm(list(weights / weights.sum()), self.forms, 0.0).tangent({"parts": parts})
 
+    def turn(self) -> None:
+        for form in self.forms:
+            form.turn()
+
+    def chord(self, anywhere: Anywhere) -> AffineBound:
+        """The smallest of what the parts surely reach."""
+        least = min(anywhere.at_least(form) for form in self.forms)
+        if not math.isfinite(least):
+            raise NotKnownError("of a part of a minimum no bound is known")
+        none = np.zeros(anywhere.visited.x.shape)
+        return AffineBound(none, least, abs(least), none)
+
 
 class FormSetting(NamedTuple):
     """What the forms of a problem have in common.
@@ -204,10 +275,12 @@ class FormSetting(NamedTuple):
     Attributes:
         usable: boolean (S, A), the pairs that some policy can take.
         flow_miss: what the flow equations miss at an (S, A) array, to see that it is an occupancy.
+        boxes: the least and the largest value of signals that are estimated, by name.
     """
 
     usable: np.ndarray
     flow_miss: FlowMiss
+    boxes: Mapping[str, tuple[np.ndarray, np.ndarray]] = MappingProxyType({})
 
 
 def read_form(plain: Any, setting: FormSetting) -> ClosedForm:
@@ -217,7 +290,7 @@ def read_form(plain: Any, setting: FormSetting) -> ClosedForm:
     kind = plain.get("kind")
     shape = (int(setting.usable.shape[0]), int(setting.usable.shape[1]))
     if kind == "linear":
-        return LinearForm(numbers(plain, "reward", shape))
+        return LinearForm(numbers(plain, "reward", shape), _box(plain, setting))
     if kind == "entropy":
         return EntropyForm(_read_map(plain, "map", None, setting))
     if kind == "relative_entropy":
@@ -242,6 +315,20 @@ def read_form(plain: Any, setting: FormSetting) -> ClosedForm:
     if kind == "minimum":
         return MinimumForm(forms)
     raise CertificateError(f"there is no closed form to certify a function of kind {kind!r}")
+
+
+def _box(plain: dict[str, Any], setting: FormSetting) -> tuple[np.ndarray, np.ndarray] | None:
+    """Where a reward lies that is a multiple of an estimated signal."""
+    box = setting.boxes.get(str(plain.get("signal", "")))
+    if box is None:
+        return None
+    factor = float(numbers(plain, "factor", ()))
+    if factor == 0:
+        return None
+    ends = [np.where(setting.usable, factor * end, 0.0) for end in box]
+    off = 4 * EPS
+    low, high = np.minimum(*ends), np.maximum(*ends)
+    return low - off * np.abs(low), high + off * np.abs(high)
 
 
 def _read_map(

@@ -15,7 +15,10 @@ MODEL = ("discount", "sense", "note", "initial", "actions", "transition", "objec
 def fingerprint(plain: Mapping[str, Any]) -> str:
     """SHA-256 of the model, the objective and the constraints (in their order) with their budgets."""
     slacks = [[name, tree] for name, tree in plain["slacks"].items()]
-    return digest_of("cvxmdp problem 2", [*(plain.get(name, "") for name in MODEL), slacks])
+    parts = [*(plain.get(name, "") for name in MODEL), slacks]
+    if "uncertainty" in plain:
+        parts.append(plain["uncertainty"])
+    return digest_of("cvxmdp problem 2", parts)
 
 
 def digest_of(what: str, value: Any) -> str:

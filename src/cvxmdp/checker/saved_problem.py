@@ -34,7 +34,10 @@ def read_problem(folder: str | Path) -> dict[str, Any]:
     try:
         mask = arrays["actions"]
         size = (mask.size, mask.shape[0])
+        known = document.get("uncertainty")
+        more = {} if known is None else {"uncertainty": _tree(known, arrays)}
         return {
+            **more,
             "sense": document["sense"],
             "statement": document["statement"],
             "note": document["note"],

@@ -56,7 +56,7 @@ def _proof_code(certificate: Certificate, gap: float | None) -> Exit:
     if certificate.infeasible:
         return Exit.INFEASIBLE
     wanted = math.inf if gap is None else gap
-    proven = certificate.policy is not None and certificate.relative_gap <= wanted
+    proven = certificate.feasible and certificate.relative_gap <= wanted
     return Exit.OK if proven else Exit.NOT_CONVERGED
 
 

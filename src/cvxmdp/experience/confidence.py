@@ -25,9 +25,10 @@ Here float64 is taken as it comes: what is claimed, the checker computes anew (`
 from __future__ import annotations
 
 import math
+from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from functools import cached_property
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
 import numpy as np
 import scipy.sparse as sp
@@ -59,23 +60,28 @@ class Extreme(NamedTuple):
     top: np.ndarray
 
 
-class RowSets(Protocol):
+@dataclass(frozen=True, eq=False)
+class RowSets(ABC):
     """A set of distributions for every row.
 
     Attributes:
-        centres: a distribution of each, (rows, outcomes); a row of zeros where nothing is known. Where the
-            extremes have entries: there, and at one more outcome.
+        centres: a distribution of each, (rows, outcomes), or nothing where nothing is known. Extremes have
+            their entries there, and at one more outcome.
     """
 
     centres: sp.csr_array
 
+    @abstractmethod
     def largest(self, values: np.ndarray) -> Extreme:
         """Of W = values, (outcomes, J), one column each."""
-        ...
+
+    @abstractmethod
+    def only(self, rows: np.ndarray) -> RowSets:
+        """The sets of some rows."""
 
 
 @dataclass(frozen=True, eq=False)
-class Balls:
+class Balls(RowSets):
     """Kullback-Leibler balls {p: KL(centre || p) <= radius} over what is possible.
 
     Attributes:
@@ -85,7 +91,6 @@ class Balls:
         supports: boolean like ``centres``, what is possible in each row; None where all that is ``possible``.
     """
 
-    centres: sp.csr_array
     radius: np.ndarray
     possible: np.ndarray
     supports: sp.csr_array | None = None
@@ -103,7 +108,6 @@ class Balls:
         return sp.csr_array((self.centres.data, entries, self.centres.indptr), shape=shape)
 
     def largest(self, values: np.ndarray) -> Extreme:
-        """See ``RowSets``."""
         top = self._top(values)
         highest = np.take_along_axis(values, top, axis=0)
         gaps = highest[self.row_of] - values[self.centres.indices]
@@ -126,6 +130,10 @@ class Balls:
         flat = known[:, None] & ~wide  # every distribution is as good: the centre
         chances = np.where(flat[self.row_of], self.centres.data[:, None], chances)
         return Extreme(np.minimum(bound, highest), chances, np.where(flat, 0.0, rest), top)
+
+    def only(self, rows: np.ndarray) -> Balls:
+        supports = None if self.supports is None else self.supports[rows]
+        return Balls(self.centres[rows], self.radius[rows], self.possible, supports)
 
     def _sum(self, entries: np.ndarray) -> np.ndarray:
         ones = (np.ones(self.centres.nnz), np.arange(self.centres.nnz), self.centres.indptr)
@@ -189,7 +197,7 @@ class Balls:
 
 
 @dataclass(frozen=True, eq=False)
-class RelativeErrors:
+class RelativeErrors(RowSets):
     """p_x = p^_x (1 + e g_x) with |g_x| <= 1 and sum p = 1: every probability wrong by up to a share of
     itself.
 
@@ -200,11 +208,13 @@ class RelativeErrors:
         share: e.
     """
 
-    centres: sp.csr_array
     share: float
 
+    def only(self, rows: np.ndarray) -> RelativeErrors:
+        return RelativeErrors(self.centres[rows], self.share)
+
     def largest(self, values: np.ndarray) -> Extreme:
-        """See ``RowSets``: probability moves from below the median to above it."""
+        """Probability moves from below the median to above it."""
         centres, count = self.centres, int(self.centres.shape[0])
         row_of = np.repeat(np.arange(count), np.diff(centres.indptr))
         chances = np.empty((centres.nnz, values.shape[1]))

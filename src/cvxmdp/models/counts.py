@@ -50,7 +50,8 @@ class Counts:
             counts endings.
         available: which actions there are, tried or not, boolean (S, A).
         initial: how many episodes began in each state, (S,); None where the initial distribution was declared.
-        signals: the estimated ones by name; all others are known functions of state and action.
+        signals: the estimated ones by name.
+        known: signals that are known functions of state and action, (S, A), pairs that nobody tried included.
         supports: the outcomes that are possible, boolean like ``outcomes``; None where nobody said.
         treatment: how rows were read, in words.
     """
@@ -61,6 +62,7 @@ class Counts:
     signals: Mapping[str, SignalCounts] = field(default_factory=dict)
     supports: sp.csr_array | None = None
     treatment: tuple[str, ...] = ()
+    known: Mapping[str, np.ndarray] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         size, shape = self.available.size, self.available.shape
@@ -80,7 +82,9 @@ class Counts:
             )
         object.__setattr__(self, "signals", MappingProxyType(dict(self.signals)))
         object.__setattr__(self, "treatment", tuple(self.treatment))
-        for array in (self.outcomes, self.available, self.initial, self.supports, self._sums()):
+        object.__setattr__(self, "known", MappingProxyType(dict(self.known)))
+        arrays = (self.outcomes, self.available, self.initial, self.supports, self._sums())
+        for array in (*arrays, dict(self.known)):
             freeze(array)
 
     def _sums(self) -> dict[str, np.ndarray]:
@@ -88,7 +92,7 @@ class Counts:
 
     def __reduce__(self) -> tuple[Any, ...]:
         given = (self.outcomes, self.available, self.initial, dict(self.signals))
-        return Counts, (*given, self.supports, self.treatment)
+        return Counts, (*given, self.supports, self.treatment, dict(self.known))
 
     @cached_property
     def visits(self) -> np.ndarray:
@@ -129,18 +133,18 @@ class Counts:
             initial = None  # declared now
         if changes.get("actions") is not None:
             available = np.array(changes["actions"], dtype=bool)
-        new = changes.get("signals", arguments["signals"])
-        kept = {
-            name: signal
-            for name, signal in self.signals.items()
-            if name in new and np.array_equal(new[name], arguments["signals"][name])
-        }
+        old, new = arguments["signals"], changes.get("signals", arguments["signals"])
+        same = {name for name in new if name in old and np.array_equal(new[name], old[name])}
+        kept = {name: signal for name, signal in self.signals.items() if name in same}
+        known = {name: signal for name, signal in self.known.items() if name in same}
+        given = {name: new[name] for name in new if name not in same}
         outcomes = self.outcomes
         if available.shape != self.available.shape:
             return None
         if (self.tried & ~available).any():
             outcomes = drop_masked_rows(outcomes, available)
-        return Counts(outcomes, available, initial, kept, self.supports, self.treatment)
+        known |= known_signals(given, available.shape)
+        return Counts(outcomes, available, initial, kept, self.supports, self.treatment, known)
 
     def __str__(self) -> str:
         visits = self.visits[self.available]
@@ -155,6 +159,20 @@ class Counts:
         return f"{text}; {unknown:,} states nobody left" if unknown else text
 
 
+def known_signals(given: Mapping[str, Any], shape: tuple[int, ...]) -> dict[str, np.ndarray]:
+    """Signals that are known functions, (S, A): those given per state or per pair, not per successor."""
+    arrays = {name: np.asarray(one) for name, one in given.items() if not sp.issparse(one)}
+    per_pair = {
+        name: np.repeat(one[:, None], shape[1], axis=1) if one.shape == shape[:1] else one
+        for name, one in arrays.items()
+    }
+    return {
+        name: np.array(one, dtype=np.float64)
+        for name, one in per_pair.items()
+        if one.shape == shape
+    }
+
+
 def counts_parts(counts: Counts) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
     """The arrays of counts, and what is said of them besides, for files."""
     arrays = {f"counts/outcomes/{part}": getattr(counts.outcomes, part) for part in PARTS}
@@ -165,8 +183,10 @@ def counts_parts(counts: Counts) -> tuple[dict[str, np.ndarray], dict[str, Any]]
         supports = {f"counts/supports/{part}": getattr(counts.supports, part) for part in PARTS}
         arrays.update(supports)
     arrays.update({f"counts/signal/{name}": one.sums for name, one in counts.signals.items()})
+    arrays.update({f"counts/known/{name}": one for name, one in counts.known.items()})
     said = {name: {"bounds": s.bounds, "exact": s.exact} for name, s in counts.signals.items()}
-    return arrays, {"signals": said, "treatment": list(counts.treatment)}
+    words = {"treatment": list(counts.treatment), "known": list(counts.known)}
+    return arrays, {"signals": said, **words}
 
 
 def counts_from_parts(arrays: Mapping[str, np.ndarray], description: Mapping[str, Any]) -> Counts:
@@ -191,4 +211,5 @@ def counts_from_parts(arrays: Mapping[str, np.ndarray], description: Mapping[str
         signals,
         sparse("supports") if "counts/supports/data" in arrays else None,
         tuple(description["treatment"]),
+        {name: arrays[f"counts/known/{name}"] for name in description.get("known", ())},
     )

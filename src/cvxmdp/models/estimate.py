@@ -9,13 +9,14 @@ state the worst coefficient that any pair has (``Shape.worst_at``).
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
 
 from cvxmdp.base.errors import ModelError
-from cvxmdp.models.counts import Counts
+from cvxmdp.models.counts import Counts, known_signals
 from cvxmdp.models.table import TabularMDP
 
 
@@ -61,7 +62,7 @@ def estimated_model(
         state_names=state_names,
         action_names=action_names,
         note=note,
-        counts=counts,
+        counts=replace(counts, known=known_signals(known or {}, visits.shape)),
     )
 
 

@@ -17,7 +17,7 @@ from cvxmdp.models.layout import GridLayout
 
 Model = TypeVar("Model")
 SIGNAL = "signal/"
-DESCRIBED = ("discount", "state_names", "action_names", "note")
+DESCRIBED = ("discount", "state_names", "action_names", "note", "relative_error")
 
 
 def write_model(path: str | Path, arguments: Mapping[str, Any]) -> None:
@@ -61,7 +61,11 @@ def model_from_parts(
     mask, layout = arrays["actions"], description["layout"]
     n_states, n_actions = mask.shape
     parts = tuple(arrays[f"transition/{part}"] for part in PARTS)
-    known = {"note": "", **description}  # files of earlier versions have none
+    known = {
+        "note": "",
+        "relative_error": 0.0,
+        **description,
+    }  # files of earlier versions have none
     return make(
         sp.csr_array(parts, shape=(n_states * n_actions, n_states)),
         arrays["initial"],

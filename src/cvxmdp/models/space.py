@@ -31,6 +31,11 @@ class Space:
     note: str = ""
 
     @property
+    def estimated(self) -> tuple[str, ...]:
+        """Names of the signals whose values are estimates."""
+        return ()
+
+    @property
     def unknown(self) -> np.ndarray | None:
         return None
 

@@ -57,6 +57,7 @@ class TabularMDP(Space):
         note: what kind of model this is, if whoever reads a result should know ("estimated model (900
             transitions)"); its repr, printed solutions and certificates repeat it.
         counts: of an estimated model, what it was estimated from (``from_transitions`` gives it).
+        relative_error: every probability may be wrong by this share of itself (see ``uncertain``).
     """
 
     transition: sp.csr_array
@@ -64,6 +65,7 @@ class TabularMDP(Space):
     signals: Mapping[str, np.ndarray]
     ending: np.ndarray
     counts: Counts | None
+    relative_error: float
 
     def __init__(
         self,
@@ -77,6 +79,7 @@ class TabularMDP(Space):
         layout: GridLayout | None = None,
         note: str = "",
         counts: Counts | None = None,
+        relative_error: float = 0.0,
     ) -> None:
         rows = validation.read_transition(transition)
         n_states = rows.matrix.shape[1]
@@ -106,6 +109,7 @@ class TabularMDP(Space):
             "layout": layout,
             "note": str(note),
             "counts": counts,
+            "relative_error": validation.read_relative_error(relative_error, counts),
         }
         if counts is not None and counts.available.shape != mask.shape:
             raise ModelError(
@@ -177,7 +181,16 @@ class TabularMDP(Space):
 
     def arguments(self) -> dict[str, Any]:
         """What the constructor would be given to make this model, in its order."""
-        further = ("signals", "actions", "state_names", "action_names", "layout", "note", "counts")
+        further = (
+            "signals",
+            "actions",
+            "state_names",
+            "action_names",
+            "layout",
+            "note",
+            "counts",
+            "relative_error",
+        )
         return {
             "transition": self.transition,
             "initial": self.initial,
@@ -207,6 +220,12 @@ class TabularMDP(Space):
         return self.reachable[:, None] & self.actions
 
     @property
+    def estimated(self) -> tuple[str, ...]:
+        """Names of the signals that are not known as functions of state and action."""
+        known = self.signals if self.counts is None else self.counts.known
+        return tuple(name for name in self.signals if name not in known)
+
+    @property
     def unknown(self) -> np.ndarray | None:
         """Boolean (S,): states of an estimate that nobody left; None where there are none."""
         if self.counts is None or not self.counts.unknown.any():
@@ -231,6 +250,15 @@ class TabularMDP(Space):
                 f"{self.actions.shape}"
             )
         return self.layout.render(probabilities, self.action_names)
+
+    def uncertain(self, relative: float) -> TabularMDP:
+        """The same model where every probability may be wrong by a share of itself.
+
+        An adversary chooses p(x) = P(x) (1 + g(x)), |g(x)| <= ``relative``, with sum one, anew at every step,
+        ``end`` included; zeros stay zero. ``certify`` then speaks of every such model, and ``solve(problem,
+        cautious=...)`` plans for the worst.
+        """
+        return self.replace(relative_error=relative)
 
     def unroll(self, horizon: int) -> TabularMDP:
         """The same decisions for ``horizon`` steps: states are (time, state), the last step ends."""
@@ -277,6 +305,7 @@ class TabularMDP(Space):
             "signals: " + (", ".join(self.signals) or "none"),
             *([self.note] if self.note else []),
             *([str(self.counts)] if self.counts is not None else []),
+            *([f"probabilities within {self.relative_error:.6g}"] if self.relative_error else []),
         ]
         return f"TabularMDP({'; '.join(parts)})"
 

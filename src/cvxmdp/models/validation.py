@@ -396,3 +396,17 @@ def _check_successor_shape(name: str, signal: Any, rows: TransitionRows, ending:
             f"{(*table, columns + int(ends))}.{hint}"
         )
     return columns
+
+
+def read_relative_error(given: Any, counts: object) -> float:
+    """By which share of itself a probability may be wrong, between 0 and 1."""
+    plain = isinstance(given, int | float | np.number) and not isinstance(given, bool)
+    if not plain or not 0 <= float(given) <= 1:
+        raise ModelError(
+            f"a relative error is a number between 0 and 1, such as 0.05; got {given!r}"
+        )
+    if given and counts is not None:
+        raise ModelError(
+            "a model with counts says itself how wrong it may be; mdp.replace(counts=None) takes it as known"
+        )
+    return float(given)

@@ -13,12 +13,15 @@ import math
 from collections.abc import Mapping
 from copy import copy
 from dataclasses import dataclass
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from cvxmdp.atoms import walk
 from cvxmdp.atoms.shapes import MinimumShape, Shape
+from cvxmdp.base.errors import ProblemError
+from cvxmdp.problems.uncertainty import Uncertainty, uncertainty_of, with_uncertainty
 
 if TYPE_CHECKING:
     from cvxmdp.problems.problem import Problem
@@ -64,6 +67,15 @@ class Lowered:
         self.transition = problem.mdp.transition  # as it was given; the flow's rows sum to one
         self.objective: Shape = problem.objective_function
         self.slacks: dict[str, Shape] = dict(problem.slack_functions)
+        self._problem = problem
+
+    @cached_property
+    def uncertainty(self) -> Uncertainty | None:
+        """The problem in every model that may be the true one; None where the model is known."""
+        try:
+            return uncertainty_of(self._problem)
+        except ProblemError:
+            return None
 
     def with_objective(
         self, objective: Shape, slacks: Mapping[str, Shape] | None = None
@@ -103,7 +115,7 @@ class Lowered:
     def plain(self) -> dict[str, Any]:
         """The whole problem as plain data, for the checker and for files."""
         flow = self.flow
-        return {
+        found = {
             "format": PROBLEM_FORMAT,
             "sense": self.sense,
             "statement": self.statement,
@@ -115,6 +127,7 @@ class Lowered:
             "objective": self.objective.plain(),
             "slacks": {name: g.plain() for name, g in self.slacks.items()},
         }
+        return with_uncertainty(found, self.uncertainty)
 
     def tangents_at(self, x: np.ndarray) -> dict[str, Any]:
         """Tangents of every function at x."""

@@ -172,6 +172,10 @@ class Problem:
             raise ProblemError(f"no constraint {name!r}. {did_you_mean(name, self.constraints)}")
         return self._with_constraints({name: self.constraints[name].with_budget(budget)})
 
+    def with_model(self, model: HasSpace) -> Problem:
+        """The same objective and constraints over another model: what if?"""
+        return Problem(model, **{self.sense: self.utility}, subject_to=self.constraints)
+
     def _with_constraints(self, changed: Mapping[str, Constraint]) -> Problem:
         return Problem(
             self.source, **{self.sense: self.utility}, subject_to={**self.constraints, **changed}

@@ -59,6 +59,8 @@ def write_problem(folder: str | Path, problem: Problem) -> None:
         "slacks": {name: pack(tree, arrays) for name, tree in plain["slacks"].items()},
         "written": {"utility": pack(written(problem.utility), arrays), "constraints": constraints},
     }
+    if "uncertainty" in plain:
+        document["uncertainty"] = pack(plain["uncertainty"], arrays)
     write_arrays(place / ARRAYS, "problem", arrays, {})
     with whole_file(place / DOCUMENT) as temporary:
         text = json.dumps(to_jsonable(document), indent=1, allow_nan=False)

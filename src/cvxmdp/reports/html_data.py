@@ -10,7 +10,8 @@ import numpy as np
 
 from cvxmdp.base.text_tables import number
 from cvxmdp.base.version import __version__
-from cvxmdp.certificates.certificate import Certificate, gap_words
+from cvxmdp.certificates.certificate import Certificate
+from cvxmdp.certificates.certificate_words import gap_words
 from cvxmdp.models.horizon import horizon_of
 from cvxmdp.models.layout import DIRECTIONS
 from cvxmdp.problems.while_learning import learning_words, share_violated

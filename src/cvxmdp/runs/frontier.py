@@ -91,7 +91,7 @@ class Frontier:
         found = [
             (self._direction * point.budget, _floor(self.problem, point.certificate))
             for point in self.points
-            if point.certificate.policy is not None
+            if point.certificate.feasible
         ]
         pairs = np.array(sorted(found)).reshape(-1, 2)
         return pairs[:, 0], pairs[:, 1]
@@ -281,7 +281,7 @@ class _Tracer:
 
     def frontier(self) -> Frontier:
         points = tuple(self.points[budget] for budget in sorted(self.points))
-        allowed = [p for p in points if p.certificate.policy is not None]
+        allowed = [p for p in points if p.certificate.feasible]
         ordered = sorted(allowed, key=lambda p: self.direction * p.budget)
         feasible_from = ordered[0].budget if ordered else self.direction * math.inf
         free_from, free_gap = self.direction * math.inf, math.nan

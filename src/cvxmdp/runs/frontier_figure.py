@@ -27,7 +27,7 @@ def plot_frontier(frontier: Frontier, path: str | Path | None = None) -> Any:
     axes.fill_between(
         grid[finite], *bounds[finite].T, color="#2a9d8f", alpha=0.35, label="proven: lies in here"
     )
-    solved = [point for point in frontier.points if point.certificate.policy is not None]
+    solved = [point for point in frontier.points if point.certificate.feasible]
     axes.plot(
         [point.budget for point in solved],
         [point.solution.objective for point in solved],

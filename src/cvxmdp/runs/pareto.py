@@ -181,7 +181,7 @@ class _Explorer:
         solution = solve(problem, solver, None if nearest is None else nearest.solution)
         if solution.status is not Status.OPTIMAL and self.given is None:
             solution = solve(problem)
-        certificate = certify(problem, solution)
+        certificate = certify(problem, solution, confidence=None)
         values = np.full(len(self.objectives), -math.inf)
         if certificate.policy is not None:
             surely = self.claims.achieved(certificate.policy.probabilities()).slack

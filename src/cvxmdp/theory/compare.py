@@ -103,7 +103,7 @@ def compare(
     bound = (zero_violation_bound if zero_violation else exact_bound)(constants, iterations, **case)
     schedule = exact_schedule(constants, iterations, zero_violation=zero_violation, **case)
     if optimum is None:
-        certificate = certify(problem, solution)
+        certificate = certify(problem, solution, confidence=None)
         optimum = certificate.upper if problem.sense == "maximize" else certificate.lower
     best = require_real(optimum, "optimum", -math.inf)
     slack = {name: float(np.mean(values)) for name, values in _named(history, "slack").items()}

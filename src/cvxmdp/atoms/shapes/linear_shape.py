@@ -24,9 +24,18 @@ from cvxmdp.models.space import Space
 
 @dataclass(frozen=True, eq=False)
 class LinearShape(Shape):
-    """<reward, x> with reward of shape (S, A)."""
+    """<reward, x> with reward of shape (S, A).
+
+    Attributes:
+        reward: it.
+        signal: the name of the signal that it is a multiple of, where that is estimated; else empty.
+        factor: of the signal.
+    """
 
     reward: Array
+    signal: str = ""
+    factor: float = 1.0
+    static: ClassVar[tuple[str, ...]] = ("signal", "factor")
     kind: ClassVar[str] = "linear"
 
     def value(self, x: Array) -> Any:
@@ -59,7 +68,8 @@ class LinearShape(Shape):
         return Constants(float(np.linalg.norm(self.reward)), 0.0, size * space.max_mass)
 
     def plain(self) -> Plain:
-        return {"kind": self.kind, "reward": np.asarray(self.reward, dtype=np.float64)}
+        named = {"signal": self.signal, "factor": float(self.factor)} if self.signal else {}
+        return {"kind": self.kind, "reward": np.asarray(self.reward, dtype=np.float64), **named}
 
     def worst_at(self, unknown: np.ndarray, known: np.ndarray, sign: float = 1.0) -> Shape:
         seen = self.reward[known] if known.any() else self.reward

@@ -155,6 +155,7 @@ class Shape(Tree["Shape"], Pytree):
     roughness: ClassVar[str] = "it is not known"  # why it has no smoothness constant
     trusted: ClassVar[bool] = False  # a user's own function, known at occupancies only
     additive: ClassVar[bool] = False  # a weighted sum of its children
+    signal: str = ""  # an estimated signal that it is a multiple of the return of
     log_parameter: ClassVar[str] = (
         ""  # the parameter, if the tangent's constant is a sum of its exponentials
     )

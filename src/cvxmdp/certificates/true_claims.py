@@ -1,0 +1,267 @@
+r"""What can be claimed about a problem in every model that may be the true one.
+
+The upper bound: tangents and multipliers as ever, and V of the optimist, who chooses the model with the
+policy. First with those that are best for the estimate, a true bound; then column generation with the
+optimist as its oracle, whose limit is the best bound that the set allows, because the occupancies of all
+policies in all models of the set are convex. The lower bounds of a policy: V of its worst models. Finding
+is not trusted; what is claimed the checker computes (``policy_anywhere``, ``checked_models``).
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, NamedTuple
+
+import numpy as np
+import scipy.sparse as sp
+
+from cvxmdp.algorithms.columns.concave_master import ConcaveMaster
+from cvxmdp.algorithms.columns.generation import LinearMaster
+from cvxmdp.algorithms.columns.linear_master import Answer
+from cvxmdp.algorithms.columns.pool import Column
+from cvxmdp.algorithms.robust_flow import RobustFlow
+from cvxmdp.base.errors import ProblemError
+from cvxmdp.certificates.claims import Claims, Proof, best
+from cvxmdp.certificates.evidence import by_program
+from cvxmdp.checker.arithmetic import CertificateError
+from cvxmdp.checker.checked_models import CheckedModels
+from cvxmdp.checker.fingerprint import fingerprint
+from cvxmdp.checker.policy_anywhere import PolicyAnywhere
+from cvxmdp.checker.true_problem import TrueProblem, true_problem
+from cvxmdp.experience.confidence import (
+    RelativeErrors,
+    RowSets,
+    confidence_balls,
+    confidence_level,
+)
+from cvxmdp.models.counts import Counts
+from cvxmdp.problems.lowered import Evidence, Lowered
+from cvxmdp.problems.problem import Problem
+from cvxmdp.problems.uncertainty import Uncertainty, uncertainty_of
+
+CALLS = 50  # of the optimist in one search, at most
+PATIENCE = 8  # calls in a row without a better bound after which a search ends
+BETTER = 1e-3  # of what the objective spans: what counts as better
+CLOSE = (
+    2e-3  # of what the bounds span: distance to the best bound of the set at which a search ends
+)
+
+
+class Reached(NamedTuple):
+    """What a policy surely reaches in every model of a set; minus infinity where that is not known.
+
+    Attributes:
+        objective: f.
+        slack: g_i by name.
+        values: V of its worst models, in the order they were asked for: the evidence.
+    """
+
+    objective: float
+    slack: dict[str, float]
+    values: list[np.ndarray]
+
+    @property
+    def feasible(self) -> bool:
+        return all(one >= 0 for one in self.slack.values())
+
+
+@dataclass(frozen=True, eq=False)
+class TrueClaims(Claims):
+    """Claims whose flow is a set of models.
+
+    Attributes:
+        confidence: with which the set holds the true model; of no account where errors are stated.
+        counts: what was seen; None where errors are stated.
+    """
+
+    confidence: float = math.nan
+    counts: Counts | None = None
+
+    @classmethod
+    def about(cls, problem: Problem, confidence: float) -> TrueClaims:
+        """Of a problem whose model has counts, or a stated error."""
+        uncertainty = uncertainty_of(problem)
+        if uncertainty is None:
+            raise ProblemError(
+                "confidence is for models that carry their counts (from_transitions) or state their error "
+                "(mdp.uncertain); this model is taken as known"
+            )
+        counts, flow = problem.mdp.counts, _flow(problem, uncertainty, confidence)
+        lowered = Lowered(problem)
+        plain = lowered.plain()
+        lowered = lowered.with_objective(uncertainty.objective, uncertainty.slacks)
+        lowered.flow = flow
+        try:
+            checked = true_problem(plain, confidence)
+        except CertificateError as error:
+            raise ProblemError(f"nothing can be proven of the true model: {error}") from error
+        return cls(lowered, checked, fingerprint(plain), confidence, counts)
+
+    @property
+    def data(self) -> str:
+        """What statements rest on, in words."""
+        assert isinstance(self.checked, TrueProblem)
+        return self.checked.data
+
+    @property
+    def models(self) -> RobustFlow:
+        assert isinstance(self.lowered.flow, RobustFlow)
+        return self.lowered.flow
+
+    def reached(self, policy: np.ndarray) -> Reached:
+        """What a policy, (S, A) probabilities, surely reaches, with the evidence."""
+        values: list[np.ndarray] = []
+
+        def find(rewards: np.ndarray) -> np.ndarray:
+            values.append(self.models.worst_values(policy, rewards))
+            return values[-1]
+
+        assert isinstance(self.checked.flow, CheckedModels)
+        anywhere = PolicyAnywhere(self.checked.flow, policy, find)
+        objective = anywhere.at_least(self.checked.objective)
+        slack = {name: anywhere.at_least(form) for name, form in self.checked.slacks.items()}
+        return Reached(objective, slack, values)
+
+    def upper(self, evidence: Evidence | None, policy: np.ndarray | None = None) -> Proof | None:
+        """The best proof of an upper bound: what is best for the estimate, then the best that the set allows.
+
+        Args:
+            evidence: of a solver on the estimate, or None.
+            policy: a good one, to begin with.
+        """
+        proofs = [None if evidence is None else self.prove_anew(evidence), by_program(self)]
+        return best([*proofs, self.by_optimist(best(proofs), policy)])
+
+    def prove_anew(self, evidence: Evidence) -> Proof | None:
+        """With the optimist's values instead of the estimate's."""
+        if set(evidence.multipliers) != set(self.slacks):
+            return None
+        try:
+            return self.prove(Evidence(evidence.multipliers, evidence.tangents))
+        except (LookupError, TypeError, ValueError):
+            return None
+
+    def by_optimist(
+        self, known: Proof | None = None, policy: np.ndarray | None = None
+    ) -> Proof | None:
+        """Column generation with the optimist as the oracle.
+
+        Args:
+            known: the best proof so far.
+            policy: a good one, to begin with.
+        """
+        search = OptimistSearch(self, math.inf if known is None else known.upper)
+        search.add_policy(self.models.uniform)
+        if policy is not None:
+            search.add_policy(policy)
+        for _ in range(CALLS):
+            if search.step() <= CLOSE or search.idle == PATIENCE:
+                break
+        return None if search.proof is None else self.prove(search.proof)
+
+    @cached_property
+    def room(self) -> Proof | None:
+        """That no policy has a smallest slack above some number, in any model of the set."""
+        robust = self._smallest_slack
+        first = by_program(robust)
+        return best([first, robust.by_optimist(first)])
+
+    def room_of(self, tangents: dict[str, Any], otherwise: Proof) -> Proof:
+        """The same with other tangents, where they prove as much; else as it was."""
+        found = self._smallest_slack.prove(Evidence({}, tangents))
+        return found if found is not None and found.upper < 0 else otherwise
+
+    @cached_property
+    def _smallest_slack(self) -> TrueClaims:
+        inner = self.smallest_slack()
+        return TrueClaims(inner.lowered, inner.checked, "", self.confidence, self.counts)
+
+
+def _flow(problem: Problem, uncertainty: Uncertainty, confidence: float) -> RobustFlow:
+    """The estimate with the sets of its rows."""
+    flow, counts = uncertainty.model.flow, problem.mdp.counts
+    starts: RowSets | None = None
+    if counts is None:
+        listed = flow.reached
+        sets: RowSets = RelativeErrors(_with_endings(flow.transition), problem.mdp.relative_error)
+    else:
+        listed = counts.listed
+        bounded = [one for one in counts.signals.values() if one.bounds and not one.exact]
+        count = int(counts.available.sum()) * (1 + len(bounded)) + (counts.initial is not None)
+        level = confidence_level(confidence, count)
+        possible = np.append(listed, True)
+        sets = confidence_balls(counts.outcomes, level, possible, counts.supports)
+        if counts.initial is not None:
+            begun = sp.csr_array(np.append(counts.initial, 0)[None, :])
+            starts = confidence_balls(begun, level, np.append(listed, False))
+    discount = uncertainty.model.discount
+    return RobustFlow(
+        flow.transition, flow.initial, flow.actions, discount, sets, starts, np.asarray(listed)
+    )
+
+
+def _with_endings(transition: sp.csr_array) -> sp.csr_array:
+    ending = np.maximum(1.0 - np.asarray(transition.sum(axis=1)).ravel(), 0.0)
+    ending = np.where(ending > 1e-12, ending, 0.0)
+    return sp.csr_array(sp.hstack([transition, sp.csr_array(ending[:, None])]))
+
+
+class OptimistSearch:
+    """Mixtures of occupancies of policies in models of the set, and what the optimist adds to them.
+
+    Args:
+        claims: the problem.
+        upper: a bound that is known already.
+
+    Attributes:
+        idle: calls in a row that made the bound no better.
+    """
+
+    def __init__(self, claims: TrueClaims, upper: float) -> None:
+        self.claims, self.flow = claims, claims.models
+        kind = LinearMaster if claims.lowered.affine else ConcaveMaster
+        self.master: Any = kind(claims.lowered, 0.0)
+        self.upper, self.lower, self.idle = upper, -math.inf, 0
+        self.uniform = claims.uniform_value
+        self.proof: Evidence | None = None
+        self.values: np.ndarray | None = None
+
+    def add_policy(self, policy: np.ndarray) -> None:
+        """The occupancy of a policy in the estimate."""
+        visits = self.flow.occupancy(policy).sum(axis=1)
+        self.master.add(Column(visits, None, policy, 0.0))
+
+    def step(self) -> float:
+        """Ask the optimist at the best mixture; the distance that is left, of what the bounds span."""
+        self.master.gap = self.upper - self.lower
+        answer: Answer = self.master.solve()
+        if not answer.feasible:
+            return self._towards_feasible(answer)
+        self.lower = max(self.lower, answer.value)
+        price = self.master.price(answer)
+        if not np.isfinite(price.reward[self.flow.usable]).all():
+            return 0.0
+        found = self.flow.optimum(price.reward, self.values)
+        self.values = found.values
+        better = self.upper - (found.upper + price.constant)
+        self.idle = 0 if better > BETTER * self._size() else self.idle + 1
+        if better > 0:
+            self.upper = found.upper + price.constant
+            named = dict(zip(self.claims.slacks, answer.multipliers.tolist(), strict=True))
+            self.proof = Evidence(named, dict(answer.tangents), found.values)
+        self.master.add(Column(found.visits, found.actions, None, 0.0))
+        return (self.upper - self.lower) / self._size()
+
+    def _size(self) -> float:
+        """What the objective spans."""
+        sizes = (self.upper, self.lower, self.upper - self.uniform, 1e-300)
+        return max(abs(size) for size in sizes if math.isfinite(size))
+
+    def _towards_feasible(self, answer: Answer) -> float:
+        """No mixture is feasible yet: the optimist's best for the weighted slacks."""
+        price = self.master.price(answer)
+        found = self.flow.optimum(price.reward, None)
+        self.master.add(Column(found.visits, found.actions, None, 0.0))
+        return 0.0 if found.upper + price.constant < 0 else math.inf
