@@ -180,3 +180,34 @@ def test_small_and_strange_logs_have_defined_answers() -> None:
         0.9,
     )
     assert 0 < seldom.ending[0, 0] < 1e-6
+
+
+def test_a_policy_of_one_estimate_is_used_on_another_by_name(tmp_path) -> None:
+    first = cm.from_transitions(LOG, 0.9)
+    policy = cm.solve(cm.Problem(first, minimize=cm.linear("cost"))).policy
+    assert policy.state_names == ("home", "work")
+    assert policy.action_names == ("walk", "rest", "ride")
+    policy.save(tmp_path / "policy")
+    again = cm.load_policy(tmp_path / "policy")
+    assert again.state_names == policy.state_names
+    # the same states in another order, and one more
+    other = {name: values[::-1] for name, values in LOG.items() if name != "episode"}
+    other = {**other, "state": ["pub", *other["state"][1:]]}
+    second = cm.from_transitions(other, 0.9)
+    assert second.state_names[0] == "pub"
+    with pytest.warns(
+        cm.CvxmdpWarning, match=r"does not know 1 of 3 states \('pub'\); there .* unif"
+    ):
+        x = cm.occupancy_of(second, again)
+    home, work = (second.state_names.index(name) for name in ("home", "work"))
+    chosen = {name: second.action_names.index(name) for name in ("walk", "rest", "ride")}
+    row = policy.probabilities()[0]
+    share = x[home] / x[home].sum()
+    assert share[chosen["walk"]] == pytest.approx(row[0])
+    assert share[chosen["ride"]] == pytest.approx(row[2])
+    assert x[work, chosen["rest"]] == pytest.approx(x[work].sum())
+    strange = {**LOG, "action": ["go", "rest", "go", "rest", "go"]}
+    with pytest.raises(
+        cm.PolicyError, match=r"in state 'home' the policy takes .*; the model knows"
+    ):
+        cm.occupancy_of(cm.from_transitions(strange, 0.9), policy)

@@ -10,6 +10,7 @@ from cvxmdp.base.errors import PolicyError
 from cvxmdp.models.space import Space
 from cvxmdp.models.table import TabularMDP
 from cvxmdp.models.validation import numbers
+from cvxmdp.policies.by_name import by_name, needs_names
 from cvxmdp.policies.policy import Policy
 from cvxmdp.policies.tables import TabularPolicy
 
@@ -22,10 +23,15 @@ def uniform_policy(mdp: TabularMDP) -> TabularPolicy:
 
 
 def as_policy(mdp: TabularMDP, given: Any) -> Policy:
-    """A policy that fits the model, from a policy, a solution, or an (S, A) array of probabilities."""
+    """A policy that fits the model, from a policy, a solution, or an (S, A) array of probabilities.
+
+    One that carries other names than the model is read by name (``by_name``).
+    """
     if isinstance(getattr(given, "policy", None), Policy):
         given = given.policy
     policy = given if isinstance(given, Policy) else TabularPolicy(given)
+    if isinstance(policy, TabularPolicy) and needs_names(policy, mdp):
+        policy = by_name(policy, mdp)
     expected = (mdp.n_states, mdp.n_actions)
     if (policy.n_states, policy.n_actions) != expected:
         raise PolicyError(

@@ -36,4 +36,6 @@ def _read(arrays: dict[str, np.ndarray], description: dict[str, Any]) -> Any:
         )
     if not isinstance(kind, str) or kind not in KINDS:
         raise PolicyError(f"unknown kind {kind!r}")
-    return KINDS[kind].read(arrays, description)
+    found = KINDS[kind].read(arrays, description)
+    names = [description.get(name) for name in ("state_names", "action_names")]
+    return found if names == [None, None] else found.named(*names)

@@ -8,14 +8,17 @@ adding a constant to a row of logits changes nothing, and near the border the in
 
 from __future__ import annotations
 
+import copy
 from operator import index
-from typing import Any
+from pathlib import Path
+from typing import Any, Self
 
 import numpy as np
 from scipy.special import softmax
 
 from cvxmdp.base.errors import PolicyError
-from cvxmdp.models.validation import numbers
+from cvxmdp.base.storage import write_arrays
+from cvxmdp.models.validation import numbers, read_names
 from cvxmdp.policies.policy import Acting, Arrays, draw_actions, likeliest, read_states
 
 ROUNDING = 1e-9
@@ -26,9 +29,14 @@ class TabularPolicy(Acting):
 
     Args:
         probabilities: pi(a | s), rows that are not negative and sum to one.
+
+    Attributes:
+        state_names, action_names: of the model it was made for, where that has some (``named``).
     """
 
     kind = "tabular"
+    state_names: tuple[str, ...] | None = None
+    action_names: tuple[str, ...] | None = None
 
     def __init__(self, probabilities: Any) -> None:
         matrix = numbers(probabilities, "a policy", PolicyError)
@@ -62,6 +70,22 @@ class TabularPolicy(Acting):
                 f"a {type(self).__name__} cannot be changed (tried to set {name!r}); make another"
             )
         super().__setattr__(name, value)
+
+    def named(self, state_names: Any, action_names: Any) -> Self:
+        """The same policy with names of states and actions, by which another model can use it."""
+        other = copy.copy(self)
+        for name, given, count in (
+            ("state_names", state_names, self.n_states),
+            ("action_names", action_names, self.n_actions),
+        ):
+            object.__setattr__(other, name, read_names(given, count, name))
+        return other
+
+    def save(self, path: str | Path) -> None:
+        arrays, description = self.contents()
+        names = {"state_names": self.state_names, "action_names": self.action_names}
+        known = {name: given for name, given in names.items() if given is not None}
+        write_arrays(path, "policy", arrays, {**description, **known})
 
     @property
     def n_states(self) -> int:

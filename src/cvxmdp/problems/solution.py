@@ -14,6 +14,7 @@ import numpy as np
 from cvxmdp.atoms.utility import Utility
 from cvxmdp.base.errors import FileFormatError, PolicyError
 from cvxmdp.policies.occupancies import as_policy
+from cvxmdp.policies.tables import TabularPolicy
 from cvxmdp.problems.lowered import Evidence
 from cvxmdp.problems.problem import Evaluation, Problem, load_problem
 from cvxmdp.problems.problem_folder import write_problem
@@ -133,6 +134,10 @@ class Solution:
     ) -> Solution:
         """The solution that belongs to a policy: everything else is computed from it, if it is not known."""
         found = problem.evaluate(policy) if evaluation is None else evaluation
+        space = problem.space
+        named = space.state_names is not None or space.action_names is not None
+        if named and isinstance(policy, TabularPolicy):
+            policy = policy.named(space.state_names, space.action_names)
         details.setdefault("message", status.value)
         return cls(
             problem,

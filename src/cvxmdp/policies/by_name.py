@@ -1,0 +1,68 @@
+"""Policies of one model in another, by the names of states and actions.
+
+Two estimates number what they saw in the order they saw it: number 3 of one is another state in the other, and
+one may know states that the other never met. Names say which is which.
+"""
+
+from __future__ import annotations
+
+import warnings
+
+import numpy as np
+
+from cvxmdp.base.errors import CvxmdpWarning, PolicyError
+from cvxmdp.models.space import Space
+from cvxmdp.policies.tables import TabularPolicy
+
+SHOWN = 5  # names that a warning lists
+
+
+def needs_names(policy: TabularPolicy, space: Space) -> bool:
+    """Whether both have names, and not the same ones in the same order."""
+    pairs = ((policy.state_names, space.state_names), (policy.action_names, space.action_names))
+    return any(ours is not None and theirs is not None and ours != theirs for ours, theirs in pairs)
+
+
+def by_name(policy: TabularPolicy, space: Space) -> TabularPolicy:
+    """The same decisions in the states of another model that have the same names.
+
+    A state that the policy does not know gets the uniform row over its available actions, and a warning says
+    which ones do.
+    """
+    actions = _numbers(policy.action_names, space.action_names, policy.n_actions)
+    states = _numbers(policy.state_names, space.state_names, policy.n_states)
+    given = policy.probabilities()
+    found = [actions.get(space.action_label(action), -1) for action in range(space.shape[1])]
+    places, met = np.maximum(found, 0), np.array(found) >= 0
+    matrix, unknown = space.actions / space.actions.sum(axis=1, keepdims=True), []
+    for state in range(space.shape[0]):
+        here = states.get(space.state_label(state))
+        if here is None:
+            unknown.append(space.state_label(state))
+            continue
+        row = given[here, places] * met
+        if abs(row.sum() - 1.0) > 1e-9:
+            lost = [name for name, a in actions.items() if given[here, a] > 0]
+            raise PolicyError(
+                f"in state {space.state_label(state)!r} the policy takes {', '.join(map(repr, lost))}; the "
+                f"model knows the actions {', '.join(map(repr, space.action_names or ()))}"
+            )
+        matrix[state] = row
+    if unknown:
+        shown = ", ".join(map(repr, unknown[:SHOWN])) + (", ..." if len(unknown) > SHOWN else "")
+        warnings.warn(
+            f"the policy does not know {len(unknown):,} of {space.shape[0]:,} states ({shown}); there it is "
+            "uniform over the available actions",
+            CvxmdpWarning,
+            stacklevel=3,
+        )
+    return TabularPolicy(matrix).named(space.state_names, space.action_names)
+
+
+def _numbers(
+    names: tuple[str, ...] | None, others: tuple[str, ...] | None, count: int
+) -> dict[str, int]:
+    """Numbers by name; where one side has none, their numbers are the names."""
+    known = names if names is not None and others is not None else others
+    labels = known if known is not None else tuple(map(str, range(count)))
+    return {name: number for number, name in enumerate(labels[:count])}
