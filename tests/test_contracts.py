@@ -79,6 +79,7 @@ SOLVERS = {
         0.2,
         samples=True,
     ),
+    "ModelBased": Promise(cm.ModelBased(steps=5_000), 0.2, samples=True),
 }
 every_solver = pytest.mark.parametrize("name", SOLVERS)
 

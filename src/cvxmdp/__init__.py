@@ -38,6 +38,7 @@ __all__ = [
     "JaxEnv",
     "LinearSoftmax",
     "MissingExtraError",
+    "ModelBased",
     "ModelError",
     "Normalised",
     "OneHot",
@@ -180,6 +181,7 @@ if TYPE_CHECKING:
     from cvxmdp.runs.sweeping import sweep
     from cvxmdp.solvers.column_generation import ColumnGeneration
     from cvxmdp.solvers.convex_program import ConvexProgram
+    from cvxmdp.solvers.model_based import ModelBased
     from cvxmdp.solvers.pdpg import PDPG
     from cvxmdp.solvers.start import Normalised
     from cvxmdp.solvers.vr_pdpg import VRPDPG
@@ -302,6 +304,7 @@ _WHERE = {
     "solvers.convex_program": ("ConvexProgram",),
     "solvers.pdpg": ("PDPG",),
     "solvers.start": ("Normalised",),
+    "solvers.model_based": ("ModelBased",),
     "solvers.vr_pdpg": ("VRPDPG",),
 }
 _MODULE_OF = {name: module for module, names in _WHERE.items() for name in names}

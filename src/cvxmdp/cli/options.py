@@ -33,7 +33,7 @@ SolverOption = Annotated[
     str | None,
     typer.Option(
         "--solver",
-        help="Use this solver instead of the file's: ConvexProgram, PDPG, VRPDPG, ColumnGeneration.",
+        help="Solver instead of the file's: ConvexProgram, PDPG, VRPDPG, ColumnGeneration, ModelBased.",
         autocompletion=_solvers,
     ),
 ]

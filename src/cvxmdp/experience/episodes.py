@@ -29,6 +29,8 @@ class Episodes:
         signals: per step, name -> (n, T).
         lengths: steps really taken, (n,); what stands behind them is not read.
         terminated: whether the last step ended the episode, (n,); where not, it was cut.
+        last: what was seen after the last step, (n, ...); says nothing where the episode terminated. None where
+            the environment does not show it.
     """
 
     inputs: np.ndarray
@@ -36,6 +38,7 @@ class Episodes:
     signals: Mapping[str, np.ndarray]
     lengths: np.ndarray
     terminated: np.ndarray
+    last: np.ndarray | None = None
 
 
 @dataclass(frozen=True)

@@ -134,10 +134,8 @@ class Solution:
     ) -> Solution:
         """The solution that belongs to a policy: everything else is computed from it, if it is not known."""
         found = problem.evaluate(policy) if evaluation is None else evaluation
-        space = problem.space
-        named = space.state_names is not None or space.action_names is not None
-        if named and isinstance(policy, TabularPolicy):
-            policy = policy.named(space.state_names, space.action_names)
+        if problem.environment is None and isinstance(policy, TabularPolicy):
+            policy = policy.named(problem.space.state_names, problem.space.action_names)
         details.setdefault("message", status.value)
         return cls(
             problem,

@@ -37,6 +37,7 @@ def solve(
     start: Any = None,
     seed: int | None = None,
     *,
+    steps: int | None = None,
     folder: str | Path | None = None,
     time_limit: float | None = None,
     progress: bool | None = None,
@@ -51,6 +52,7 @@ def solve(
         start: a solution, a policy, a saved policy's path or a run's folder to start from, for solvers that can
             use one; ``stats["start"]`` says what was taken over.
         seed: of the random numbers, for solvers that sample.
+        steps: of an environment that may be played, where no solver is given: a learner is chosen.
         folder: where to keep the run. Stopped or killed, the same call goes on from its last checkpoint, with
             the same bits as if it had never stopped; a finished run is read, not run again. ``load_solution``
             reads the answer.
@@ -62,7 +64,11 @@ def solve(
     let_go()
     reason = None
     if solver is None:
-        solver, reason = choose_solver(problem)
+        solver, reason = choose_solver(problem, steps)
+    elif steps is not None:
+        raise SettingsError(
+            f"steps={steps!r} goes without a solver; a learner has its own setting: ModelBased(steps={steps!r})"
+        )
     check_solver(solver, seed)
     if folder is None:
         solution = run_task(solver, Task(problem, start, seed), None, time_limit, progress)

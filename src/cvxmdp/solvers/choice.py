@@ -2,32 +2,45 @@
 
 from __future__ import annotations
 
+from cvxmdp.base.errors import SettingsError
+from cvxmdp.experience.environments.environment import environment_of
 from cvxmdp.problems.problem import Problem
-from cvxmdp.solvers.column_generation import ColumnGeneration
 from cvxmdp.solvers.contract import Solver
-from cvxmdp.solvers.convex_program import ConvexProgram
-from cvxmdp.solvers.pdpg import PDPG
-
-# State-action pairs up to which one convex program is taken, for its exactness; beyond, column generation
-# is many times faster (docs/large-models.md).
-LARGEST_PROGRAM = 20_000
-LARGEST_LINEAR_PROGRAM = 10_000
-LARGE_TOLERANCE = 1e-3  # certified relative gap that is asked of large concave problems
+from cvxmdp.solvers.exact_choice import choose_exact
+from cvxmdp.solvers.model_based import ModelBased
+from cvxmdp.solvers.playing import MOST_STATES
 
 
-def choose_solver(problem: Problem) -> tuple[Solver, str]:
-    """The solver for a problem, and the reason in words."""
-    problem.require_model("an exact solver, which is chosen where none is given,")
-    functions = (problem.objective_function, *problem.slack_functions.values())
-    pairs = int(problem.mdp.reachable_pairs.sum())
-    if all(function.affine() is not None for function in functions):
-        if pairs > LARGEST_LINEAR_PROGRAM:
-            return ColumnGeneration(), f"a linear problem with {pairs:,} pairs is decomposed"
-        return ConvexProgram(), "the model is known, and ConvexProgram gives the exact answer"
-    if not all(function.has_conic_form for function in functions):
-        reason = "a function of your own has no conic form, and PDPG only needs its gradient"
-        return PDPG(), reason
-    if pairs > LARGEST_PROGRAM:
-        reason = f"{pairs:,} pairs are too many for a convex program in reasonable time"
-        return ColumnGeneration(tolerance=LARGE_TOLERANCE), reason
-    return ConvexProgram(), "the model is known, and ConvexProgram gives the exact answer"
+def choose_solver(problem: Problem, steps: int | None = None) -> tuple[Solver, str]:
+    """The solver for a problem, and the reason in words.
+
+    Args:
+        problem: with a model, which is solved exactly; or with an environment.
+        steps: of the environment that may be played.
+    """
+    environment = environment_of(problem)
+    if environment is None:
+        problem.require_model("an exact solver, which is chosen where none is given,")
+        if steps is not None:
+            raise SettingsError(
+                f"steps={steps!r} is how long to play in an environment; this model is known, and solved "
+                "exactly without a single step: leave it out. To learn from its episodes nevertheless: "
+                f"solve(problem, ModelBased(steps={steps!r}), seed=0)."
+            )
+        return choose_exact(problem)
+    if steps is None:
+        problem.require_model("an exact solver, which is chosen where none is given,")
+    assert steps is not None
+    if not environment.has_states or environment.n_states > MOST_STATES:
+        states = f"{environment.n_states:,} states"
+        what = states if environment.has_states else "observations that are no states"
+        raise SettingsError(
+            f"{environment!r} has {what}, which cannot be counted: give bins, features=UniformBins(low, high, "
+            "bins), or a learner with its settings, such as VRPDPG(...)"
+        )
+    kind = "states" if environment.features is None else "bins"
+    reason = (
+        f"{environment.n_states:,} {kind} can be counted: to count and plan needs far fewer steps than to "
+        f"follow gradients (ModelBased: steps {steps:,}, confidence 0.95)"
+    )
+    return ModelBased(steps), reason

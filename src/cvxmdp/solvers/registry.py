@@ -7,9 +7,11 @@ from typing import Any
 
 from cvxmdp.solvers.column_generation import ColumnGeneration
 from cvxmdp.solvers.convex_program import ConvexProgram
+from cvxmdp.solvers.model_based import ModelBased
 from cvxmdp.solvers.pdpg import PDPG
 from cvxmdp.solvers.vr_pdpg import VRPDPG
 
 SOLVERS: Mapping[str, type[Any]] = {
-    solver.__name__: solver for solver in (ConvexProgram, PDPG, VRPDPG, ColumnGeneration)
+    solver.__name__: solver
+    for solver in (ConvexProgram, PDPG, VRPDPG, ColumnGeneration, ModelBased)
 }

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Mapping
+from types import MappingProxyType
 from typing import Any, ClassVar, NamedTuple, Self
 
 import numpy as np
@@ -49,6 +50,8 @@ class Environment:
         n_lanes: how many episodes ``episodes`` plays at a time.
         compiled: whether it can be played inside compiled code.
         waiting_show_anything: whether lanes whose episode is over may show what is no observation of it.
+        shows_last: whether the step that cuts an episode still shows where it led.
+        bounds: the least and the largest value of signals, by name, where somebody promised them.
         steps: taken so far, in all lanes.
     """
 
@@ -61,6 +64,8 @@ class Environment:
     n_lanes: int
     compiled: ClassVar[bool] = False
     waiting_show_anything: bool = True
+    shows_last: bool = True
+    bounds: Mapping[str, tuple[float, float]] = MappingProxyType({})
     steps: int = 0
 
     @property
@@ -118,6 +123,7 @@ class Environment:
         inputs, actions = [], []
         recorded: dict[str, list[np.ndarray]] = {name: [] for name in names}
         previous = self._read(observations, lanes, "when it was reset")
+        last = previous.copy()
         for number in range(horizon):
             when = f"at step {number} of an episode"
             chosen = np.asarray(act(observations, previous, begins))
@@ -131,6 +137,9 @@ class Environment:
             lengths[over] = number + 1
             terminated |= over & step.terminated
             done |= over
+            cut = over & ~step.terminated
+            if self.shows_last and cut.any():
+                last = self._read_some(step.observations, last, ~cut, when)
             if done.all():
                 break
             observations = step.observations
@@ -141,9 +150,9 @@ class Environment:
             begins = never
         found = {name: np.stack(values, axis=1) for name, values in recorded.items()}
         self._check(found, lengths)
-        return Episodes(
-            np.stack(inputs, axis=1), np.stack(actions, axis=1), found, lengths, terminated
-        )
+        seen = np.stack(inputs, axis=1), np.stack(actions, axis=1)
+        last[~done] = previous[~done]
+        return Episodes(*seen, found, lengths, terminated, last if self.shows_last else None)
 
     def _check(self, signals: Mapping[str, np.ndarray], lengths: np.ndarray) -> None:
         """That signals are finite, where a step was taken."""

@@ -9,6 +9,7 @@ import numpy as np
 
 from cvxmdp.base.described import described
 from cvxmdp.base.errors import ExperienceError, did_you_mean, require
+from cvxmdp.experience.declared import read_bounds
 from cvxmdp.experience.environments.environment import Environment, LaneStep
 from cvxmdp.experience.environments.side_by_side import Outcome, Several, Told
 from cvxmdp.models.validation import read_discount, read_table
@@ -36,6 +37,8 @@ class GymnasiumEnv(Environment):
             ``signals={"fall": lambda o, a, p, r, end: float(end and r == 0)}``.
         absent: the value of ``info`` entries on steps that do not have them, {"cost": 0.0}; otherwise a
             missing entry is an error.
+        bounds: the least and the largest value of signals, {"cost": (0, 1)}: what is proven of counted states
+            rests on this promise.
         **make_arguments: passed to ``gymnasium.make`` with an id.
     """
 
@@ -48,11 +51,13 @@ class GymnasiumEnv(Environment):
         n_envs: int | None = None,
         signals: Mapping[str, Outcome] | None = None,
         absent: Mapping[str, float] | None = None,
+        bounds: Mapping[str, tuple[float, float]] | None = None,
         **make_arguments: Any,
     ) -> None:
         gymnasium = require("gymnasium", "gym")
         self.discount = read_discount(discount)
         self.absent = {name: float(value) for name, value in (absent or {}).items()}
+        self.bounds = read_bounds(bounds)
         self.made_here = isinstance(env_or_id, str)
         if n_envs is not None and (n_envs < 1 or not self.made_here):
             raise ExperienceError(
@@ -87,6 +92,8 @@ class GymnasiumEnv(Environment):
             self.close()
             raise
         self.waiting_show_anything = not isinstance(self.env, Several)
+        mode = str((getattr(self.env, "metadata", None) or {}).get("autoreset_mode", ""))
+        self.shows_last = not any(word in mode.upper() for word in ("SAME", "DISABLED"))
         envs = self.env.envs if isinstance(self.env, Several) else [] if self.vector else [self.env]
         # Now, before anything is played: what an environment remembers of its episodes is no part of it.
         first = envs[0] if envs else self.env

@@ -15,7 +15,7 @@ does, where it is given; otherwise every ``done`` is taken for an ending.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import cached_property, partial
 from typing import Any, ClassVar, NamedTuple
@@ -27,6 +27,7 @@ import numpy as np
 from cvxmdp.base.described import described
 from cvxmdp.base.errors import ExperienceError, did_you_mean
 from cvxmdp.base.pytrees import Pytree
+from cvxmdp.experience.declared import read_bounds
 from cvxmdp.experience.environments.environment import Environment, LaneStep
 from cvxmdp.experience.trajectories import Experience, draw
 from cvxmdp.models.validation import read_discount
@@ -45,6 +46,8 @@ class JaxEnv(Environment):
         features: for observations that are not discrete; see ``cvxmdp.policies.features``.
         params: its parameters; ``env.default_params`` when not given.
         n_envs: how many play at a time where a policy from outside acts, as in ``evaluate``.
+        bounds: the least and the largest value of signals, {"cost": (0, 1)}: what is proven of counted states
+            rests on this promise.
     """
 
     compiled = True
@@ -57,6 +60,7 @@ class JaxEnv(Environment):
         features: Features | None = None,
         params: Any = None,
         n_envs: int = 64,
+        bounds: Mapping[str, tuple[float, float]] | None = None,
     ) -> None:
         for needed in ("reset", "step"):
             if not callable(getattr(env, needed, None)):
@@ -65,6 +69,7 @@ class JaxEnv(Environment):
                     "reset(key, params) and step(key, state, action, params). Gymnasium's are for GymnasiumEnv."
                 )
         self.env, self.discount, self.n_lanes = env, read_discount(discount), n_envs
+        self.bounds = read_bounds(bounds)
         self.params = getattr(env, "default_params", None) if params is None else params
         self.name = str(getattr(env, "name", None) or type(env).__name__)
         self.n_actions = self._count_actions()

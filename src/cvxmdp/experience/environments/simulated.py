@@ -174,4 +174,4 @@ class ModelSimulator:
             if terminated.all():
                 inputs, actions = inputs[:, : step + 1], actions[:, : step + 1]
                 break
-        return Episodes(inputs, actions, {}, lengths, terminated)
+        return Episodes(inputs, actions, {}, lengths, terminated, states)

@@ -1,0 +1,237 @@
+"""Problems with known optima that are learned from episodes: what ``experience.py`` measures learners on.
+
+Each is small enough to be solved exactly. Signals are known functions of state and action; transitions and the
+first state are what is learned.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+
+import cvxmdp as cm
+
+
+def entropy_on_a_grid() -> cm.Problem:
+    """Visit everything evenly, the hazards seldom."""
+    mdp = cm.gridworld(5, slip=0.2, discount=0.95, start=0, hazards=[7, 12, 17])
+    budget = {"hazard": cm.linear("hazard", per="step") <= 0.05}
+    return cm.Problem(mdp, maximize=cm.entropy(), subject_to=budget)
+
+
+def linear_two_budgets() -> cm.Problem:
+    """Reward of a random model under two costs."""
+    mdp = cm.garnet(20, 4, 4, seed=1, discount=0.95, signals=("reward", "first", "second"))
+    free = cm.solve(cm.Problem(mdp, maximize=cm.linear("reward")))
+    paid = {name: float(np.vdot(mdp.signal(name), free.occupancy)) for name in ("first", "second")}
+    least = {name: cm.solve(cm.Problem(mdp, minimize=cm.linear(name))).objective for name in paid}
+    budgets = {name: cm.linear(name) <= 0.5 * (paid[name] + least[name]) for name in paid}
+    return cm.Problem(mdp, maximize=cm.linear("reward"), subject_to=budgets)
+
+
+def imitation() -> cm.Problem:
+    """Be like an expert in the sense of kl, at three quarters of his cost."""
+    mdp = cm.garnet(15, 3, 3, seed=2, discount=0.95)
+    random = np.random.default_rng(0)
+    expert = cm.TabularPolicy(random.dirichlet(np.ones(3), 15))
+    cost = float(np.vdot(mdp.signal("cost"), cm.occupancy_of(mdp, expert)))
+    near = cm.distance(expert, norm="kl")
+    return cm.Problem(mdp, minimize=near, subject_to={"cost": cm.linear("cost") <= 0.75 * cost})
+
+
+def river_swim() -> cm.Problem:
+    """Six states in a row; swimming up takes effort and often fails, and the good reward is at the far end."""
+    n = 6
+    transition, reward, effort = np.zeros((n, 2, n)), np.zeros((n, 2)), np.zeros((n, 2))
+    for state in range(n):
+        transition[state, 0, max(state - 1, 0)] = 1.0
+        up, down = min(state + 1, n - 1), max(state - 1, 0)
+        for following, chance in ((up, 0.35), (state, 0.6), (down, 0.05)):
+            transition[state, 1, following] += chance
+        effort[state, 1] = 1.0
+    reward[0, 0], reward[n - 1, 1] = 0.005, 1.0
+    mdp = cm.TabularMDP(transition, 0, 0.95, signals={"reward": reward, "effort": effort})
+    budget = {"effort": cm.linear("effort", per="step") <= 0.7}
+    return cm.Problem(mdp, maximize=cm.linear("reward"), subject_to=budget)
+
+
+def queues() -> cm.TabularMDP:
+    """Two queues of up to four; one of them is served, gently or with power."""
+    size, arrivals, success = 5, (0.3, 0.25), (0.45, 0.8)
+    transition = np.zeros((size * size, 4, size * size))
+    served, power, waiting = (
+        np.zeros((2, size * size, 4)),
+        np.zeros((size**2, 4)),
+        np.zeros((size**2, 4)),
+    )
+    for state in range(size * size):
+        lengths = divmod(state, size)
+        for action in range(4):
+            which, strong = divmod(action, 2)
+            chance = success[strong] if lengths[which] else 0.0
+            served[which, state, action] = chance
+            power[state, action], waiting[state, action] = (0.2, 1.0)[strong], sum(lengths)
+            for done in (0, 1):
+                for come in np.ndindex(2, 2):
+                    now = [lengths[0] - done * (which == 0), lengths[1] - done * (which == 1)]
+                    after = [min(size - 1, now[k] + come[k]) for k in (0, 1)]
+                    p = chance if done else 1.0 - chance
+                    for k in (0, 1):
+                        p *= arrivals[k] if come[k] else 1.0 - arrivals[k]
+                    transition[state, action, after[0] * size + after[1]] += p
+    signals = {"first": served[0], "second": served[1], "power": power, "waiting": waiting}
+    return cm.TabularMDP(transition, 0, 0.95, signals={**signals, "all": served.sum(axis=0)})
+
+
+def fair_queues() -> cm.Problem:
+    """The worse served queue gets as much as possible, with half of the power."""
+    worse = cm.minimum(cm.linear("first"), cm.linear("second"))
+    budget = {"power": cm.linear("power", per="step") <= 0.5}
+    return cm.Problem(queues(), maximize=worse, subject_to=budget)
+
+
+def busy_queues() -> cm.Problem:
+    """Throughput, with budgets of power and of waiting."""
+    budgets = {
+        "power": cm.linear("power", per="step") <= 0.5,
+        "waiting": cm.linear("waiting", per="step") <= 2.2,
+    }
+    return cm.Problem(queues(), maximize=cm.linear("all"), subject_to=budgets)
+
+
+def frozen_lake(size: int) -> cm.Problem:
+    """Reach the goal, and fall into holes at most three quarters as often as who only wants to reach it."""
+    mdp = cm.from_gymnasium_table(
+        "FrozenLake-v1",
+        0.95,
+        signals={"fall": lambda s, a, t, r, end: float(end and r == 0)},
+        map_name=f"{size}x{size}",
+    )
+    reach = cm.linear("reward")
+    falls = np.vdot(mdp.signal("fall"), cm.solve(cm.Problem(mdp, maximize=reach)).occupancy)
+    budget = {"falls": cm.linear("fall") <= 0.75 * float(falls)}
+    return cm.Problem(mdp, maximize=reach, subject_to=budget)
+
+
+def cliff_walking() -> cm.Problem:
+    """Slippery: reach the goal soon, and fall at most half as often as the fastest."""
+    mdp = cm.from_gymnasium_table(
+        "CliffWalking-v1",
+        0.95,
+        signals={"fall": lambda s, a, t, r, end: float(r == -100)},
+        is_slippery=True,
+    )
+    mdp = mdp.with_signals(step=np.ones(mdp.shape))
+    fast = cm.solve(cm.Problem(mdp, minimize=cm.linear("step")))
+    falls = float(np.vdot(mdp.signal("fall"), fast.occupancy))
+    return cm.Problem(
+        mdp, minimize=cm.linear("step"), subject_to={"falls": cm.linear("fall") <= 0.5 * falls}
+    )
+
+
+def taxi() -> cm.Problem:
+    """The reward of Gymnasium's Taxi, driving four fifths of what the best does."""
+    mdp = cm.from_gymnasium_table(
+        "Taxi-v3" if "Taxi-v3" in _registered() else "Taxi-v4",
+        0.95,
+        signals={"driving": lambda s, a, t, r, end: float(s // 20 != t // 20)},
+    )
+    reward = cm.linear("reward")
+    driven = np.vdot(mdp.signal("driving"), cm.solve(cm.Problem(mdp, maximize=reward)).occupancy)
+    budget = {"driving": cm.linear("driving") <= 0.8 * float(driven)}
+    return cm.Problem(mdp, maximize=reward, subject_to=budget)
+
+
+def _registered() -> set[str]:
+    import gymnasium
+
+    return set(gymnasium.registry)
+
+
+def inventory() -> cm.Problem:
+    """Stock of up to ten, demand of up to five a day: profit, with few lost sales."""
+    n, demand = 11, np.array([0.1, 0.25, 0.3, 0.2, 0.1, 0.05])
+    transition = np.zeros((n, 6, n))
+    profit, lost = np.zeros((n, 6)), np.zeros((n, 6))
+    for stock in range(n):
+        for order in range(6):
+            full = min(n - 1, stock + order)
+            for asked, chance in enumerate(demand):
+                sold = min(full, asked)
+                transition[stock, order, full - sold] += chance
+                profit[stock, order] += chance * 2.0 * sold
+                lost[stock, order] += chance * (asked - sold)
+            profit[stock, order] -= (1.0 if order else 0.0) + 0.5 * order + 0.1 * full
+    mdp = cm.TabularMDP(transition, 3, 0.95, signals={"profit": profit, "lost": lost})
+    budget = {"lost": cm.linear("lost", per="step") <= 0.1}
+    return cm.Problem(mdp, maximize=cm.linear("profit"), subject_to=budget)
+
+
+def machine() -> cm.Problem:
+    """A machine that wears out: keep on, maintain or replace, with a budget for repairs."""
+    n = 8
+    transition, output, repair = np.zeros((n, 3, n)), np.zeros((n, 3)), np.zeros((n, 3))
+    for wear in range(n):
+        worse = min(n - 1, wear + 1)
+        transition[wear, 0, worse] += 0.4
+        transition[wear, 0, wear] += 0.6
+        transition[wear, 1, max(0, wear - 2)] += 0.8
+        transition[wear, 1, wear] += 0.2
+        transition[wear, 2, 0] = 1.0
+        output[wear] = (1.0 - (wear / (n - 1)) ** 2) * np.array([1.0, 0.7, 0.0])
+        repair[wear, 1], repair[wear, 2] = 0.4, 1.5
+    mdp = cm.TabularMDP(transition, 0, 0.95, signals={"output": output, "repair": repair})
+    budget = {"repair": cm.linear("repair", per="step") <= 0.12}
+    return cm.Problem(mdp, maximize=cm.linear("output"), subject_to=budget)
+
+
+def deep_chain() -> cm.Problem:
+    """Twenty states: one of two actions goes on, the other back to the start, and only the end pays."""
+    n = 20
+    transition, reward, moves = np.zeros((n, 2, n)), np.zeros((n, 2)), np.zeros((n, 2))
+    for state in range(n):
+        right = state % 2  # which action goes on differs from state to state
+        transition[state, right, min(state + 1, n - 1)] += 0.9
+        transition[state, right, state] += 0.1
+        transition[state, 1 - right, 0] = 1.0
+        moves[state, right] = 1.0
+    reward[n - 1, (n - 1) % 2] = 1.0
+    mdp = cm.TabularMDP(transition, 0, 0.98, signals={"reward": reward, "moves": moves})
+    budget = {"moves": cm.linear("moves", per="step") <= 0.8}
+    return cm.Problem(mdp, maximize=cm.linear("reward"), subject_to=budget)
+
+
+PROBLEMS: dict[str, Callable[[], cm.Problem]] = {
+    "entropy on a slippery grid, hazard budget": entropy_on_a_grid,
+    "linear, two budgets": linear_two_budgets,
+    "kl imitation under a budget": imitation,
+    "river swim, effort budget": river_swim,
+    "two queues, max-min fairness, power budget": fair_queues,
+    "two queues, throughput, two budgets": busy_queues,
+    "FrozenLake 4x4, 3/4 of its falls": lambda: frozen_lake(4),
+    "FrozenLake 8x8, 3/4 of its falls": lambda: frozen_lake(8),
+    "CliffWalking, half of its falls": cliff_walking,
+    "Taxi, 4/5 of its driving": taxi,
+    "inventory, few lost sales": inventory,
+    "machine, repairs": machine,
+    "deep chain, moves": deep_chain,
+}
+
+
+def objective_range(problem: cm.Problem) -> float:
+    """The largest minus the smallest objective over policies, as far as the worst for slopes show it."""
+    free = cm.Problem(problem.mdp, **{problem.sense: problem.utility})
+    best = cm.solve(free)
+    f = free.objective_function
+    worst, x = float("inf"), best.occupancy
+    for _ in range(
+        20
+    ):  # a concave function is smallest at a vertex: downhill from vertex to vertex
+        slope = np.nan_to_num(f.gradient(x), posinf=1e6, neginf=-1e6)
+        down = cm.solve(cm.Problem(free.mdp, minimize=cm.linear(slope)))
+        value = float(f.value(down.occupancy))
+        if value >= worst - 1e-12:
+            break
+        worst, x = value, down.occupancy
+    return free.sign * best.objective - worst

@@ -1,0 +1,115 @@
+"""Plans on a model of counts: the problem's own answer there, or the most slack where there is none."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import NamedTuple
+
+import numpy as np
+
+from cvxmdp.algorithms.optimism import standard_errors
+from cvxmdp.certificates.slater import slater
+from cvxmdp.models.table import TabularMDP
+from cvxmdp.problems.problem import Problem
+from cvxmdp.problems.solution import Solution, Status
+from cvxmdp.solvers.contract import Task
+from cvxmdp.solvers.exact_choice import choose_exact
+
+USED = 1e-6  # share of the mass from which a pair's slope says what others may be worth
+TIGHTENINGS = 3  # of the constraints by their standard errors
+
+
+class CountedPlan(NamedTuple):
+    """A plan on an estimate.
+
+    Attributes:
+        policy: (S, A).
+        reward: the shadow reward there, (S, A): what a small change of the policy sees.
+        multipliers: by constraint.
+        feasible: whether every constraint holds in the estimate.
+    """
+
+    policy: np.ndarray
+    reward: np.ndarray
+    multipliers: dict[str, float]
+    feasible: bool
+
+
+def on_model(problem: Problem, model: TabularMDP) -> Problem:
+    """The same question about another model."""
+    asked = {problem.sense: problem.utility}
+    return Problem(model, **asked, subject_to=problem.constraints)
+
+
+def answered(problem: Problem) -> Solution:
+    """The answer of the exact solver that suits the problem, in one go."""
+    solver, _ = choose_exact(problem)
+    work = solver.prepare(Task(problem))
+    state = work.first()
+    while True:
+        done, total = work.where(state)
+        if done >= total:
+            return work.finish(state, {}, Status.ITERATION_LIMIT)
+        state, _ = work.advance(state, work.mark(state))
+        ended = work.judge(state).ended
+        if ended is not None:
+            return work.finish(state, {}, ended)
+
+
+def counted_plan(problem: Problem) -> CountedPlan:
+    """The best policy of the estimate; where none satisfies all constraints, that with the most slack."""
+    found = answered(problem)
+    if found.has_policy and np.isfinite(found.objective):
+        x, multipliers = found.occupancy, dict(found.multipliers)
+        reward = bounded_slope(problem.shadow_reward(x, multipliers), x)
+        return CountedPlan(found.policy.probabilities(), reward, multipliers, True)
+    room = slater(problem)
+    policy = room.policy.probabilities()
+    x = problem.mdp.flow.occupancy(policy)
+    weights = room.weights
+    slopes = [weights[name] * g.gradient(x) for name, g in problem.slack_functions.items()]
+    return CountedPlan(policy, bounded_slope(np.sum(slopes, axis=0), x), dict(weights), False)
+
+
+def bounded_slope(reward: np.ndarray, x: np.ndarray) -> np.ndarray:
+    """The slope where the policy goes, and nowhere beyond its range: entropies are infinitely steep at zero."""
+    used = x > USED * x.sum()
+    return np.clip(np.nan_to_num(reward), reward[used].min(), reward[used].max())
+
+
+def noise(problem: Problem, policy: np.ndarray) -> dict[str, float]:
+    """The standard error of every slack that the counts' own noise makes."""
+    model = problem.mdp
+    counts = model.counts
+    assert counts is not None
+    x = model.flow.occupancy(policy)
+    slopes = np.array([g.gradient(x) for g in problem.slack_functions.values()])
+    errors = standard_errors(model, counts, policy, slopes) if len(slopes) else np.zeros(0)
+    return dict(zip(problem.constraints, errors.tolist(), strict=True))
+
+
+def with_margins(problem: Problem, margins: Mapping[str, float]) -> Problem:
+    """The problem whose slacks must be at least so much."""
+    tight = {
+        name: constraint.slack - margins[name] >= 0.0
+        for name, constraint in problem.constraints.items()
+    }
+    return Problem(problem.source, **{problem.sense: problem.utility}, subject_to=tight)
+
+
+def careful_plan(problem: Problem) -> tuple[CountedPlan, dict[str, float]]:
+    """The best plan whose slacks are one standard error or more, where there is one; and those errors."""
+    plan = counted_plan(problem)
+    margins = noise(problem, plan.policy)
+    if not (plan.feasible and margins):
+        return plan, margins
+    for _ in range(TIGHTENINGS):
+        tight = counted_plan(with_margins(problem, margins))
+        if not tight.feasible:
+            return tight, margins
+        again = noise(problem, tight.policy)
+        plan = tight
+        if all(again[name] <= 1.05 * margins[name] for name in margins):
+            break
+        margins = again
+    return plan, margins

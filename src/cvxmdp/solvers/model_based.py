@@ -1,0 +1,56 @@
+r"""Learn a table and plan: counts of episodes, an exact plan on what they suggest, exploration of what is
+unknown.
+
+Phases grow by 1.4. Before each, the estimate's own plan is computed, with its multipliers and shadow reward r;
+an episode then follows one of three policies: the *plan*; the *optimist*, who takes every row for the best
+that its counts allow (``algorithms.optimism``); the *explorer*, who is after pairs that were seldom tried. The
+explorer's share is 0.1 + 0.6 u, u the largest discounted probability of meeting a pair that was tried fewer
+than ten times; the others halve the rest. Plans use pairs that were tried. The answer is the best plan whose
+slacks are at least one standard error of the counts' noise. An episode is cut after 3 / (1 - discount) steps,
+which is a truncation.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from operator import index
+from typing import Any, ClassVar
+
+from cvxmdp.base.errors import SettingsError
+from cvxmdp.experience.confidence import confidence_level
+from cvxmdp.solvers.contract import Task, Work
+from cvxmdp.solvers.model_based_work import ModelBasedWork
+
+
+@dataclass(frozen=True)
+class ModelBased:
+    """Learn from episodes by counting and planning, where states can be counted.
+
+    For environments whose observations are discrete, or bins of them, and for models, which are then
+    simulated. It has no settings but how long it may play. Where states can be counted it needs some hundred
+    times fewer steps than ``VRPDPG``.
+
+    Attributes:
+        steps: of the environment, in all.
+        confidence: of what is said about the true model at the end.
+    """
+
+    steps: int
+    confidence: float = 0.95
+    needs_seed: ClassVar[bool] = True
+    has_lanes: ClassVar[bool] = False
+
+    def __post_init__(self) -> None:
+        try:
+            steps = index(self.steps)
+        except TypeError:
+            steps = 0
+        if steps < 1 or isinstance(self.steps, bool):
+            raise SettingsError(
+                f"steps is how long to play, a whole number of at least 1; got {self.steps!r}"
+            )
+        confidence_level(self.confidence, 1)
+
+    def prepare(self, task: Task) -> Work[Any]:
+        """See ``Solver``. ``start=`` is a policy to begin with, or a solution that has one."""
+        return ModelBasedWork(self, task)

@@ -1,0 +1,267 @@
+"""``ModelBased`` at work: rounds of episodes, and a new plan whenever the counts have grown by a factor of
+1.4."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from cvxmdp.algorithms.optimism import explorer, meeting, optimist
+from cvxmdp.experience.environments.environment import environment_of
+from cvxmdp.experience.tallies import Tally
+from cvxmdp.models.estimate import estimated_model
+from cvxmdp.models.table import TabularMDP
+from cvxmdp.policies import TabularPolicy
+from cvxmdp.policies.observers import on_observations
+from cvxmdp.policies.tables import table_of
+from cvxmdp.problems.problem import Evaluation
+from cvxmdp.problems.solution import Solution, Status
+from cvxmdp.problems.while_learning import played_history, violations_while_learning
+from cvxmdp.solvers.contract import Judgement, Rows, Task, Work
+from cvxmdp.solvers.counted_plans import careful_plan, counted_plan, on_model
+from cvxmdp.solvers.playing import episode_length, playground
+from cvxmdp.solvers.start import given_start
+
+if TYPE_CHECKING:
+    from cvxmdp.solvers.model_based import ModelBased
+
+GROWTH = 1.4  # of the counts from plan to plan
+LATELY = (
+    20  # new outcomes, times this, that are as many as all known ones make the explorer look again
+)
+FIRST_SHARE = 500  # the first plan comes after this part of the steps
+LEAST_FIRST = 200  # and not before so many
+LEAST_EXPLORING, MORE_EXPLORING = 0.1, 0.6  # the explorer's share is the first + the second * u
+LEARNING, EVALUATING = 0, 1  # what random numbers are for
+EVALUATED = 100  # episodes, at least, from which the answer's objective and slack are estimated
+
+
+class Counted(NamedTuple):
+    """The state between two rounds.
+
+    Attributes:
+        steps, rounds: played so far.
+        until: the steps at which the next plan is made.
+        tally: what was counted.
+        tables: plan, optimist and explorer, (3, S, A).
+        shares: of the episodes that each plays, (3,).
+        values: the optimist's, (S,), where its next search begins.
+        episodes: since the last plan.
+        measured: the sum of their occupancies; empty where those of policies are known.
+    """
+
+    steps: Any
+    rounds: Any
+    until: Any
+    tally: Tally
+    tables: np.ndarray
+    shares: np.ndarray
+    values: np.ndarray
+    episodes: Any
+    measured: np.ndarray
+
+
+class ModelBasedWork(Work[Counted]):
+    """See ``solvers.model_based``."""
+
+    name = "ModelBased"
+
+    def __init__(self, solver: ModelBased, task: Task) -> None:
+        assert task.seed is not None
+        self.solver, self.problem, self.seed = solver, task.problem, int(task.seed)
+        self.ground = playground(task.problem, solver.steps, self.seed)
+        self.horizon = episode_length(task.problem.space.horizon)
+        self.start = given_start(task.problem, task.start)
+
+    def first(self) -> Counted:
+        available = self.ground.counter.available
+        uniform = available / available.sum(axis=1, keepdims=True)
+        table = None if self.start is None else table_of(getattr(self.start, "policy", self.start))
+        begin = uniform if table is None else table
+        return Counted(
+            np.array(0),
+            np.array(0),
+            np.array(max(LEAST_FIRST, self.solver.steps // FIRST_SHARE)),
+            self.ground.counter.nothing(),
+            np.stack([begin, begin, uniform]),
+            np.array([0.0, 0.0, 1.0] if table is None else [0.5, 0.0, 0.5]),
+            np.zeros(available.shape[0]),
+            np.array(0),
+            np.zeros(self.problem.shape if environment_of(self.problem) else (0, 0)),
+        )
+
+    def where(self, state: Counted) -> tuple[int, int]:
+        # What is left of the steps may be too little for one step in every lane.
+        total, done = self.solver.steps, int(state.steps)
+        return (total if total - done < self.ground.lanes else done), total
+
+    def advance(self, state: Counted, until: int) -> tuple[Counted, Rows]:
+        """Rounds until so many steps are played, with the plans that fall due."""
+        rows: list[dict[str, np.ndarray]] = []
+        while True:
+            if int(state.steps) >= int(state.until):
+                rows.append(self.phase(state))
+                state = self.planned(state)
+            elif LATELY * state.tally.fresh.size >= state.tally.keys.size and int(state.steps):
+                state = self.curious(state)
+            state = self.round(state)
+            done, total = self.where(state)
+            if done >= min(until, total):
+                break
+        if not rows:
+            return state, {}
+        return state, {name: np.stack([row[name] for row in rows]) for name in rows[0]}
+
+    def round(self, state: Counted) -> Counted:
+        """One episode in every lane."""
+        lanes, left = self.ground.lanes, self.solver.steps - int(state.steps)
+        horizon = max(1, min(self.horizon, left // lanes))
+        episodes = self.ground.play(
+            state.tables, state.shares, horizon, LEARNING, int(state.rounds)
+        )
+        return state._replace(
+            steps=state.steps + int(episodes.lengths.sum()),
+            rounds=state.rounds + 1,
+            tally=self.ground.add(state.tally, episodes),
+            episodes=state.episodes + lanes,
+            measured=state.measured + self.ground.measured(episodes),
+        )
+
+    def phase(self, state: Counted) -> dict[str, np.ndarray]:
+        """A record of what was played since the last plan."""
+        measured = state.measured / max(int(state.episodes), 1)
+        return {
+            "at": np.array(int(state.steps)),
+            "episodes": np.array(int(state.episodes)),
+            "explorer": np.array(state.shares[2]),
+            "visits": self.ground.visits(state.tables, state.shares, measured),
+            "plan": state.tables[0],
+        }
+
+    def estimate(self, tally: Tally) -> TabularMDP:
+        """The model that was counted so far."""
+        counts, space = self.ground.counter.counts(tally), self.problem.space
+        return estimated_model(
+            counts,
+            space.discount,
+            known=self.ground.known,
+            state_names=space.state_names,
+            action_names=space.action_names,
+            note=f"estimated model ({'; '.join(counts.treatment)})",
+        )
+
+    def planned(self, state: Counted) -> Counted:
+        """New policies for what is known by now."""
+        tally = state.tally.merged()
+        model = self.estimate(tally)
+        counts = model.counts
+        assert counts is not None
+        plan = counted_plan(on_model(self.problem, model))
+        hopeful = optimist(counts, plan.reward, model.discount, state.values)
+        tables = [
+            plan.policy,
+            np.eye(model.n_actions)[hopeful.actions],
+            explorer(model, counts, self.horizon),
+        ]
+        return state._replace(
+            until=np.array(math.ceil(GROWTH * int(state.steps))),
+            tally=tally,
+            tables=np.stack(tables),
+            shares=shares_of(meeting(model, counts, self.horizon)),
+            values=hopeful.values,
+            episodes=np.array(0),
+            measured=np.zeros_like(state.measured),
+        )
+
+    def curious(self, state: Counted) -> Counted:
+        """A new explorer alone: what it looked for is often found within an episode."""
+        tally = state.tally.merged()
+        model = self.estimate(tally)
+        counts = model.counts
+        assert counts is not None
+        tables = np.stack([*state.tables[:2], explorer(model, counts, self.horizon)])
+        begun = state.shares[1] > 0  # with a first plan; before it, only the explorer learns
+        shares = shares_of(meeting(model, counts, self.horizon)) if begun else state.shares
+        return state._replace(tally=tally, tables=tables, shares=shares)
+
+    def judge(self, state: Counted) -> Judgement:
+        return Judgement(f"{int(state.rounds):,} rounds")
+
+    def finish(self, state: Counted, rows: Rows, status: Status) -> Solution:
+        """The best plan that keeps each slack at one standard error, on all that was counted."""
+        if not int(state.steps):
+            message = f"{status.value} Nothing is known before the first episode."
+            return Solution.without_policy(self.problem, status, message=message)
+        model = self.estimate(state.tally.merged())
+        plan, errors = careful_plan(on_model(self.problem, model))
+        policy = TabularPolicy(plan.policy)
+        evaluation, more, remark = self.evaluated(policy, status)
+        environment = environment_of(self.problem)
+        history = self.history(state, rows)
+        stats = {
+            "solver": "ModelBased",
+            "iterations": int(state.rounds),
+            "samples": int(state.steps),
+            "standard_error": errors,
+            "model": model,
+            **violations_while_learning(self.problem, history, history["episodes"]),
+            **more,
+        }
+        return Solution.of_policy(
+            self.problem,
+            policy if environment is None else on_observations(policy, environment),
+            status,
+            plan.multipliers,
+            evaluation=evaluation,
+            history=history,
+            stats=stats,
+            message=f"{status.value}{remark}",
+        )
+
+    def history(self, state: Counted, rows: Rows) -> dict[str, Any]:
+        """What was played from plan to plan, and what the plans were worth where that is known exactly."""
+        last = self.phase(state)
+        every = {
+            name: np.concatenate([rows[name], one[None]]) if rows else one[None]
+            for name, one in last.items()
+        }
+        found: dict[str, Any] = {"recorded": every["at"]}
+        found |= {name: every[name] for name in ("explorer", "episodes")}
+        found |= played_history(self.problem, every["at"], every["visits"])
+        if self.problem.environment is None:
+            plans = [self.problem.evaluate(plan) for plan in every["plan"]]
+            names = self.problem.constraints
+            found["iteration"] = every["at"]
+            found["objective"] = np.array([one.objective for one in plans])
+            found["slack"] = {name: np.array([one.slack[name] for one in plans]) for name in names}
+        return found
+
+    def evaluated(
+        self, policy: TabularPolicy, status: Status
+    ) -> tuple[Evaluation, dict[str, Any], str]:
+        """What the answer is worth: exactly, or by fresh episodes; and what to say of that."""
+        environment = environment_of(self.problem)
+        if environment is None:
+            return self.problem.evaluate(policy), {}, ""
+        if status is not Status.ITERATION_LIMIT:  # the environment is not to be asked again
+            nothing = dict.fromkeys(self.problem.constraints, math.nan)
+            return Evaluation(math.nan, nothing, np.full(self.problem.shape, math.nan)), {}, ""
+        tables, rounds = policy.probabilities()[None], -(-EVALUATED // environment.n_lanes)
+        one, horizon = np.ones(1), environment.default_horizon()
+        parts = [self.ground.play(tables, one, horizon, EVALUATING, k) for k in range(rounds)]
+        count = rounds * environment.n_lanes
+        mean = np.sum([self.ground.measured(part) for part in parts], axis=0) / count
+        stats = {"evaluation_episodes": count}
+        remark = (
+            f" Objective and slack are estimates from {count} fresh episodes; bounds on them: "
+            "evaluate(solution, environment, episodes)."
+        )
+        return self.problem.evaluate_occupancy(mean), stats, remark
+
+
+def shares_of(unknown: float) -> np.ndarray:
+    """Of the episodes that plan, optimist and explorer play; ``unknown`` is how likely it is met."""
+    share = LEAST_EXPLORING + MORE_EXPLORING * unknown
+    return np.array([(1.0 - share) / 2.0, (1.0 - share) / 2.0, share])

@@ -1,0 +1,203 @@
+"""Learning by counting and planning: what is explored, what is answered, where, and after a stop."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+
+import cvxmdp as cm
+from cvxmdp.algorithms.optimism import explorer, meeting, optimist, standard_errors
+from cvxmdp.experience.tallies import StepCounter
+from cvxmdp.models.estimate import estimated_model
+from cvxmdp.solvers.playing import ModelGround
+
+
+def chain(n: int = 14) -> cm.Problem:
+    """One of two actions goes on, the other back to the start, and only the end pays; moving costs."""
+    transition, reward, moves = np.zeros((n, 2, n)), np.zeros((n, 2)), np.zeros((n, 2))
+    for state in range(n):
+        on = state % 2
+        transition[state, on, min(state + 1, n - 1)] = 0.9
+        transition[state, on, state] += 0.1
+        transition[state, 1 - on, 0] = 1.0
+        moves[state, on] = 1.0
+    reward[n - 1, (n - 1) % 2] = 1.0
+    mdp = cm.TabularMDP(transition, 0, 0.95, signals={"reward": reward, "moves": moves})
+    budget = {"moves": cm.linear("moves", per="step") <= 0.8}
+    return cm.Problem(mdp, maximize=cm.linear("reward"), subject_to=budget)
+
+
+def played(problem: cm.Problem, steps: int, seed: int = 0) -> cm.Solution:
+    return cm.solve(problem, cm.ModelBased(steps), seed=seed)
+
+
+@pytest.fixture(scope="module")
+def learned() -> cm.Solution:
+    return played(chain(), 20_000)
+
+
+def test_a_deep_chain_is_found_out_and_the_budget_kept(learned) -> None:
+    best = cm.solve(learned.problem).objective
+    # a random walk meets the end once in 2^13 tries: who does not look for it never gets a reward
+    assert learned.objective >= 0.98 * best
+    assert learned.violation["moves"] <= 0.01 * 0.8 * 20
+    assert learned.stats["samples"] <= 20_000
+    model = learned.stats["model"]
+    assert model.counts.total == learned.stats["samples"]
+    assert model.counts.tried.all()
+    assert set(learned.stats["standard_error"]) == {"moves"}
+    assert learned.stats["while_learning"]["played"] == model.counts.initial.sum()
+    assert len(learned.history["objective"]) == len(learned.history["recorded"])
+
+
+def test_a_random_walk_does_not_find_it() -> None:
+    """The same experience without anybody who looks: the explorer is what makes the difference."""
+    problem = chain()
+    ground = ModelGround(problem.mdp, 0)
+    uniform = np.full((1, *problem.mdp.shape), 0.5)
+    tally = ground.counter.nothing()
+    for number in range(20):
+        tally = ground.add(tally, ground.play(uniform, np.ones(1), 60, number))
+    assert not ground.counter.counts(tally.merged()).tried.all()
+
+
+def test_counts_are_those_of_a_model_that_is_estimated_from_the_same_steps() -> None:
+    """``from_transitions`` and the tally agree, cut and ended episodes included."""
+    truth = cm.garnet(4, 2, 3, seed=3, discount=0.9)
+    truth = truth.replace(transition=truth.transition * 0.9)
+    ground = ModelGround(truth, 1)
+    episodes = ground.play(np.full((1, 4, 2), 0.5), np.ones(1), 12, 0)
+    counts = ground.counter.counts(ground.add(ground.counter.nothing(), episodes).merged())
+    rows: dict[str, list] = {name: [] for name in ("state", "action", "next_state", "terminated")}
+    ends = []
+    for lane, length in enumerate(episodes.lengths):
+        for step in range(length):
+            last = step == length - 1
+            after = episodes.last[lane] if last else episodes.inputs[lane, step + 1]
+            ended = bool(last and episodes.terminated[lane])
+            values = (episodes.inputs[lane, step], episodes.actions[lane, step], after, ended)
+            for column, value in zip(rows.values(), values, strict=True):
+                column.append(value)
+            ends.append(lane)
+    other = cm.from_transitions({**rows, "episode": ends}, 0.9, n_states=4, n_actions=2).counts
+    assert (counts.outcomes != other.outcomes).nnz == 0
+    np.testing.assert_array_equal(counts.initial, other.initial)
+    assert 0 < episodes.terminated.sum() < len(episodes.terminated)
+
+
+def counted(outcomes: np.ndarray) -> tuple[cm.TabularMDP, object]:
+    states = outcomes.shape[1] - 1
+    shape = (states, outcomes.shape[0] // states)
+    counter = StepCounter(np.ones(shape, dtype=bool), (), {})
+    counts = counter.counts(counter.nothing())
+    full = type(counts)(
+        sp.csr_array(outcomes), counts.available, np.array([1] + [0] * (states - 1))
+    )
+    return estimated_model(full, 0.9), full
+
+
+def test_the_explorer_goes_where_nobody_went_and_says_how_likely_that_is() -> None:
+    # state 0: action 0 stays, action 1 goes to state 1, where action 1 was never tried
+    model, counts = counted(np.array([[50, 0, 0], [0, 50, 0], [0, 50, 0], [0, 0, 0]]))
+    table = explorer(model, counts, 60)
+    np.testing.assert_array_equal(table, [[0.0, 1.0], [0.0, 1.0]])
+    assert meeting(model, counts, 60) == pytest.approx(0.9)  # one step away
+    known, all_known = counted(np.array([[50, 0, 0], [0, 50, 0], [0, 50, 0], [0, 9, 0]]))
+    assert meeting(known, all_known, 60) == pytest.approx(0.9)  # nine tries are few
+    often, many = counted(np.array([[50, 0, 0], [0, 50, 0], [0, 50, 0], [0, 10, 0]]))
+    assert meeting(often, many, 60) == 0.0
+
+
+def test_an_optimist_prefers_what_may_be_better() -> None:
+    # both actions of state 0 reached the good state half of the time; one of them was seldom tried
+    _, counts = counted(np.array([[200, 200, 0], [10, 10, 0], [0, 400, 0], [0, 400, 0]]))
+    reward = np.array([[0.0, 0.0], [1.0, 1.0]])
+    found = optimist(counts, reward, 0.9)
+    assert found.actions[0] == 1
+    least = 0.9 * 10 * 0.5 / (1 - 0.9 * 0.5)  # what the estimate itself promises
+    assert least < found.values[0] < 9.0
+
+
+def test_standard_errors_are_those_of_repeated_experience() -> None:
+    """Against the spread over 200 estimates of the same size."""
+    problem = chain(4)
+    mdp, uniform = problem.mdp, np.full(problem.mdp.shape, 0.5)
+    random, reward = np.random.default_rng(0), problem.mdp.signal("reward")
+    rows = np.hstack([mdp.transition.toarray(), np.zeros((8, 1))])
+    found, errors = [], []
+    for _ in range(200):
+        outcomes = np.array([random.multinomial(400, row) for row in rows])
+        model, counts = counted(outcomes)
+        model = model.replace(initial=0, discount=0.95, counts=counts)
+        x = cm.occupancy_of(model, uniform)
+        found.append(np.vdot(reward, x))
+        errors.append(standard_errors(model, counts, uniform, reward[None])[0])
+    assert np.mean(errors) == pytest.approx(np.std(found), rel=0.2)
+
+
+def test_environments_with_discrete_observations_are_chosen_for_and_say_why() -> None:
+    pytest.importorskip("gymnasium")
+    signals = {"fall": lambda o, a, p, r, end: float(end and r == 0)}
+    env = cm.GymnasiumEnv("FrozenLake-v1", 0.9, signals=signals, n_envs=8, bounds={"fall": (0, 1)})
+    problem = cm.Problem(
+        env, maximize=cm.linear("reward"), subject_to={"falls": cm.linear("fall") <= 0.3}
+    )
+    found = cm.solve(problem, seed=0, steps=6_000)
+    assert found.stats["solver"] == "ModelBased"
+    assert "16 states can be counted" in found.stats["chosen"]
+    assert "fresh episodes" in found.message
+    counts = found.stats["model"].counts
+    assert counts.signals["fall"].bounds == (0.0, 1.0)
+    assert counts.signals["reward"].bounds is None
+    truth = cm.from_gymnasium_table("FrozenLake-v1", 0.9, signals=signals)
+    exact = cm.Problem(truth, maximize=cm.linear("reward"), subject_to=problem.constraints)
+    assert exact.evaluate(found.policy).objective >= 0.9 * cm.solve(exact).objective
+    # the estimate is one of the true model: 6,000 draws, four standard errors
+    seen = counts.tried
+    wrong = np.abs(found.stats["model"].dense_transition() - truth.dense_transition()).max(axis=2)
+    assert (wrong[seen] <= 4 * 0.5 / np.sqrt(counts.visits[seen])).all()
+
+
+def test_what_steps_are_for_is_said() -> None:
+    problem = chain(3)
+    with pytest.raises(cm.SettingsError, match=r"this model is known.*ModelBased\(steps=100\)"):
+        cm.solve(problem, seed=0, steps=100)
+    with pytest.raises(cm.SettingsError, match=r"steps=100 goes without a solver"):
+        cm.solve(problem, cm.ConvexProgram(), steps=100)
+    for steps in (0, -1, 2.5, True, "many"):
+        with pytest.raises(cm.SettingsError, match="steps is how long to play"):
+            cm.ModelBased(steps)
+    with pytest.raises(cm.SettingsError, match="confidence is a probability"):
+        cm.ModelBased(100, confidence=95)
+    pytest.importorskip("gymnasium")
+    fourier = cm.RandomFourier(4, 20, seed=0)
+    env = cm.GymnasiumEnv("CartPole-v1", 0.9, features=fourier)
+    waves = cm.Problem(env, maximize=cm.linear("reward"))
+    with pytest.raises(cm.SettingsError, match=r"cannot be counted: give bins"):
+        cm.solve(waves, seed=0, steps=100)
+    with pytest.raises(cm.SettingsError, match=r"less than one step in each of 16 lanes"):
+        cm.solve(waves, cm.ModelBased(9), seed=0)
+    with pytest.raises(cm.SettingsError, match=r"ModelBased counts states"):
+        cm.solve(waves, cm.ModelBased(100), seed=0)
+
+
+def test_bins_are_counted_as_if_they_were_states() -> None:
+    pytest.importorskip("gymnasium")
+    bins = cm.UniformBins([-2.4, -3.0, -0.25, -3.0], [2.4, 3.0, 0.25, 3.0], [1, 1, 6, 6])
+    env = cm.GymnasiumEnv("CartPole-v1", 0.95, features=bins, n_envs=8)
+    found = played(cm.Problem(env, maximize=cm.linear("reward")), 4_000)
+    uniform = cm.evaluate(np.full((36, 2), 0.5), env, 50, seed=0, problem=found.problem)
+    assert found.objective > uniform.objective.value
+
+
+def test_few_steps_one_state_and_unreachable_budgets_have_answers() -> None:
+    assert played(chain(3), 20).has_policy  # fewer than the first plan waits for
+    assert played(chain(3), 5).stats["samples"] == 5
+    one = cm.TabularMDP(np.ones((1, 2, 1)), 0, 0.9, signals={"reward": [[1.0, 2.0]]})
+    assert played(cm.Problem(one, maximize=cm.linear("reward")), 500).objective == pytest.approx(20)
+    moves = chain(3).with_budget("moves", -1.0)
+    found = played(moves, 2_000)
+    assert found.violation["moves"] > 0
+    zero = cm.TabularMDP(np.ones((1, 1, 1)), 0, 0.0, signals={"reward": [[0.0]]})
+    assert played(cm.Problem(zero, maximize=cm.linear("reward")), 100).objective == 0.0
