@@ -29,6 +29,7 @@ assert solution.status == cm.Status.OPTIMAL and cm.check(cm.certify(problem, sol
 """
 USE = {
     "convex": "assert cm.solve(cm.Problem(mdp, maximize=cm.entropy()), cm.ConvexProgram()).objective > 2",
+    "exact": "assert cm.check(cm.certify(problem, solution), problem, exact=True)",
     "gym": "assert cm.from_gymnasium_table('FrozenLake-v1', discount=0.9).n_states == 16",
     "nn": "cm.MLP(8)",
     "cli": "import subprocess, sys; subprocess.run([sys.executable, '-m', 'cvxmdp', '--version'], check=True)",

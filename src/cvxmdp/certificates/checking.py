@@ -6,6 +6,7 @@ import tempfile
 from pathlib import Path
 
 from cvxmdp.base.described import described
+from cvxmdp.base.errors import require
 from cvxmdp.certificates.certificate import Certificate
 from cvxmdp.checker import check as checker
 from cvxmdp.checker.check import Check
@@ -15,25 +16,29 @@ from cvxmdp.problems.lowered import Lowered
 from cvxmdp.problems.problem import Problem
 
 
-def check(certificate: str | Path | Certificate, problem: Problem) -> Check:
+def check(certificate: str | Path | Certificate, problem: Problem, exact: bool = False) -> Check:
     """Verify a certificate, trusting neither its author nor our solvers.
 
     Args:
         certificate: path of a JSON file written by ``Certificate.save``, or a certificate, of which the file
             that it would write is checked.
         problem: the problem it claims to be about.
+        exact: in exact arithmetic, with no word about rounding (python-flint, the extra ``exact``; some
+            seconds for 1,000 states).
 
     Returns:
         The outcome; true when every claim was verified. A file that is no certificate is rejected,
         not an error; only a file that cannot be opened is.
     """
+    if exact:
+        require("flint", "exact")
     plain = Lowered(problem).plain()
     if not isinstance(certificate, Certificate):
-        return checker.check_file(certificate, plain)
+        return checker.check_file(certificate, plain, exact)
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "certificate.json"
         certificate.save(path)
-        return checker.check_file(path, plain)
+        return checker.check_file(path, plain, exact)
 
 
 def fingerprint(problem: Problem) -> str:

@@ -1,4 +1,4 @@
-"""``python -m cvxmdp.checker certificate.json problem-folder``: what a colleague runs who does not trust us."""
+"""``python -m cvxmdp.checker [--exact] certificate.json problem-folder``: for colleagues who trust nobody."""
 
 from __future__ import annotations
 
@@ -9,15 +9,16 @@ from cvxmdp.checker.arithmetic import CertificateError
 from cvxmdp.checker.check import Check, check_file
 from cvxmdp.checker.saved_problem import read_problem
 
-USAGE = "usage: python -m cvxmdp.checker certificate.json problem-folder"
+USAGE = "usage: python -m cvxmdp.checker [--exact] certificate.json problem-folder"
 
 
 def main(arguments: list[str]) -> int:
     """0 when every claim was verified, 1 when one was not, 2 where there is nothing to read."""
-    if len(arguments) != 2:
+    exact, paths = "--exact" in arguments, [one for one in arguments if one != "--exact"]
+    if len(paths) != 2:
         print(USAGE, file=sys.stderr)
         return 2
-    certificate, folder = (Path(argument) for argument in arguments)
+    certificate, folder = (Path(path) for path in paths)
     if not certificate.is_file():
         print(f"there is no file {certificate}\n{USAGE}", file=sys.stderr)
         return 2
@@ -26,7 +27,11 @@ def main(arguments: list[str]) -> int:
     except CertificateError as error:
         print(f"{error}\n{USAGE}", file=sys.stderr)
         return 2
-    found = check_file(certificate, plain)
+    try:
+        found = check_file(certificate, plain, exact)
+    except ImportError as error:
+        print(error, file=sys.stderr)
+        return 2
     print(_report(found, str(plain["statement"])))
     return 0 if found else 1
 
@@ -35,7 +40,10 @@ def _report(found: Check, statement: str) -> str:
     lines = ["The problem, as the folder states it in words (the numbers are what is checked):", ""]
     lines += [f"    {line}" for line in statement.splitlines()]
     verdict = "Rejected." if found.reasons else "Not verified."
-    lines += ["", "Accepted: every claim follows from the problem." if found else verdict]
+    lines += [
+        "",
+        f"Accepted: every claim follows from the problem ({found.level})." if found else verdict,
+    ]
     lines += [f"  - {reason}" for reason in (*found.reasons, *found.unverified)]
     if found.upper == found.upper or found.lower == found.lower:  # not NaN: they were computed
         lines += [f"Recomputed: lower bound {found.lower:.17g}, upper bound {found.upper:.17g}."]

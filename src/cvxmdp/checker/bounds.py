@@ -135,10 +135,10 @@ def lagrangian_tangent(
         raise CertificateError(
             f"multipliers are for {sorted(multipliers)}, constraints are {sorted(problem.slacks)}"
         )
-    tangent = problem.objective.tangent(_table(proof, "objective"))
+    tangent = problem.objective.tangent(proof_part(proof, "objective"))
     reward, constant = tangent.reward.copy(), [tangent.constant]
     size, steep = tangent.size, tangent.steep
-    slacks = _table(proof, "slacks")
+    slacks = proof_part(proof, "slacks")
     for name, form in problem.slacks.items():
         multiplier = float(multipliers[name])
         if not 0 <= multiplier <= LARGEST_FACTOR:
@@ -146,7 +146,7 @@ def lagrangian_tangent(
                 f"the multiplier of {name!r} must not be negative nor huge: {multiplier}"
             )
         if multiplier > 0:
-            part = form.tangent(_table(slacks, name))
+            part = form.tangent(proof_part(slacks, name))
             reward += multiplier * part.reward
             constant.append(multiplier * part.constant)
             size += multiplier * part.size
@@ -155,7 +155,8 @@ def lagrangian_tangent(
     return AffineBound(reward, math.fsum(constant), terms * size, terms * steep)
 
 
-def _table(holder: Any, name: str) -> Parameters:
+def proof_part(holder: Any, name: str) -> Parameters:
+    """The parameters of one function in a proof."""
     found = holder.get(name) if isinstance(holder, Mapping) else None
     if not isinstance(found, dict):
         raise CertificateError(f"the certificate holds no parameters for {name!r}")

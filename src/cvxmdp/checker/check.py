@@ -12,19 +12,17 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
-from cvxmdp.checker.arithmetic import CertificateError, ErrorBound, NotVerifiableError
-from cvxmdp.checker.bounds import PlainProblem, upper_bound
+from cvxmdp.checker.arithmetic import CertificateError, NotVerifiableError
+from cvxmdp.checker.bounds import PlainProblem
 from cvxmdp.checker.certificate_document import decode, decode_tree, read_document
-from cvxmdp.checker.closed_forms import ClosedForm
 from cvxmdp.checker.fingerprint import fingerprint
 from cvxmdp.checker.policy_anywhere import PolicyAnywhere
+from cvxmdp.checker.proof_arithmetic import FLOATING, Exact, Floating, ProofArithmetic
 from cvxmdp.checker.true_problem import RecordedValues, TrueProblem, true_problem
 
 COMMON = {"infeasible", "sense", "statement", "assumes"}
@@ -34,7 +32,9 @@ ON_TRUTH = {"confidence", "data", "reaches"}
 ROUNDED = 1e-6  # relative: how near to what is stated the uniform policy's objective has to be
 
 
-Floor = Callable[[dict[str, Any], dict[str, Any], PlainProblem, "_Findings"], float | None]
+Floor = Callable[
+    [dict[str, Any], dict[str, Any], PlainProblem, ProofArithmetic, "_Findings"], float | None
+]
 
 
 @dataclass(frozen=True)
@@ -49,6 +49,7 @@ class Check:
         assumes: promises that the proof rests on, which no checker can verify.
         unchecked: what the file says besides its claims: nobody recomputed it.
         unverified: claims that rest on a function of the user's own which is not at hand, in words.
+        level: the arithmetic it was checked in.
     """
 
     accepted: bool
@@ -58,6 +59,7 @@ class Check:
     assumes: tuple[str, ...] = ()
     unchecked: tuple[str, ...] = ()
     unverified: tuple[str, ...] = ()
+    level: str = FLOATING
 
     def __bool__(self) -> bool:
         return self.accepted
@@ -67,7 +69,7 @@ class Check:
             return "Rejected: " + " ".join(self.reasons)
         if not self.accepted:
             return "Not verified: " + " ".join(self.unverified)
-        text = "Accepted: every claim follows from the problem."
+        text = f"Accepted: every claim follows from the problem ({self.level})."
         if self.assumes:
             text += " It rests on these promises: " + "; ".join(self.assumes) + "."
         if self.unchecked:
@@ -77,12 +79,13 @@ class Check:
         return text
 
 
-def check_file(certificate: str | Path, plain: Mapping[str, Any]) -> Check:
+def check_file(certificate: str | Path, plain: Mapping[str, Any], exact: bool = False) -> Check:
     """Verify a certificate file.
 
     Args:
         certificate: path of a JSON file written by ``Certificate.save``.
         plain: the problem it claims to be about, as plain data (``PlainProblem`` says which).
+        exact: in exact arithmetic, without any rounding; needs python-flint.
 
     Returns:
         The outcome; true when every claim was verified. A file that is no certificate is rejected,
@@ -92,9 +95,16 @@ def check_file(certificate: str | Path, plain: Mapping[str, Any]) -> Check:
         document = read_document(Path(certificate))
         problem, floor = _subject(document, plain)
         stated = _claims(document, fingerprint(plain), problem)
+        arithmetic: ProofArithmetic = Exact(plain) if exact else Floating()
+        if exact and isinstance(problem, TrueProblem):
+            raise CertificateError(
+                "what is claimed of the true model is checked in floating point only, so far"
+            )
         if stated["infeasible"]:
-            return _check_infeasible(document, stated, problem)
-        return _check_bounds(document, stated, problem, floor)
+            found = _check_infeasible(document, stated, problem, arithmetic)
+        else:
+            found = _check_bounds(document, stated, problem, arithmetic, floor)
+        return replace(found, level=arithmetic.level)
     except CertificateError as error:
         return Check(False, (str(error),))
     except (ArithmeticError, LookupError, TypeError, ValueError, RecursionError) as error:
@@ -172,7 +182,10 @@ def _unchecked(document: dict[str, Any]) -> tuple[str, ...]:
 
 
 def _check_infeasible(
-    document: dict[str, Any], stated: dict[str, Any], problem: PlainProblem
+    document: dict[str, Any],
+    stated: dict[str, Any],
+    problem: PlainProblem,
+    arithmetic: ProofArithmetic,
 ) -> Check:
     if document["evidence"].get("policy") is not None:
         raise CertificateError("an infeasible problem has no policy, yet one is given")
@@ -180,7 +193,7 @@ def _check_infeasible(
     _check_conflict(stated["conflict"], proof["objective"]["weights"], problem)
     stated_bound = _number(stated, "slack_bound")
     try:
-        bound = upper_bound(problem.smallest_slack(), {}, {**proof, "slacks": {}})
+        bound = arithmetic.upper_bound(problem.smallest_slack(), {}, {**proof, "slacks": {}})
     except NotVerifiableError as error:
         return Check(False, (), unverified=(f"infeasibility could not be verified: {error}.",))
     reasons = []
@@ -226,14 +239,18 @@ class _Findings:
 
 
 def _check_bounds(
-    document: dict[str, Any], stated: dict[str, Any], problem: PlainProblem, floor_of: Floor
+    document: dict[str, Any],
+    stated: dict[str, Any],
+    problem: PlainProblem,
+    arithmetic: ProofArithmetic,
+    floor_of: Floor,
 ) -> Check:
     stated_upper, stated_lower = _number(stated, "upper"), _number(stated, "lower")
     found = _Findings()
     ceiling = found.verified(
-        "the bound on every policy", partial(_ceiling, document, stated, problem)
+        "the bound on every policy", partial(_ceiling, document, stated, problem, arithmetic)
     )
-    floor = floor_of(document, stated, problem, found)
+    floor = floor_of(document, stated, problem, arithmetic, found)
     upper, lower = ceiling, floor
     if problem.sign < 0:
         upper = None if floor is None else -floor
@@ -242,7 +259,7 @@ def _check_bounds(
         found.reasons.append(f"upper bound {stated_upper:.17g} is claimed; {upper:.17g} is shown.")
     if lower is not None and not stated_lower <= lower:
         found.reasons.append(f"lower bound {stated_lower:.17g} is claimed; {lower:.17g} is shown.")
-    _check_uniform(stated, problem, found)
+    _check_uniform(stated, problem, arithmetic, found)
     return Check(
         not found.reasons and not found.unverified,
         tuple(found.reasons),
@@ -254,19 +271,28 @@ def _check_bounds(
     )
 
 
-def _ceiling(document: dict[str, Any], stated: dict[str, Any], problem: PlainProblem) -> float:
+def _ceiling(
+    document: dict[str, Any],
+    stated: dict[str, Any],
+    problem: PlainProblem,
+    arithmetic: ProofArithmetic,
+) -> float:
     """What no feasible policy's f exceeds, by the evidence; multipliers are claims only together with it."""
     multipliers = _named(stated, "multipliers")
     proof = document["evidence"].get("proof")
     if proof:
-        return upper_bound(problem, multipliers, decode_tree(proof))
+        return arithmetic.upper_bound(problem, multipliers, decode_tree(proof))
     if multipliers:
         raise CertificateError("multipliers are claimed without a proof that uses them")
     return math.inf
 
 
 def _floor(
-    document: dict[str, Any], stated: dict[str, Any], problem: PlainProblem, found: _Findings
+    document: dict[str, Any],
+    stated: dict[str, Any],
+    problem: PlainProblem,
+    arithmetic: ProofArithmetic,
+    found: _Findings,
 ) -> float | None:
     """What the policy's f surely reaches; minus infinity where some constraint does not surely hold."""
     policy = document["evidence"].get("policy")
@@ -277,23 +303,27 @@ def _floor(
         return -math.inf
     if set(stated_slack) != set(problem.slacks):
         raise CertificateError("the slack of some constraint is not claimed")
-    x, error, _ = problem.flow.visited(decode(policy))
+    visited = arithmetic.visited(problem, decode(policy))
     feasible = True
     for name, form in problem.slacks.items():
-        slack = found.verified(f"the slack of {name!r}", partial(_surely, form, x, error))
+        slack = found.verified(f"the slack of {name!r}", partial(arithmetic.surely, form, visited))
         if slack is not None and not slack >= max(0.0, stated_slack[name]):
             feasible = False
             found.reasons.append(
                 f"the slack of {name!r} is claimed to be at least {stated_slack[name]:.17g}; it is "
                 f"only shown to be at least {slack:.17g}."
             )
-    surely = partial(_surely, problem.objective, x, error)
+    surely = partial(arithmetic.surely, problem.objective, visited)
     reached = found.verified("the objective of the policy", surely)
     return reached if feasible else -math.inf
 
 
 def _true_floor(
-    document: dict[str, Any], stated: dict[str, Any], problem: PlainProblem, found: _Findings
+    document: dict[str, Any],
+    stated: dict[str, Any],
+    problem: PlainProblem,
+    arithmetic: ProofArithmetic,
+    found: _Findings,
 ) -> float | None:
     """The same in every model that may be the true one; slacks of either sign may be claimed."""
     assert isinstance(problem, TrueProblem)
@@ -324,24 +354,26 @@ def _true_floor(
     return shown[0] if all(one >= 0 for one in shown[1:]) else -math.inf
 
 
-def _surely(form: ClosedForm, x: np.ndarray, error: ErrorBound) -> float:
-    """What a function is at least."""
-    value = form.value(x)
-    return value - form.drift(x, error) if math.isfinite(value) else -math.inf
-
-
-def _check_uniform(stated: dict[str, Any], problem: PlainProblem, found: _Findings) -> None:
+def _check_uniform(
+    stated: dict[str, Any],
+    problem: PlainProblem,
+    arithmetic: ProofArithmetic,
+    found: _Findings,
+) -> None:
     """The uniform policy's objective is what relative gaps refer to."""
     claimed = _number(stated, "uniform")
-    x, _, _ = problem.flow.visited(problem.flow.uniform)
-    computed = partial(problem.objective.value, x)
+    visited = arithmetic.visited(problem, problem.flow.uniform)
+    computed = partial(arithmetic.value, problem.objective, visited)
     value = found.verified("the uniform policy's objective", computed)
     if value is None:
         return
     value = problem.sign * value
     known = (value, _number(stated, "upper"), _number(stated, "lower"))
     scale = max((abs(number) for number in known if math.isfinite(number)), default=0.0)
-    near = value == claimed or abs(value - claimed) <= ROUNDED * scale
+    # Where all of them are next to nothing, what rounding does to the function is what counts.
+    floats = problem.flow.visited(problem.flow.uniform)
+    rounding = problem.objective.drift(floats.x, floats.error)
+    near = value == claimed or abs(value - claimed) <= ROUNDED * scale + rounding
     if not near:
         found.reasons.append(
             f"the uniform policy is claimed to reach {claimed:.17g}; it reaches {value:.17g}."

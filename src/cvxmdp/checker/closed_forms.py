@@ -381,12 +381,7 @@ class NormForm(ClosedForm):
     def tangent(self, parameters: Parameters) -> AffineBound:
         """<v, u> - support(v), or the same for the square."""
         v, sizes = self.target.direction(parameters, self.inner.rows)
-        scale = 1.0
-        if self.norm == "l1":
-            scale = 1.0 / max(1.0, largest(v))
-        elif self.norm == "l2":
-            length = float(np.linalg.norm(v)) + 8 * v.size * EPS * largest(sizes)
-            scale = 1.0 / max(1.0, length * (1 + 2 * v.size * EPS))
+        scale = self.scale(v, sizes)
         v, sizes = scale * v, scale * sizes
         support, size = self.target.support(v, parameters, scale)
         if not math.isfinite(support):
@@ -400,6 +395,15 @@ class NormForm(ClosedForm):
                 2.0 * reward, 2.0 * constant - square, 2.0 * size + spread, 2.0 * steep
             )
         return AffineBound(reward, constant, size, steep)
+
+    def scale(self, v: np.ndarray, sizes: np.ndarray) -> float:
+        """What brings a direction into the unit ball of the dual norm."""
+        if self.norm == "l1":
+            return 1.0 / max(1.0, largest(v))
+        if self.norm == "l2":
+            length = float(np.linalg.norm(v)) + 8 * v.size * EPS * largest(sizes)
+            return 1.0 / max(1.0, length * (1 + 2 * v.size * EPS))
+        return 1.0
 
     def chord(self, anywhere: Anywhere) -> AffineBound:
         """Through the point t of the set that is nearest to the estimate's u: |u - C| <= |u - t|.

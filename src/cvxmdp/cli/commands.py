@@ -219,6 +219,9 @@ def check(
         Path, typer.Argument(metavar="CERTIFICATE.json", help="The file to check.")
     ],
     problem: ProblemArgument,
+    exact: Annotated[
+        bool, typer.Option("--exact", help="In exact arithmetic, without any rounding.")
+    ] = False,
     as_json: JsonOption = False,
 ) -> Exit:
     """Check a certificate against a problem, trusting neither its author nor our solvers.
@@ -227,13 +230,13 @@ def check(
     does; a certificate of another problem, a tightened bound or a damaged file is rejected with the reason.
 
         cvxmdp check certificate.json problem.toml
-        cvxmdp check runs/exact/certificate.json runs/exact && echo proven
+        cvxmdp check runs/exact/certificate.json runs/exact --exact && echo proven
 
     Exit codes: 0 accepted; 2 bad input; 5 rejected.
     """
     from cvxmdp.cli.proving import check_certificate
 
-    return check_certificate(certificate, problem, as_json)
+    return check_certificate(certificate, problem, exact, as_json)
 
 
 @commands.command("frontier")

@@ -60,15 +60,17 @@ def _proof_code(certificate: Certificate, gap: float | None) -> Exit:
     return Exit.OK if proven else Exit.NOT_CONVERGED
 
 
-def check_certificate(certificate: Path, problem: Path, as_json: bool) -> Exit:
+def check_certificate(certificate: Path, problem: Path, exact: bool, as_json: bool) -> Exit:
     """Check a certificate; see ``cvxmdp check --help``."""
     if not certificate.is_file():
         raise SpecError(f"there is no file {certificate}")
-    found = check(certificate, load_problem(problem) if problem.is_dir() else read(problem).problem)
+    about = load_problem(problem) if problem.is_dir() else read(problem).problem
+    found = check(certificate, about, exact=exact)
     code = Exit.OK if found else Exit.REJECTED
     if as_json:
         document = {
             "accepted": found.accepted,
+            "level": found.level,
             "reasons": list(found.reasons),
             "upper": found.upper,
             "lower": found.lower,
