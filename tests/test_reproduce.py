@@ -23,6 +23,7 @@ from cvxmdp.runs.run_folder import find_runs, read_run
 FILES = {
     "8x8-half-squared-grid.png",
     "8x8-half-squared-recommended.png",
+    "8x8-authors.png",
     "report-8x8-half-squared.html",
     "table.md",
 }
@@ -36,13 +37,18 @@ def tiny(monkeypatch):
     monkeypatch.setattr(paper_studies, "QUICK_RUNS", 2)
     monkeypatch.setattr(paper_studies, "MLP", lambda hidden: Table())
     monkeypatch.setattr("cvxmdp.paper.study_tables.AT", (20, 60))
+    monkeypatch.setattr("cvxmdp.paper.authors_study.QUICK_EPISODES", 350)
 
 
 def test_the_command_leaves_figures_a_table_and_a_report(tiny, tmp_path):
     done = Done("reproduce", "8x8", "--quick", "-o", tmp_path / "out", "--json")
     assert done.code == 0, done.err
     (found,) = done.json["experiments"]
-    assert {path.name for path in (tmp_path / "out" / "8x8").iterdir()} == FILES | {"runs", ".lock"}
+    assert {path.name for path in (tmp_path / "out" / "8x8").iterdir()} == FILES | {
+        "runs",
+        "authors",
+        ".lock",
+    }
     assert found["runs"] == len(find_runs([tmp_path / "out"])) == 2 * 4 * 2
     methods = [row["method"] for row in found["table"] if row["instance"] == "8x8-traj2"]
     assert methods == [
@@ -57,7 +63,11 @@ def test_the_command_leaves_figures_a_table_and_a_report(tiny, tmp_path):
     samples = {row["method"]: row["samples"] for row in found["table"]}
     assert samples["grid: VR-PDPG"] == "1 k"
     assert samples["grid: Avg (100 trajectories)"] == "28 k"
+    claims = {claim["claim"]: claim["verdict"] for claim in found["claims"]}
+    assert claims['"it consumes 100 times more samples than our VR-PDPG algorithm"'] == "confirmed"
+    assert any("the authors' program" in claim for claim in claims)
     page = (tmp_path / "out" / "8x8" / "table.md").read_text()
+    assert "## Claims, measurements, verdicts" in page
     assert "| 8x8-traj1 | grid: VR-PDPG | half squared | 2 |" in page
 
 
@@ -66,7 +76,9 @@ def test_text_and_a_second_call_that_finds_everything(tiny, tmp_path, monkeypatc
     assert first.code == 0
     assert "return / tracking error" in first.out
     assert str(tmp_path / "8x8" / "report-8x8-half-squared.html") in first.out
+    assert "verdict:" in first.out
     monkeypatch.setattr(paper_runs, "sweep", _never)
+    monkeypatch.setattr("cvxmdp.paper.authors_study.play_authors_program", _never)
     again = Done("reproduce", "8x8", "--quick", "-o", tmp_path)
     assert again.code == 0, again.err
     assert _table(again.out) == _table(first.out)

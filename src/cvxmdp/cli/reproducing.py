@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -44,6 +45,8 @@ def _show(size: str, found: Reproduction) -> None:
     header, rows = found.table
     say(f"{size}: return / tracking error after so many iterations, {found.runs} runs\n")
     say("\n".join(text_table(header, rows)))
+    for claim in found.claims:
+        say(f"\n{claim.claim}\n  measured: {claim.measured}\n  verdict:  {claim.verdict}")
     pictures = ", ".join(path.name for path in found.figures)
     note(f"\nIn {found.folder}: {found.table_file.name}, {pictures}.")
     say(f"\n{found.seconds:.0f} s. The report: {found.reports[0]}")
@@ -57,6 +60,7 @@ def _document(size: str, found: Reproduction) -> dict[str, Any]:
         "runs": found.runs,
         "seconds": found.seconds,
         "table": [dict(zip(header, row, strict=True)) for row in rows],
+        "claims": [asdict(claim) for claim in found.claims],
         "figures": [str(path) for path in found.figures],
         "reports": [str(path) for path in found.reports],
         "table_file": str(found.table_file),

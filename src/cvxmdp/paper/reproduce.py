@@ -1,7 +1,8 @@
 """The paper's experiment again: every run of its grids, the figures, one table, and a report to look at.
 
 ``studies`` says what is run, ``study_runs`` runs it, ``learning_curves`` averages, ``study_figures`` and
-``study_tables`` show. Everything is kept in one folder; called again, it goes on where it was.
+``study_tables`` show, ``verdicts`` judges. ``authors_study`` runs the program that made the published curves.
+Everything is kept in one folder; called again, it goes on where it was.
 """
 
 from __future__ import annotations
@@ -14,11 +15,18 @@ from pathlib import Path
 
 from cvxmdp.base.machine import environment
 from cvxmdp.base.storage import whole_file
+from cvxmdp.paper.authors_study import (
+    AuthorsCurves,
+    agreement_table,
+    authors_studies,
+    run_authors_study,
+)
 from cvxmdp.paper.learning_curves import Curves, curves_of, protocols
 from cvxmdp.paper.studies import COMPARED, HORIZON, NORMS, OURS, PAPER, Study, studies_of
-from cvxmdp.paper.study_figures import draw_figure
+from cvxmdp.paper.study_figures import draw_authors, draw_figure
 from cvxmdp.paper.study_runs import read_study, run_studies
 from cvxmdp.paper.study_tables import Table, main_table, markdown, samples_table, steps_table
+from cvxmdp.paper.verdicts import Claim, claims_of, claims_table
 from cvxmdp.reports.html_page import write_report
 from cvxmdp.runs.record import RunRecord
 from cvxmdp.runs.run_folder import locked
@@ -33,6 +41,7 @@ class Reproduction:
     Attributes:
         folder: of everything.
         table: return and tracking error of every method at the checkpoints.
+        claims: each claim of the paper, what was measured, and the verdict.
         figures, reports: files, the first the one to look at first.
         table_file: the tables as Markdown.
         runs: how many there are.
@@ -41,6 +50,7 @@ class Reproduction:
 
     folder: Path
     table: Table
+    claims: tuple[Claim, ...]
     figures: tuple[Path, ...]
     reports: tuple[Path, ...]
     table_file: Path
@@ -88,14 +98,31 @@ def reproduce(
             if shown:
                 path = folder / f"report-{size}-{norm}.html"
                 reports.append(write_report(shown, path, title=f"{size} tracking, {WORDS[norm]}"))
+        authors = [
+            run_authors_study(study, folder / "authors")
+            for study in authors_studies(size, quick=quick)
+            if studies is None
+        ]
+        if authors:
+            title, path = f"{size}, the authors' program again", folder / f"{size}-authors.png"
+            figures.append(draw_authors(authors, path, title))
+        claims = claims_of(found, authors)
         seconds = time.perf_counter() - started
         table = main_table(found)
         runs = sum(map(len, records.values()))
         page = _page(size, quick, found, records, seconds, load)
+        page += _verdicts(authors, claims)
         with whole_file(folder / "table.md") as temporary:
             temporary.write_text(page, "utf-8")
     return Reproduction(
-        folder, table, tuple(figures), tuple(reports), folder / "table.md", runs, seconds
+        folder,
+        table,
+        tuple(claims),
+        tuple(figures),
+        tuple(reports),
+        folder / "table.md",
+        runs,
+        seconds,
     )
 
 
@@ -134,3 +161,17 @@ def _page(
             markdown(steps_table(found)),
         ]
     return "\n\n".join(parts) + "\n"
+
+
+def _verdicts(authors: Sequence[AuthorsCurves], claims: Sequence[Claim]) -> str:
+    parts = []
+    if authors:
+        parts += [
+            "## The program behind the published curves",
+            "Return / tracking error of the last 250 episodes: published mean ± standard deviation over its "
+            "runs; the program again, median and range over seeds; the share of windows in which our median "
+            "lies in their band, and in which their mean lies within our range.",
+            markdown(agreement_table(authors)),
+        ]
+    parts += ["## Claims, measurements, verdicts", markdown(claims_table(claims))]
+    return "\n" + "\n\n".join(parts) + "\n"

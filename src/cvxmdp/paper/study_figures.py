@@ -11,9 +11,10 @@ import numpy as np
 
 from cvxmdp.base.errors import require
 from cvxmdp.base.storage import whole_file
+from cvxmdp.paper.authors_study import AuthorsCurves
 from cvxmdp.paper.learning_curves import Curves
 from cvxmdp.paper.published import VARIANCE_REDUCED, published_curves
-from cvxmdp.paper.studies import Study
+from cvxmdp.paper.studies import MEMORY, Study
 from cvxmdp.paper.tracking import expert_trajectory, tracking_model
 
 COLOURS = ("#1d3557", "#d62828", "#2a9d8f", "#f4a261", "#7b2cbf", "#6c757d")
@@ -62,13 +63,44 @@ def draw_figure(
     return path
 
 
-def _draw_published(axes: Sequence[Any], instance: str) -> None:
+def draw_authors(found: Sequence[AuthorsCurves], path: Path, title: str) -> Path:
+    """One row per instance: the published bands, and the median and range over seeds of the program again."""
+    require("matplotlib", "report")
+    from matplotlib.figure import Figure
+
+    instances = list(dict.fromkeys(curves.study.instance for curves in found))
+    figure = Figure(figsize=(12, 4 * len(instances)), layout="constrained")
+    axes = figure.subplots(len(instances), 2, squeeze=False)
+    for row, instance in zip(axes, instances, strict=True):
+        _draw_published(row, instance, deviations=True)
+        for curves in (one for one in found if one.study.instance == instance):
+            colour = COLOURS[0 if curves.study.method == MEMORY else 1]
+            label = f"again: {curves.study.method} ({len(curves.returns)} seeds)"
+            for axis, values in zip(row, (curves.returns, curves.errors), strict=True):
+                axis.plot(curves.at, np.median(values, axis=0), color=colour, label=label)
+                ends = values.min(axis=0), values.max(axis=0)
+                axis.fill_between(curves.at, *ends, color=colour, alpha=0.2, lw=0)
+        row[0].set(xlabel="episodes", ylabel="return", title=f"{instance}: returns")
+        row[1].set(
+            xlabel="episodes", ylabel="tracking error", yscale="log", title=f"{instance}: error"
+        )
+        row[0].legend(fontsize=7)
+        for axis in row:
+            axis.grid(alpha=0.3)
+    figure.suptitle(f"{title}; dashed: published, mean ± standard deviation over runs")
+    with whole_file(path) as temporary:
+        figure.savefig(temporary, dpi=90, format="png")
+    return path
+
+
+def _draw_published(axes: Sequence[Any], instance: str, *, deviations: bool = False) -> None:
+    """With the 95% interval of the mean, or with standard deviations, as the authors' figures have them."""
     for algorithm, curve in published_curves(instance).items():
         first = algorithm == VARIANCE_REDUCED
         name = f"published: {'VR-PDPG' if first else 'momentum 1'} ({curve.runs} runs)"
         pairs = ((curve.returns, curve.returns_std), (curve.errors, curve.errors_std))
         for axis, (mean, std) in zip(axes, pairs, strict=True):
-            half = curve.half_width(std)
+            half = std if deviations else curve.half_width(std)
             axis.plot(curve.episode, mean, color=PUBLISHED[first], ls="--", label=name)
             axis.fill_between(
                 curve.episode, mean - half, mean + half, color=PUBLISHED[first], alpha=0.12, lw=0
