@@ -20,6 +20,7 @@ __all__ = [
     "ColumnGeneration",
     "Constraint",
     "ConvexProgram",
+    "CrossCheck",
     "Curvature",
     "CurvatureError",
     "CvxmdpError",
@@ -70,6 +71,7 @@ __all__ = [
     "compilation_cache",
     "concave",
     "convex",
+    "cross_check",
     "demonstrations",
     "distance",
     "entropy",
@@ -173,6 +175,7 @@ if TYPE_CHECKING:
     from cvxmdp.problems.problem import Problem, load_problem
     from cvxmdp.problems.solution import Solution, Status, load_solution
     from cvxmdp.reports.html_page import report
+    from cvxmdp.runs.cross_check import CrossCheck, cross_check
     from cvxmdp.runs.front import Front
     from cvxmdp.runs.frontier import Frontier, frontier
     from cvxmdp.runs.pareto import pareto
@@ -291,6 +294,10 @@ _WHERE = {
         "load_solution",
     ),
     "reports.html_page": ("report",),
+    "runs.cross_check": (
+        "CrossCheck",
+        "cross_check",
+    ),
     "runs.front": ("Front",),
     "runs.frontier": (
         "Frontier",

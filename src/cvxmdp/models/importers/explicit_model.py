@@ -57,11 +57,13 @@ class ExplicitModel:
             raise FileFormatError(f"no state has the label {label!r} that ends episodes. {hint}")
         return self.kept(~self.labels[label], without=label)
 
-    def kept(self, states: np.ndarray, without: str = "") -> ExplicitModel:
-        """Some of the states, (S,); ways to the others are endings."""
+    def kept(
+        self, states: np.ndarray, choices: np.ndarray | None = None, *, without: str = ""
+    ) -> ExplicitModel:
+        """Some of the states, (S,), with all or some of their choices; ways to other states are endings."""
         if not (self.initial[states] > 0).any():
             raise FileFormatError("every first state of the model is one that ends episodes")
-        rows = states[self.state_of]
+        rows = states[self.state_of] if choices is None else states[self.state_of] & choices
         number = np.cumsum(states) - 1
         names = self.state_names
         return ExplicitModel(
