@@ -132,6 +132,12 @@ class RobustFlow(DiscountedFlow):
         excess = float((choices.max(axis=1) - values)[self.listed].max())
         return self._start(values)[0] + max(0.0, excess) * self.ceiling
 
+    def penalty(self, values: np.ndarray) -> np.ndarray:
+        """gamma (p^.V - min_p p.V), (S, A): what the worst model takes from each pair."""
+        least = -self.sets.largest(-np.append(values, 0.0)[:, None]).bound[:, 0]
+        lost = self.discount * (self.transition @ values - least).reshape(self.shape)
+        return np.where(self.usable, np.maximum(lost, 0.0), 0.0)
+
     def worst_values(self, policy: np.ndarray, rewards: np.ndarray) -> np.ndarray:
         """V of a policy in the model that is worst for each reward per visit, (J, S) both."""
         player = Worst(self, policy)

@@ -10,6 +10,7 @@ is not trusted; what is claimed the checker computes (``policy_anywhere``, ``che
 from __future__ import annotations
 
 import math
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, NamedTuple
@@ -25,7 +26,8 @@ from cvxmdp.algorithms.robust_flow import RobustFlow
 from cvxmdp.base.errors import ProblemError
 from cvxmdp.certificates.claims import Claims, Proof, best
 from cvxmdp.certificates.evidence import by_program
-from cvxmdp.checker.arithmetic import CertificateError
+from cvxmdp.certificates.words_on_truth import subject_of
+from cvxmdp.checker.arithmetic import CertificateError, NotKnownError
 from cvxmdp.checker.checked_models import CheckedModels
 from cvxmdp.checker.fingerprint import fingerprint
 from cvxmdp.checker.policy_anywhere import PolicyAnywhere
@@ -67,6 +69,19 @@ class Reached(NamedTuple):
         return all(one >= 0 for one in self.slack.values())
 
 
+class Pessimism(NamedTuple):
+    """What a function of a policy's occupancy surely is, and why not more.
+
+    Attributes:
+        lower: it is at least this; minus infinity where that is not known.
+        penalty: gamma (p^.V - min_p p.V) for V of the policy's worst model, (S, A): what each pair adds to the
+            difference between the estimate and that model.
+    """
+
+    lower: float
+    penalty: np.ndarray
+
+
 @dataclass(frozen=True, eq=False)
 class TrueClaims(Claims):
     """Claims whose flow is a set of models.
@@ -106,6 +121,11 @@ class TrueClaims(Claims):
         return self.checked.data
 
     @property
+    def subject(self) -> str:
+        """What statements are about."""
+        return subject_of(math.nan if self.counts is None else self.confidence, self.data)
+
+    @property
     def models(self) -> RobustFlow:
         assert isinstance(self.lowered.flow, RobustFlow)
         return self.lowered.flow
@@ -123,6 +143,25 @@ class TrueClaims(Claims):
         objective = anywhere.at_least(self.checked.objective)
         slack = {name: anywhere.at_least(form) for name, form in self.checked.slacks.items()}
         return Reached(objective, slack, values)
+
+    def pessimism(self, policy: np.ndarray) -> list[Pessimism]:
+        """What a policy surely reaches, of the objective and each slack, and which pairs keep it from more."""
+        assert isinstance(self.checked.flow, CheckedModels)
+        flow = self.models
+
+        def find(rewards: np.ndarray) -> np.ndarray:
+            return flow.worst_values(policy, rewards)
+
+        anywhere = PolicyAnywhere(self.checked.flow, policy, find)
+        found = []
+        for form in (self.checked.objective, *self.checked.slacks.values()):
+            penalty = np.zeros(flow.shape)
+            with suppress(NotKnownError):
+                slope = np.where(anywhere.taken, form.chord(anywhere).reward, 0.0)
+                values = find((anywhere.policy * slope).sum(axis=1)[None, :])[0]
+                penalty = flow.penalty(values)
+            found.append(Pessimism(anywhere.at_least(form), penalty))
+        return found
 
     def upper(self, evidence: Evidence | None, policy: np.ndarray | None = None) -> Proof | None:
         """The best proof of an upper bound: what is best for the estimate, then the best that the set allows.

@@ -22,15 +22,14 @@ def words_on_truth(certificate: Certificate) -> str:
     if certificate.contradicts:
         lines.append("These two contradict each other: one of the promises below is false.")
     promises = "Rests on these promises: " + "; ".join(certificate.assumes) + "."
-    return "\n".join([f"{subject(certificate)}:", *lines, promises])
+    return "\n".join([f"{subject_of(certificate.confidence, certificate.data)}:", *lines, promises])
 
 
-def subject(certificate: Certificate) -> str:
+def subject_of(confidence: float | None, data: str) -> str:
     """What every bound is about."""
-    confidence = certificate.confidence
     if confidence is None or math.isnan(confidence):
-        return f"In every model {certificate.data}"
-    return f"Of the true model, with confidence {confidence:g} ({certificate.data})"
+        return f"In every model {data}"
+    return f"Of the true model, with confidence {confidence:g} ({data})"
 
 
 def _none(certificate: Certificate) -> list[str]:

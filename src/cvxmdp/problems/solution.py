@@ -37,6 +37,7 @@ class Status(Enum):
 
     OPTIMAL = "The solver met its optimality tolerances."
     INACCURATE = "The solver stopped short of its tolerances and calls its answer inaccurate."
+    CAUTIOUS = "The plan is proven feasible in every model that may be the true one."
     INFEASIBLE = "No policy satisfies all constraints."
     ITERATION_LIMIT = "The iterations ran out before any test of convergence was met."
     TIME_LIMIT = "The time ran out before any test of convergence was met."

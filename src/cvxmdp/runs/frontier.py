@@ -25,12 +25,14 @@ from cvxmdp.base.errors import ProblemError, did_you_mean
 from cvxmdp.base.text_tables import number, text_table
 from cvxmdp.certificates.certificate import Certificate
 from cvxmdp.certificates.certify import certify
+from cvxmdp.certificates.words_on_truth import subject_of
 from cvxmdp.problems.problem import Problem
 from cvxmdp.problems.solution import Solution
 from cvxmdp.runs.frontier_figure import plot_frontier
 from cvxmdp.runs.solving import solve
 
 FREE_GAP = 1e-5  # of what the budget matters: the gap up to which a constraint is said not to bind
+CONFIDENCE = 0.95  # of statements about the true model
 ROUNDING = 1e-9  # of what is large in a problem: what solvers cannot tell from zero
 
 
@@ -134,6 +136,9 @@ class Frontier:
             f"{self.constraint!r}: {constraint.utility!r} {constraint.sense} budget",
             "",
         ]
+        about = self.points[0].certificate
+        if about.confidence is not None:
+            lines.insert(1, f"{subject_of(about.confidence, about.data)}:")
         header = ("budget", "objective, lower", "upper", "a unit of slack is worth at most", "")
         lines += [line.rstrip() for line in text_table(header, self.rows())]
         less = "below" if self._direction > 0 else "above"
@@ -181,6 +186,9 @@ def frontier(
 ) -> Frontier:
     """The best objective as a function of a budget, and what a unit of slack is worth, proven.
 
+    Where the model has counts, or states its error, the envelopes are those of the true model, with confidence
+    0.95, or of every model within the error; policies are cautious plans.
+
     Args:
         problem: any problem with this constraint.
         constraint: its name.
@@ -213,13 +221,16 @@ class _Tracer:
     def __init__(self, problem: Problem, constraint: str) -> None:
         self.problem, self.name = problem, constraint
         self.direction = 1.0 if problem.constraints[constraint].sense == "<=" else -1.0
+        # Where the model may not be the true one, only cautious plans are proven feasible.
+        sure = problem.mdp.counts is None and not problem.mdp.relative_error
+        self.cautious = None if sure else CONFIDENCE
         self.points: dict[float, FrontierPoint] = {}
         self.infeasible_until = -self.direction * math.inf
 
     def solve(self, budget: float) -> FrontierPoint:
         if budget not in self.points:
             problem = self.problem.with_budget(self.name, budget)
-            solution = solve(problem)
+            solution = solve(problem, cautious=self.cautious)
             point = FrontierPoint(budget, solution, certify(problem, solution))
             self.points[budget] = point
             if point.certificate.infeasible:
@@ -233,7 +244,7 @@ class _Tracer:
         others = {name: c for name, c in self.problem.constraints.items() if name != self.name}
         sense = {self.problem.sense: self.problem.utility}
         problem = Problem(self.problem.source, **sense, subject_to=others)
-        solution = solve(problem)
+        solution = solve(problem, cautious=self.cautious)
         return solution, certify(problem, solution)
 
     def ends(self) -> tuple[float, float]:
@@ -242,7 +253,7 @@ class _Tracer:
         utility = self.problem.constraints[self.name].utility
         sense = {"minimize" if self.direction > 0 else "maximize": utility}
         tightest = Problem(self.problem.source, **sense, subject_to=others)
-        best = certify(tightest, solve(tightest))
+        best = certify(tightest, solve(tightest, cautious=self.cautious))
         if best.infeasible:
             raise ProblemError(
                 "no budget helps: the other constraints cannot be satisfied together "

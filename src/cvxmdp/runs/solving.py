@@ -20,6 +20,7 @@ from cvxmdp.runs.interruption import listening
 from cvxmdp.runs.run import Keeper, Run, drive
 from cvxmdp.runs.run_folder import StoreError, locked
 from cvxmdp.runs.specification import specification_of_run
+from cvxmdp.solvers.cautious import Cautious
 from cvxmdp.solvers.choice import choose_solver
 from cvxmdp.solvers.contract import Solver, Task
 
@@ -38,6 +39,7 @@ def solve(
     seed: int | None = None,
     *,
     steps: int | None = None,
+    cautious: float | None = None,
     folder: str | Path | None = None,
     time_limit: float | None = None,
     progress: bool | None = None,
@@ -53,6 +55,9 @@ def solve(
             use one; ``stats["start"]`` says what was taken over.
         seed: of the random numbers, for solvers that sample.
         steps: of an environment that may be played, where no solver is given: a learner is chosen.
+        cautious: a confidence, such as 0.95, for models that were estimated from a log: the plan's constraints
+            hold in the true model with that confidence, or the answer says which pairs would have to be tried.
+            For ``mdp.uncertain`` they hold in every model within the stated error, whatever the number.
         folder: where to keep the run. Stopped or killed, the same call goes on from its last checkpoint, with
             the same bits as if it had never stopped; a finished run is read, not run again. ``load_solution``
             reads the answer.
@@ -70,6 +75,8 @@ def solve(
             f"steps={steps!r} goes without a solver; a learner has its own setting: ModelBased(steps={steps!r})"
         )
     check_solver(solver, seed)
+    if cautious is not None:
+        solver = Cautious(solver, cautious)
     if folder is None:
         solution = run_task(solver, Task(problem, start, seed), None, time_limit, progress)
     else:

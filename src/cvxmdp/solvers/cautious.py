@@ -1,0 +1,302 @@
+r"""Cautious plans: policies whose constraints surely hold in every model that may be the true one.
+
+On the estimate, with an exact solver. For the objective and each slack u_i the plan's own pessimism is
+known: V_i, its values in the worst model for the slope of u_i, and b_i = gamma (p^.V_i - min_p p.V_i), what
+each pair adds to the difference. Seen from the plan, u_i - <b_i, x> less a remainder *is* what u_i surely
+reaches, so
+
+1. solve, and prove what the plan reaches; the best plan that is proven feasible is kept;
+2. solve again with u_i - <b_i, x> at least the remainder and a margin, which grows by 1.5 times what was
+   missing and shrinks where there was too much; where that has no answer, with the largest smallest penalised
+   slack;
+3. go from the best proven plan towards the last unproven one, by bisection in occupancies, as far as is proven;
+4. where nothing is proven, say which pairs would have to be tried: at the plan with the largest smallest slack
+   e_i on the estimate, <b_i, x> shrinks about like one over the root of visits, so (<b_i, x> / e_i)^2 times as
+   many of the pairs that make 90% of it.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar, NamedTuple
+
+import numpy as np
+
+from cvxmdp.atoms import Constraint, Utility, linear, minimum
+from cvxmdp.base.errors import SettingsError
+from cvxmdp.base.text_tables import number
+from cvxmdp.certificates.true_claims import Pessimism, TrueClaims
+from cvxmdp.experience.confidence import confidence_level
+from cvxmdp.policies import TabularPolicy
+from cvxmdp.problems.problem import Problem
+from cvxmdp.problems.solution import Solution, Status
+from cvxmdp.solvers.contract import Solver, Task, Work
+from cvxmdp.solvers.whole import Whole
+
+ROUNDS = 12
+GROWTH = 1.5  # of a margin, in units of what was missing
+SHRINKAGE = 0.8  # of a margin, in units of what was too much
+AVERAGED = 3  # rounds after which penalties are averaged with those before
+WORTHWHILE = 1e-3  # gain of a proven plan, relative, that another round is worth
+BISECTIONS = 5
+MOST_OF_IT = 0.9  # share of the pessimism that the named pairs make
+NAMED = 8  # pairs that a message names
+SolveExactly = Callable[[Problem], Solution]
+
+
+@dataclass(frozen=True)
+class Cautious:
+    """Another solver's answer, made so cautious that the constraints hold in reality with a confidence.
+
+    Attributes:
+        solver: an exact one, for the estimate.
+        confidence: with which everything holds that is said of the true model.
+    """
+
+    solver: Solver
+    confidence: float = 0.95
+    needs_seed: ClassVar[bool] = False
+    has_lanes: ClassVar[bool] = False
+
+    def __post_init__(self) -> None:
+        confidence_level(self.confidence, 1)
+        if self.solver.needs_seed:
+            raise SettingsError(
+                f"a cautious plan needs an exact solver, which plans on the estimate; {self.solver!r} samples. "
+                "Leave solver= out, or give ConvexProgram() or ColumnGeneration()."
+            )
+
+    def prepare(self, task: Task) -> Work[Any]:
+        """See ``Solver``."""
+        task.problem.require_model("a cautious plan")
+        claims = TrueClaims.about(task.problem, self.confidence)
+
+        def call() -> Solution:
+            return cautious_plan(
+                claims,
+                task.problem,
+                lambda asked: completed(self.solver, replace(task, problem=asked)),
+            )
+
+        return Whole("a cautious plan", task.problem, call)
+
+
+def completed(solver: Solver, task: Task) -> Solution:
+    """A solver's answer, in one go."""
+    work = solver.prepare(task)
+    state, pieces, ended = work.first(), [], None
+    while ended is None and work.where(state)[0] < work.where(state)[1]:
+        until = min(work.mark(state), work.where(state)[0] + work.longest)
+        state, rows = work.advance(state, until)
+        pieces += [rows] if rows else []
+        ended = work.judge(state).ended
+    names = pieces[0] if pieces else {}
+    rows = {name: np.concatenate([piece[name] for piece in pieces]) for name in names}
+    return work.finish(state, rows, ended or Status.ITERATION_LIMIT)
+
+
+class Plan(NamedTuple):
+    """A policy and what is known of it.
+
+    Attributes:
+        policy: probabilities (S, A).
+        occupancy: in the estimate, (S, A).
+        seen: what it surely reaches: of the objective, then of each slack.
+    """
+
+    policy: np.ndarray
+    occupancy: np.ndarray
+    seen: list[Pessimism]
+
+    @property
+    def proven(self) -> bool:
+        return all(one.lower >= 0 for one in self.seen[1:])
+
+    @property
+    def worth(self) -> float:
+        return self.seen[0].lower
+
+
+def cautious_plan(claims: TrueClaims, problem: Problem, solve: SolveExactly) -> Solution:
+    """The best plan that is proven feasible, or what would have to be tried for one.
+
+    Args:
+        claims: about every model that may be the true one.
+        problem: on the estimate.
+        solve: gives exact answers on the estimate.
+    """
+    search = _Search(claims, problem, solve)
+    search.run()
+    if search.best is not None:
+        search.go_further()
+        return search.answer()
+    return search.cannot()
+
+
+class _Search:
+    def __init__(self, claims: TrueClaims, problem: Problem, solve: SolveExactly) -> None:
+        self.claims, self.problem, self.solve = claims, problem, solve
+        self.best: Plan | None = None
+        self.unproven: Plan | None = None
+        self.first: Solution | None = None  # of the estimate as it stands
+        self.last: Solution | None = None
+        self.rounds = 0
+
+    def plan(self, policy: np.ndarray) -> Plan:
+        return Plan(policy, self.problem.mdp.flow.occupancy(policy), self.claims.pessimism(policy))
+
+    def run(self) -> None:
+        """Rounds of planning and proving."""
+        found = self.first = self.solve(self.problem)
+        penalties, margins = None, np.zeros(len(self.problem.constraints))
+        for self.rounds in range(1, ROUNDS + 1):
+            if not found.has_policy:
+                return
+            self.last = found
+            plan = self.plan(np.asarray(found.policy.probabilities()))
+            if self._take(plan):
+                return
+            fresh = [one.penalty for one in plan.seen]
+            if penalties is not None and self.rounds > AVERAGED:
+                fresh = [0.5 * (old + new) for old, new in zip(penalties, fresh, strict=True)]
+            penalties = fresh
+            values = [self.problem.objective_function, *self.problem.slack_functions.values()]
+            needed = [
+                float(f.value(plan.occupancy)) - float((b * plan.occupancy).sum()) - one.lower
+                for f, b, one in zip(values, penalties, plan.seen, strict=True)
+            ]
+            if not np.isfinite(needed[1:]).all():
+                return  # nothing is known of some constraint, whatever the plan
+            lower = np.array([one.lower for one in plan.seen[1:]])
+            change = np.where(lower < 0, -GROWTH * lower, -SHRINKAGE * lower)
+            margins = np.maximum(margins + change, 0.0)
+            found = self._solve_penalised(penalties, np.array(needed[1:]) + margins)
+
+    def _take(self, plan: Plan) -> bool:
+        """Keep what is best; whether more rounds are not worth it."""
+        if not plan.proven:
+            self.unproven = plan
+            return False
+        if self.best is None:
+            self.best = plan
+            return False
+        gained, size = plan.worth - self.best.worth, max(abs(plan.worth), abs(self.best.worth))
+        if gained > 0:
+            self.best = plan
+        return not gained > WORTHWHILE * size
+
+    def _solve_penalised(self, penalties: list[np.ndarray], least: np.ndarray) -> Solution:
+        """With u_i - <b_i, x>; where no policy satisfies that, the largest smallest penalised slack."""
+        utility = self.problem.utility if self.problem.sign > 0 else -self.problem.utility
+        slacks = self._slacks(penalties)
+        asked = {
+            name: Constraint(slack, ">=", float(one))
+            for (name, slack), one in zip(slacks.items(), least, strict=True)
+        }
+        found = self.solve(self._problem(_less(utility, penalties[0]), asked))
+        if found.has_policy or not slacks:
+            return found
+        return self.solve(self._problem(minimum(*slacks.values()), {}))
+
+    def _slacks(self, penalties: list[np.ndarray]) -> dict[str, Utility]:
+        pairs = zip(self.problem.constraints.items(), penalties[1:], strict=True)
+        return {name: _less(constraint.slack, b) for (name, constraint), b in pairs}
+
+    def _problem(self, utility: Utility, constraints: dict[str, Constraint]) -> Problem:
+        return Problem(self.problem.mdp, maximize=utility, subject_to=constraints)
+
+    def go_further(self) -> None:
+        """From the best proven plan towards an unproven one that promises more, as far as is proven."""
+        if self.unproven is None or self.best is None:
+            return
+        near, far = 0.0, 1.0
+        proven, other = self.best, self.unproven.occupancy
+        for _ in range(BISECTIONS):
+            share = 0.5 * (near + far)
+            x = (1.0 - share) * proven.occupancy + share * other
+            plan = self.plan(self.problem.mdp.flow.policy(x))
+            if plan.proven and plan.worth > self.best.worth:
+                self.best, near = plan, share
+            else:
+                far = share
+
+    def answer(self) -> Solution:
+        assert self.best is not None
+        reaches = self.problem.sign * self.best.worth
+        side = "at least" if self.problem.sign > 0 else "at most"
+        known = f"and the objective is {side} {number(reaches)}" if math.isfinite(reaches) else ""
+        holds = "every constraint holds" if self.problem.constraints else "the plan may be played"
+        message = f"{self.claims.subject}: {holds} {known}".rstrip() + "."
+        return self._solution(self.best.policy, Status.CAUTIOUS, message, proven=True)
+
+    def _solution(
+        self, policy: np.ndarray, status: Status, message: str, proven: bool, **more: Any
+    ) -> Solution:
+        last = self.last
+        known = {} if last is None else dict(last.multipliers)
+        multipliers = {name: known.get(name, 0.0) for name in self.problem.constraints}
+        stats = {"solver": "cautious plan", "rounds": self.rounds, "proven": proven, **more}
+        evidence = None if self.first is None else self.first.evidence
+        return Solution.of_policy(
+            self.problem,
+            TabularPolicy(policy),
+            status,
+            multipliers,
+            stats=stats,
+            message=message,
+            evidence=evidence,
+        )
+
+    def cannot(self) -> Solution:
+        """The plan with the most room on the estimate, and which pairs would have to be tried."""
+        assert self.first is not None
+        if not self.problem.constraints or not self.first.has_policy:
+            return self.first
+        slacks = [constraint.slack for constraint in self.problem.constraints.values()]
+        found = self.solve(self._problem(minimum(*slacks), {}))
+        if not found.has_policy:
+            return self.first
+        plan = self.plan(np.asarray(found.policy.probabilities()))
+        wanted, words = self._wanted(plan)
+        message = (
+            f"{self.claims.subject}: no plan could be proven to satisfy every constraint. {words}"
+        )
+        return self._solution(plan.policy, Status.INACCURATE, message, proven=False, wanted=wanted)
+
+    def _wanted(self, plan: Plan) -> tuple[list[dict[str, Any]], str]:
+        """Pairs that make most of the pessimism, and roughly how often they would have to be tried."""
+        counts, mdp = self.claims.counts, self.problem.mdp
+        slack = self.problem.evaluate_occupancy(plan.occupancy).slack
+        wanted: dict[int, float] = {}
+        for (name, room), one in zip(slack.items(), plan.seen[1:], strict=True):
+            if room <= 0:
+                return [], f"On the estimate {name!r} has no room either: {number(room)} at most."
+            weights = (one.penalty * plan.occupancy).ravel()
+            price = max(float(weights.sum()), room - one.lower)
+            if one.lower >= 0 or not weights.sum() > 0:
+                continue
+            order = np.argsort(-weights)
+            most = int(np.searchsorted(np.cumsum(weights[order]), MOST_OF_IT * weights.sum())) + 1
+            for pair in order[:most]:
+                wanted[int(pair)] = max(wanted.get(int(pair), 1.0), (price / room) ** 2)
+        if counts is None or not wanted:
+            return [], "The models allowed differ too much for that."
+        visits = counts.visits.ravel()
+        listed = [
+            {
+                "state": mdp.state_label(pair // mdp.n_actions),
+                "action": mdp.action_label(pair % mdp.n_actions),
+                "visits": int(visits[pair]),
+                "wanted": math.ceil(factor * max(int(visits[pair]), 1)),
+            }
+            for pair, factor in sorted(wanted.items(), key=lambda one: -one[1])
+        ]
+        shown = [f"({p['state']}, {p['action']}) {p['wanted']:,} times" for p in listed[:NAMED]]
+        more = f" and {len(listed) - NAMED:,} more pairs" if len(listed) > NAMED else ""
+        return listed, f"Roughly, these would have to be tried: {'; '.join(shown)}{more}."
+
+
+def _less(utility: Utility, penalty: np.ndarray) -> Utility:
+    return utility - linear(penalty) if penalty.any() else utility

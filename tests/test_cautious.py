@@ -1,0 +1,112 @@
+"""Cautious plans: constraints hold in reality, or the answer says what would have to be tried."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+import cvxmdp as cm
+from cvxmdp.base.errors import ProblemError, SettingsError
+from cvxmdp.problems.solution import Status
+from test_true_model import WORLD, counted
+
+BUDGET = {"cost": cm.linear("cost") <= 2.6}
+
+
+def asked(model: Any, **more: Any) -> cm.Problem:
+    return cm.Problem(model, maximize=cm.linear("reward"), subject_to={**BUDGET, **more})
+
+
+def test_the_plan_keeps_its_budget_in_reality_and_says_so() -> None:
+    problem = asked(counted(WORLD, 2_000, seed=1, declared=False))
+    plain, plan = cm.solve(problem), cm.solve(problem, cautious=0.95)
+    assert plan.status is Status.CAUTIOUS
+    assert "Of the true model, with confidence 0.95 (24,000 rows" in plan.message
+    certificate = cm.certify(problem, plan)
+    assert certificate.feasible
+    assert not cm.certify(problem, plain).feasible
+    truth = problem.with_model(WORLD)
+    there, best = truth.evaluate(plan.policy), cm.solve(truth)
+    assert there.slack["cost"] >= certificate.slack["cost"] >= 0
+    worst = cm.solve(cm.Problem(WORLD, minimize=cm.linear("reward"))).objective
+    assert best.objective - there.objective <= 0.1 * (best.objective - worst)
+    assert certificate.lower <= there.objective
+
+
+def test_any_exact_solver_will_do() -> None:
+    problem = asked(counted(WORLD, 5_000, seed=1))
+    plan = cm.solve(problem, cm.ColumnGeneration(), cautious=0.9)
+    assert plan.status is Status.CAUTIOUS
+    assert cm.certify(problem, plan, confidence=0.9).feasible
+
+
+def test_concave_objective_and_constraint() -> None:
+    problem = cm.Problem(
+        counted(WORLD, 5_000, seed=1),
+        maximize=cm.minimum(cm.linear("reward"), cm.linear("cost")),
+        subject_to={**BUDGET, "spread": cm.entropy() >= 1.2},
+    )
+    plan = cm.solve(problem, cautious=0.95)
+    assert plan.status is Status.CAUTIOUS
+    assert min(problem.with_model(WORLD).evaluate(plan.policy).slack.values()) >= 0
+
+
+def test_where_it_cannot_it_names_the_pairs_to_try() -> None:
+    visits = np.full(WORLD.actions.shape, 20)
+    plan = cm.solve(asked(counted(WORLD, visits, seed=1)), cautious=0.95)
+    assert plan.status is Status.INACCURATE
+    assert "no plan could be proven" in plan.message
+    assert "would have to be tried: (" in plan.message
+    wanted = plan.stats["wanted"]
+    assert all(pair["wanted"] > pair["visits"] == 20 for pair in wanted)
+    # What is asked for is roughly enough: with four times as many the plan is proven, with a fourth it is not.
+    for factor, status in ((4.0, Status.CAUTIOUS), (0.25, Status.INACCURATE)):
+        for pair in wanted:
+            place = int(pair["state"]), int(pair["action"])
+            visits[place] = max(20, int(factor * pair["wanted"]))
+        assert cm.solve(asked(counted(WORLD, visits, seed=2)), cautious=0.95).status is status
+
+
+def test_a_budget_that_even_the_estimate_does_not_keep() -> None:
+    problem = cm.Problem(
+        counted(WORLD, 500, seed=1),
+        maximize=cm.linear("reward"),
+        subject_to={"cost": cm.linear("cost") <= 0.5},
+    )
+    plan = cm.solve(problem, cautious=0.95)
+    assert plan.status is Status.INFEASIBLE
+    assert cm.certify(problem, plan).infeasible
+
+
+def test_without_constraints_the_plan_is_the_best_worst_case() -> None:
+    visits = np.full(WORLD.actions.shape, 3_000)
+    visits[:, 1] = 10  # what the second action does is hardly known
+    problem = cm.Problem(counted(WORLD, visits, seed=3), maximize=cm.linear("reward"))
+    plan = cm.solve(problem, cautious=0.95)
+    surely = cm.certify(problem, plan).lower
+    assert surely > cm.certify(problem, cm.solve(problem)).lower
+    assert problem.with_model(WORLD).evaluate(plan.policy).objective >= surely
+
+
+def test_what_is_refused() -> None:
+    with pytest.raises(ProblemError, match="carry their counts"):
+        cm.solve(asked(WORLD), cautious=0.95)
+    model = counted(WORLD, 100, seed=0)
+    with pytest.raises(SettingsError, match="confidence is a probability"):
+        cm.solve(asked(model), cautious=95)
+    learner = cm.VRPDPG(iterations=5, primal_step=0.1, dual_step=0.1, momentum=0.5, horizon=5)
+    with pytest.raises(SettingsError, match="exact solver"):
+        cm.solve(asked(model), learner, seed=0, cautious=0.95)
+
+
+def test_the_frontier_of_the_true_model() -> None:
+    model = counted(WORLD, 5_000, seed=1)
+    found = cm.frontier(asked(model), "cost", budgets=[2.4, 2.8, 3.4])
+    for budget in (2.4, 2.6, 3.0, 3.4):
+        truth = cm.solve(asked(WORLD).with_budget("cost", budget)).objective
+        low, high = found.envelope(budget)
+        assert low <= truth <= high
+    assert np.isfinite(found.envelope(3.4)).all()
+    assert "Of the true model, with confidence 0.95" in str(found)
