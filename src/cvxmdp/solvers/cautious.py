@@ -97,7 +97,7 @@ def completed(solver: Solver, task: Task) -> Solution:
     return work.finish(state, rows, ended or Status.ITERATION_LIMIT)
 
 
-class Plan(NamedTuple):
+class ProvenPlan(NamedTuple):
     """A policy and what is known of it.
 
     Attributes:
@@ -138,14 +138,16 @@ def cautious_plan(claims: TrueClaims, problem: Problem, solve: SolveExactly) -> 
 class _Search:
     def __init__(self, claims: TrueClaims, problem: Problem, solve: SolveExactly) -> None:
         self.claims, self.problem, self.solve = claims, problem, solve
-        self.best: Plan | None = None
-        self.unproven: Plan | None = None
+        self.best: ProvenPlan | None = None
+        self.unproven: ProvenPlan | None = None
         self.first: Solution | None = None  # of the estimate as it stands
         self.last: Solution | None = None
         self.rounds = 0
 
-    def plan(self, policy: np.ndarray) -> Plan:
-        return Plan(policy, self.problem.mdp.flow.occupancy(policy), self.claims.pessimism(policy))
+    def plan(self, policy: np.ndarray) -> ProvenPlan:
+        return ProvenPlan(
+            policy, self.problem.mdp.flow.occupancy(policy), self.claims.pessimism(policy)
+        )
 
     def run(self) -> None:
         """Rounds of planning and proving."""
@@ -174,7 +176,7 @@ class _Search:
             margins = np.maximum(margins + change, 0.0)
             found = self._solve_penalised(penalties, np.array(needed[1:]) + margins)
 
-    def _take(self, plan: Plan) -> bool:
+    def _take(self, plan: ProvenPlan) -> bool:
         """Keep what is best; whether more rounds are not worth it."""
         if not plan.proven:
             self.unproven = plan
@@ -265,7 +267,7 @@ class _Search:
         )
         return self._solution(plan.policy, Status.INACCURATE, message, proven=False, wanted=wanted)
 
-    def _wanted(self, plan: Plan) -> tuple[list[dict[str, Any]], str]:
+    def _wanted(self, plan: ProvenPlan) -> tuple[list[dict[str, Any]], str]:
         """Pairs that make most of the pessimism, and roughly how often they would have to be tried."""
         counts, mdp = self.claims.counts, self.problem.mdp
         slack = self.problem.evaluate_occupancy(plan.occupancy).slack
