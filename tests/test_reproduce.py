@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import re
 import shutil
 from dataclasses import replace
 
@@ -25,6 +27,7 @@ FILES = {
     "8x8-half-squared-recommended.png",
     "8x8-authors.png",
     "report-8x8-half-squared.html",
+    "report-8x8-half-squared-others.html",
     "table.md",
 }
 
@@ -63,6 +66,15 @@ def test_the_command_leaves_figures_a_table_and_a_report(tiny, tmp_path):
     samples = {row["method"]: row["samples"] for row in found["table"]}
     assert samples["grid: VR-PDPG"] == "1 k"
     assert samples["grid: Avg (100 trajectories)"] == "28 k"
+    page = (tmp_path / "out" / "8x8" / "report-8x8-half-squared.html").read_text()
+    told = json.loads(re.search(r'type="application/json">(.*?)</script>', page, re.S)[1])
+    assert [group["label"][:9] for group in told["groups"]] == ["8x8-traj1", "8x8-traj2"]
+    assert {one["settings"]["momentum"] for one in told["settings"]} == {"0.3"}
+    assert "of 4 runs end at the best possible return, 97.4" in told["title"]
+    finding, verdicts = told["findings"]
+    assert finding["title"] == "A finding: the settings that the paper prints"
+    assert "grid: VR-PDPG" in {row[1] for row in finding["rows"]}
+    assert [row[0] for row in verdicts["rows"]] == [claim["claim"] for claim in found["claims"]]
     claims = {claim["claim"]: claim["verdict"] for claim in found["claims"]}
     assert claims['"it consumes 100 times more samples than our VR-PDPG algorithm"'] == "confirmed"
     assert any("the authors' program" in claim for claim in claims)

@@ -22,16 +22,14 @@ from cvxmdp.paper.authors_study import (
     run_authors_study,
 )
 from cvxmdp.paper.learning_curves import Curves, curves_of, protocols
-from cvxmdp.paper.studies import COMPARED, HORIZON, NORMS, OURS, PAPER, Study, studies_of
+from cvxmdp.paper.studies import COMPARED, NORMS, OURS, PAPER, Study, studies_of
 from cvxmdp.paper.study_figures import draw_authors, draw_figure
+from cvxmdp.paper.study_reports import WORDS, best_return, write_reports
 from cvxmdp.paper.study_runs import read_study, run_studies
 from cvxmdp.paper.study_tables import Table, main_table, markdown, samples_table, steps_table
 from cvxmdp.paper.verdicts import Claim, claims_of, claims_table
-from cvxmdp.reports.html_page import write_report
 from cvxmdp.runs.record import RunRecord
 from cvxmdp.runs.run_folder import locked
-
-WORDS = {"half-squared": "half the squared distance", "l2": "the distance"}
 
 
 @dataclass(frozen=True)
@@ -84,20 +82,7 @@ def reproduce(
         run_studies(chosen, folder, workers=workers or os.cpu_count() or 1, progress=progress)
         records = {study: read_study(study, folder) for study in chosen}
         found = {study: protocols(study, curves_of(study, many)) for study, many in records.items()}
-        best = 100.0 - 0.2 * (HORIZON[size] - 1)
-        figures, reports = [], []
-        for norm in NORMS:
-            for part, name in ((PAPER, "grid"), (OURS, "recommended")):
-                mine = {s: c for s, c in found.items() if (s.norm, s.part) == (norm, part)}
-                if not mine:
-                    continue
-                title, path = f"{size}, {part}, {WORDS[norm]}", folder / f"{size}-{norm}-{name}.png"
-                figures.append(draw_figure(mine, path, title, best_return=best))
-            reported = [s for s in records if s.norm == norm and s.part != COMPARED]
-            shown = [record for study in reported for record in records[study]]
-            if shown:
-                path = folder / f"report-{size}-{norm}.html"
-                reports.append(write_report(shown, path, title=f"{size} tracking, {WORDS[norm]}"))
+        figures = _draw(size, folder, found)
         authors = [
             run_authors_study(study, folder / "authors")
             for study in authors_studies(size, quick=quick)
@@ -107,6 +92,7 @@ def reproduce(
             title, path = f"{size}, the authors' program again", folder / f"{size}-authors.png"
             figures.append(draw_authors(authors, path, title))
         claims = claims_of(found, authors)
+        reports = write_reports(size, folder, records, found, claims)
         seconds = time.perf_counter() - started
         table = main_table(found)
         runs = sum(map(len, records.values()))
@@ -124,6 +110,18 @@ def reproduce(
         runs,
         seconds,
     )
+
+
+def _draw(size: str, folder: Path, found: dict[Study, list[Curves]]) -> list[Path]:
+    """The recommended settings and the printed grid, for each distance."""
+    figures = []
+    for norm in NORMS:
+        for part, name in ((OURS, "recommended"), (PAPER, "grid")):
+            mine = {s: c for s, c in found.items() if (s.norm, s.part) == (norm, part)}
+            if mine:
+                title, path = f"{size}, {part}, {WORDS[norm]}", folder / f"{size}-{norm}-{name}.png"
+                figures.append(draw_figure(mine, path, title, best_return=best_return(size)))
+    return figures
 
 
 def _page(

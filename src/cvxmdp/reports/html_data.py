@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import asdict, dataclass
 from typing import Any
 
 import numpy as np
@@ -31,7 +32,25 @@ MOST_MAPS = 12
 LISTED_STATES = 30
 
 
-def report_data(records: Sequence[RunRecord], title: str = "") -> dict[str, Any]:
+@dataclass(frozen=True)
+class Finding:
+    """Something that was found out besides, told further down: a heading, sentences, and a table.
+
+    Attributes:
+        title: the heading.
+        sentences: paragraphs below it.
+        header, rows: the table; none where there are no rows.
+    """
+
+    title: str
+    sentences: tuple[str, ...] = ()
+    header: tuple[str, ...] = ()
+    rows: tuple[tuple[str, ...], ...] = ()
+
+
+def report_data(
+    records: Sequence[RunRecord], title: str = "", findings: Sequence[Finding] = ()
+) -> dict[str, Any]:
     """The whole document; without a title it has that of the first run."""
     groups = groups_of(records)
     proofs = [
@@ -57,6 +76,7 @@ def report_data(records: Sequence[RunRecord], title: str = "") -> dict[str, Any]
         "frontiers": [
             _frontier(record, record.frontier) for record in records if record.frontier is not None
         ],
+        "findings": [asdict(finding) for finding in findings],
         "runs": [_row(r, p, n) for r, p, n in zip(records, proofs, names, strict=True)],
         "settings": [
             {"label": label, "settings": dict(runs[0].settings), "rerun": runs[0].rerun}

@@ -7,7 +7,7 @@ in light and dark, for a phone and for a wide screen. Texts from files reach the
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from html import escape
 from importlib.resources import files
 from pathlib import Path
@@ -17,7 +17,7 @@ from cvxmdp.base.errors import CvxmdpError
 from cvxmdp.base.storage import whole_file
 from cvxmdp.certificates.certificate import Certificate
 from cvxmdp.problems.solution import Solution
-from cvxmdp.reports.html_data import report_data
+from cvxmdp.reports.html_data import Finding, report_data
 from cvxmdp.runs.frontier import Frontier
 from cvxmdp.runs.record import RunRecord, record_of
 from cvxmdp.runs.record_text import record_text
@@ -85,18 +85,24 @@ def _labelled(what: Any) -> list[tuple[str, Any]]:
     return pairs
 
 
-def write_report(records: Iterable[RunRecord], path: str | Path, *, title: str = "") -> Path:
-    """Write the page of these runs, whole or not at all."""
+def write_report(
+    records: Iterable[RunRecord],
+    path: str | Path,
+    *,
+    title: str = "",
+    findings: Sequence[Finding] = (),
+) -> Path:
+    """Write the page of these runs, whole or not at all; findings are told below what they show."""
     path = Path(path)
-    page = report_page(list(records), title)
+    page = report_page(list(records), title, findings)
     with whole_file(path) as temporary:
         temporary.write_text(page, "utf-8", errors="backslashreplace")
     return path
 
 
-def report_page(records: list[RunRecord], title: str = "") -> str:
+def report_page(records: list[RunRecord], title: str = "", findings: Sequence[Finding] = ()) -> str:
     """The page as text."""
-    data = report_data(records, title)
+    data = report_data(records, title, findings)
     # Inside a script element only "<" could end it; as an escape it is the same JSON.
     document = json.dumps(data, allow_nan=False, separators=(",", ":")).replace("<", "\\u003c")
     plain = "\n\n".join(f"{record.title}\n{record_text(record)}" for record in records)

@@ -555,6 +555,13 @@
     }
   }
 
+  for (const finding of data.findings) {
+    const part = section(finding.title);
+    part.className = "finding";
+    for (const sentence of finding.sentences) make(part, "p", {}, sentence);
+    if (finding.rows.length) table(part, finding.header, finding.rows);
+  }
+
   const listed = section(data.runs.length > 1 ? "All runs" : "The run");
   table(listed, ["run", "status", "objective", "worst violation", "violated while learning", "proven gap", "how"],
     data.runs.map((run) => [run.run, run.status, run.objective, run.violation, run.learning, run.gap, run.how]), [2, 3, 4, 5]);
