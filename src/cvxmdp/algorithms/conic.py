@@ -182,14 +182,14 @@ def solve_conic(
     program = OccupancyProgram(model.usable, typical_of(lowered) if scaled else ())
     cp = program.cp
     units = units_of(lowered) if scaled else Units(1.0, dict.fromkeys(lowered.slacks, 1.0))
-    flow, initial = model.equations()
+    equations = model.equations()
     objective = lowered.objective.conic(program)
     slacks = {name: g.conic(program) for name, g in lowered.slacks.items()}
     budgets = {
         name: cp.Constant(0.0) <= form.expression / units.slacks[name]
         for name, form in slacks.items()
     }
-    balance = flow @ program.pairs == initial
+    balance = equations.matrix @ (program.pairs / model.mass) == equations.right
     constraints = [balance, *budgets.values(), *program.side_constraints]
     written = cp.Problem(cp.Maximize(objective.expression / units.objective), constraints)
     started = time.perf_counter()
@@ -216,7 +216,8 @@ def solve_conic(
     }
     # The duals of the flow equations are the values of the tangents' reward, up to the solver's accuracy.
     guess = np.zeros(model.shape[0])
-    guess[model.reached] = np.ravel(balance.dual_value) * units.objective
+    duals_of_flow = np.ravel(balance.dual_value) * (units.objective / model.mass)
+    guess[model.reached] = equations.values(duals_of_flow)
     reward, _ = lowered.lagrangian_tangent(multipliers, tangents)
     finite = bool(np.isfinite(reward).all() and np.isfinite(guess).all())
     values = model.best_values(reward, guess)[0] if finite else None

@@ -102,14 +102,14 @@ def solve_linear(
     unit = largest(objective.reward[usable])
     units = np.array([largest(slack.reward[usable]) for slack in slacks])
     rows = np.array([-slack.reward[usable] for slack in slacks]).reshape(-1, usable.sum())
-    flow, initial = model.equations()
+    equations = model.equations()
     started = time.perf_counter()
     found = linprog(
         -objective.reward[usable] / unit,
         A_ub=rows / units[:, None] if slacks else None,
-        b_ub=[slack.offset for slack in slacks] / units if slacks else None,
-        A_eq=flow,
-        b_eq=initial,
+        b_ub=[slack.offset / model.mass for slack in slacks] / units if slacks else None,
+        A_eq=equations.matrix,
+        b_eq=equations.right,
         method="highs-ds" if simplex else "highs-ipm",
         options=options,
     )
@@ -117,12 +117,12 @@ def solve_linear(
     x, evidence = None, None
     if found.x is not None:
         x = np.zeros(model.shape)
-        x[usable] = np.maximum(found.x, 0.0)
+        x[usable] = model.mass * np.maximum(found.x, 0.0)
         # linprog minimises, so its marginals are minus ours.
         marginals = -found.ineqlin.marginals * unit / units if slacks else np.zeros(0)
         multipliers = np.maximum(marginals, 0.0) + 0.0
         values = np.zeros(model.shape[0])
-        values[model.reached] = -found.eqlin.marginals * unit
+        values[model.reached] = equations.values(-found.eqlin.marginals * unit)
         named = dict(zip(lowered.slacks, multipliers.tolist(), strict=True))
         evidence = Evidence(named, lowered.tangents_at(x), values, model.policy(x))
     state = (int(found.status), str(found.message), METHODS[not simplex], tolerance)

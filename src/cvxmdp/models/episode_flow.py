@@ -27,13 +27,14 @@ from functools import cached_property
 import numpy as np
 import scipy.sparse as sp
 
-from cvxmdp.models.flow import Flow
+from cvxmdp.models.flow import Equations, Flow
 from cvxmdp.models.planning import Device, Oracle, longest_stay, optimal_values
 from cvxmdp.models.systems import DENSE_LIMIT, solve_discounted, solve_relative
 
 SOLVED_TOGETHER = 256  # states up to which policies are evaluated several at a time
 TOGETHER_ENTRIES = 2**22
 COVERED = (1.0 + 1e-9, 1.0 + 1e-4, 1.1)  # times what is needed, so that rounding is no matter
+LONG = 1e3  # steps: stays that are longer take digits from solvers
 ROUNDED = 1e-12  # a row that misses one by less ends no episode
 
 
@@ -69,6 +70,11 @@ class EpisodeFlow(Flow):
     @cached_property
     def mass(self) -> float:
         return float(self.initial @ self.stay)
+
+    @property
+    def magnified(self) -> float:
+        """Where no episode ends, values differ by what it takes to come back, not by the whole stay."""
+        return min(self.longest, float(self.shape[0])) if self.endless else self.longest
 
     @cached_property
     def longest(self) -> float:
@@ -161,13 +167,28 @@ class EpisodeFlow(Flow):
         inflow = self.initial + self.discount * (self.transition.T @ x.ravel())
         return np.asarray(x.sum(axis=1) - inflow)
 
-    def equations(self) -> tuple[sp.csr_array, np.ndarray]:
-        """The flow equations over the usable pairs and reached states: matrix and right-hand side."""
+    def equations(self) -> Equations:
+        """Where stays are long, the sum of all equations stands in the place of one.
+
+        It is (1 - gamma) <1, x> + gamma <ending, x> = |rho|: solvers know equations to some tolerance, and a
+        tolerance in that one costs no more than itself, in the others its share of the longest stay.
+        """
         places = np.flatnonzero(self.usable)
         entries = (np.ones(places.size), (places // self.shape[1], np.arange(places.size)))
         leaving = sp.csr_array(entries, shape=(self.shape[0], places.size))
         arriving = self.discount * sp.csr_array(self.transition[places].T)
-        return sp.csr_array((leaving - arriving)[self.reached]), self.initial[self.reached]
+        matrix = sp.csr_array((leaving - arriving)[self.reached])
+        right = self.initial[self.reached] / self.mass
+        if self.longest <= LONG:
+            return Equations(matrix, right)
+        row = int(right.argmax())
+        sums = np.asarray(self.transition[places].sum(axis=1)).ravel()
+        ending = np.where(1.0 - sums > ROUNDED, 1.0 - sums, 0.0)
+        whole = (1.0 - self.discount + self.discount * ending) * self.mass
+        parts = [matrix[:row], sp.csr_array(whole[None]), matrix[row + 1 :]]
+        right[row] = float(self.initial.sum())
+        shift = 0.0 if self.endless else self.mass
+        return Equations(sp.csr_array(sp.vstack(parts)), right, row, shift)
 
 
 @dataclass(frozen=True, eq=False)

@@ -13,7 +13,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 import scipy.sparse as sp
@@ -24,6 +24,30 @@ if TYPE_CHECKING:
     from cvxmdp.models.planning import Device, Oracle
 
 ENDED_ROUNDING = 1e-6  # relative error of undiscounted visits beyond which none are reported
+
+
+class Equations(NamedTuple):
+    """matrix @ y = right, y = x / mass over the usable pairs: what a program over occupancies has to satisfy.
+
+    Attributes:
+        matrix: one row per reached state.
+        right: the right-hand side.
+        balance: the row in whose place stands the sum of all of them; None where none does.
+        shift: what the dual of that row adds to all values.
+    """
+
+    matrix: sp.csr_array
+    right: np.ndarray
+    balance: int | None = None
+    shift: float = 0.0
+
+    def values(self, duals: np.ndarray) -> np.ndarray:
+        """V of the reached states from the equations' duals."""
+        if self.balance is None:
+            return duals
+        found = duals.copy()
+        found[self.balance] = 0.0
+        return found + self.shift * duals[self.balance]
 
 
 @dataclass(frozen=True, eq=False)
@@ -55,6 +79,11 @@ class Flow(ABC):
     @abstractmethod
     def mass(self) -> float:
         """No occupancy has more mass: the longest expected stay from the start."""
+
+    @property
+    def magnified(self) -> float:
+        """By how much the rounding of one step grows in a bound, relative to it."""
+        return self.longest
 
     @property
     @abstractmethod
@@ -104,8 +133,8 @@ class Flow(ABC):
         """What the flow equations miss at x, (S,): zero for an occupancy."""
 
     @abstractmethod
-    def equations(self) -> tuple[sp.csr_array, np.ndarray]:
-        """The flow equations over the usable pairs and reached states: matrix and right-hand side."""
+    def equations(self) -> Equations:
+        """The flow equations for solvers, over the usable pairs, in shares of the mass."""
 
     @property
     def shape(self) -> tuple[int, int]:

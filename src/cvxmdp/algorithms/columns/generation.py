@@ -55,9 +55,9 @@ MARGIN_FACTOR = 4.0  # margins of constraints, in errors of the visits
 
 
 def smallest_tolerance(model: Flow) -> float:
-    """The relative gap that float64 can surely certify: rounding of a bound grows with 1 / (1 - gamma)."""
+    """The relative gap that float64 can surely certify: rounding grows with the stay."""
     successors = int(np.diff(model.transition.indptr).max(initial=0))
-    return ROUNDING_FACTOR * (successors + 8) * EPS * model.mass
+    return ROUNDING_FACTOR * (successors + 8) * EPS * model.magnified
 
 
 def _has_domain(function: Shape) -> bool:

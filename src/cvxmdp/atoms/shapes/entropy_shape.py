@@ -71,17 +71,22 @@ class EntropyShape(MappedShape):
         return replace(self, floor=FLOOR)
 
     def conic(self, program: ConicProgram) -> ConicForm:
-        """T <= -u log u is u exp(t/u) <= 1, an exponential cone; the dual of its u is the slope."""
-        cp, rows = program.cp, program.live(self.map)
-        t = cp.Variable(rows.size)
-        cone = cp.ExpCone(t, program.image(self.map)[rows], np.ones(rows.size))
+        """T <= -u log u is u exp(t/u) <= 1, an exponential cone; the dual of its u is the slope.
+
+        In units of its own size, u = c v, it is c (-v log v) - u log c.
+        """
+        cp, rows, unit = program.cp, program.live(self.map), program.size(self.map.apply)
+        t, u = cp.Variable(rows.size), program.image(self.map)[rows]
+        cone = cp.ExpCone(t, u / unit, np.ones(rows.size))
         program.require(cone)
 
         def parameters(factor: float, x: np.ndarray) -> Parameters:
-            slope = slope_of(cone.dual_value[1], factor)
-            return self.at(x) if slope is None else self.from_slope(slope, rows, self.at(x))
+            slope = slope_of(cone.dual_value[1], factor * unit)
+            if slope is None:
+                return self.at(x)
+            return self.from_slope(slope - math.log(unit), rows, self.at(x))
 
-        return ConicForm(cp.sum(t), parameters)
+        return ConicForm(unit * cp.sum(t) - math.log(unit) * cp.sum(u), parameters)
 
     def tangent(self, parameters: Parameters) -> Affine:
         """-u log u <= -u log q - u + q for every q > 0."""

@@ -110,19 +110,19 @@ class RelativeEntropyShape(MappedShape):
 
     def conic(self, program: ConicProgram) -> ConicForm:
         """T <= p log(q/p) is an exponential cone over the rows a policy can move; the others add q."""
-        cp, rows = program.cp, program.live(self.map)
+        cp, rows, unit = program.cp, program.live(self.map), program.size(self.map.apply)
         p = program.image(self.map)[rows]
         q = np.zeros(self.map.rows) if self.base_offset is None else self.base_offset
         q = q if self.base_map is None else q + program.image(self.base_map)
         t = cp.Variable(rows.size)
-        cone = cp.ExpCone(t, p, q[rows])
+        cone = cp.ExpCone(t, p / unit, q[rows] / unit)
         program.require(cone)
 
         def parameters(factor: float, x: np.ndarray) -> Parameters:
-            slope = slope_of(cone.dual_value[1], factor)
+            slope = slope_of(cone.dual_value[1], factor * unit)
             return self.at(x) if slope is None else self.from_slope(slope - 1.0, rows, self.at(x))
 
-        return ConicForm(cp.sum(q) - cp.sum(t) - cp.sum(p), parameters)
+        return ConicForm(cp.sum(q) - unit * cp.sum(t) - cp.sum(p), parameters)
 
     def tangent(self, parameters: Parameters) -> Affine:
         """A p - (e^a - 1) q for any a."""
