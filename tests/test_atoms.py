@@ -509,7 +509,7 @@ def test_whole_numbers_are_occupancies_too(open_model):
 @pytest.mark.parametrize(
     ("call", "message"),
     [
-        (lambda: cm.linear("reward", per="episode"), 'per must be "total" or "step"'),
+        (lambda: cm.linear("reward", per="day"), 'per must be "total" or "step" or "episode"'),
         (lambda: cm.linear([[np.nan]]), "NaN or infinity"),
         (lambda: cm.linear(3.0), r"shape \(S,\) or \(S, A\); got shape \(\)"),
         (lambda: cm.linear(["reward", "cost"]), "name of a signal or an array"),

@@ -147,8 +147,7 @@ def units_of(lowered: Lowered) -> Units:
 def typical_of(lowered: Lowered) -> list[np.ndarray]:
     """Two occupancies: of uniform actions, and of the first action everywhere."""
     model = lowered.flow
-    first = np.eye(model.shape[1])[model.actions.argmax(axis=1)]
-    return [model.occupancy(model.uniform), model.occupancy(first)]
+    return [model.occupancy(model.uniform), model.occupancy(model.deterministic)]
 
 
 def largest(numbers: Any) -> float:
@@ -218,9 +217,7 @@ def solve_conic(
     guess = np.zeros(model.shape[0])
     duals_of_flow = np.ravel(balance.dual_value) * (units.objective / model.mass)
     guess[model.reached] = equations.values(duals_of_flow)
-    reward, _ = lowered.lagrangian_tangent(multipliers, tangents)
-    finite = bool(np.isfinite(reward).all() and np.isfinite(guess).all())
-    values = model.best_values(reward, guess)[0] if finite else None
+    multipliers, values = lowered.proving_values(multipliers, tangents, guess)
     evidence = Evidence(multipliers, tangents, values, model.policy(x))
     return ConicAnswer(outcome, x, evidence, spent, iterations)
 

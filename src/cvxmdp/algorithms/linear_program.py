@@ -121,9 +121,13 @@ def solve_linear(
         # linprog minimises, so its marginals are minus ours.
         marginals = -found.ineqlin.marginals * unit / units if slacks else np.zeros(0)
         multipliers = np.maximum(marginals, 0.0) + 0.0
-        values = np.zeros(model.shape[0])
-        values[model.reached] = equations.values(-found.eqlin.marginals * unit)
+        duals = np.zeros(model.shape[0])
+        duals[model.reached] = equations.values(-found.eqlin.marginals * unit)
         named = dict(zip(lowered.slacks, multipliers.tolist(), strict=True))
-        evidence = Evidence(named, lowered.tangents_at(x), values, model.policy(x))
+        tangents = lowered.tangents_at(x)
+        values: np.ndarray | None = duals
+        if model.strict:
+            named, values = lowered.proving_values(named, tangents)
+        evidence = Evidence(named, tangents, values, model.policy(x))
     state = (int(found.status), str(found.message), METHODS[not simplex], tolerance)
     return LinearAnswer(*state, x, evidence, spent, int(found.nit))

@@ -20,8 +20,8 @@ def linear(reward: Any, *, per: str = "total") -> Utility:
 
     Args:
         reward: the name of one of the model's signals, or an array (S,) or (S, A).
-        per: "total" for the discounted sum, "step" for (1 - discount) times it, the average per step
-            of an unending episode.
+        per: "total" for the discounted sum; "step" for (1 - discount) times it, the average per step
+            of an unending episode; "episode" for the plain sum over an episode, with discount=1.
     """
     if per not in UNITS:
         known = " or ".join(f'"{one}"' for one in UNITS)
@@ -70,7 +70,7 @@ class Linear(Utility):
             name = f'"{self.reward}"'
         else:
             name = f"<{' x '.join(str(size) for size in self.reward.shape)} array>"
-        return f"linear({name})" if self.per == "total" else f'linear({name}, per="step")'
+        return f"linear({name})" if self.per == "total" else f'linear({name}, per="{self.per}")'
 
 
 def per_pair(reward: str | np.ndarray, space: Space) -> np.ndarray:

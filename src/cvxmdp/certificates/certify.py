@@ -121,6 +121,10 @@ class Certifier:
         if answer is not None:
             matrix = as_policy(self.problem.mdp, answer).probabilities()
             given = self.claims.achieved(matrix)
+            if math.isinf(given.flow_residual):
+                raise ProblemError(
+                    "the policy has no occupancy: it was not shown to end its episodes"
+                )
             kept = repair(self.claims, matrix, given, self._slater_policy)
         if kept is None and self.claims.slacks:
             if self.room().proof.upper < 0:

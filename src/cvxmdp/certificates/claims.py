@@ -85,8 +85,14 @@ class Claims:
         return self.with_objective(self.lowered.objective)
 
     def achieved(self, policy: np.ndarray) -> Achieved:
-        """What a policy, (S, A) probabilities, surely achieves."""
-        return achieved(self.checked, policy)
+        """What a policy, (S, A) probabilities, surely achieves: nothing where it never ends its episodes."""
+        try:
+            return achieved(self.checked, policy)
+        except CertificateError:
+            nothing = dict.fromkeys(self.slacks, -math.inf)
+            return Achieved(
+                -math.inf, nothing, nothing, np.zeros(self.flow.shape), math.inf, math.inf
+            )
 
     @cached_property
     def uniform_value(self) -> float:
@@ -102,10 +108,10 @@ class Claims:
         evidence = replace(evidence, multipliers=kept)
         try:
             if evidence.values is None:
-                reward, _ = self.lowered.lagrangian_tangent(kept, evidence.tangents)
-                if not np.isfinite(reward).all():
+                kept, values = self.lowered.proving_values(kept, evidence.tangents, guess)
+                if values is None:
                     return None
-                evidence = replace(evidence, values=self.flow.best_values(reward, guess)[0])
+                evidence = replace(evidence, multipliers=kept, values=values)
             if evidence.remainder is None:
                 evidence = replace(evidence, remainder=self._remainder(kept, evidence))
             return Proof(upper_bound(self.checked, kept, self.written(evidence)), evidence)

@@ -91,6 +91,8 @@ def steps(what: str, count: int, note: Callable[[], str] = lambda: "") -> Iterat
 
 def by_columns(claims: Claims, tolerance: float = COLUMNS_TOLERANCE) -> Proof | None:
     """The proof that column generation finds: for models too large for a conic program."""
+    if claims.flow.strict:
+        return None
     generation = Generation(claims.lowered, tolerance, COLUMNS_KEPT)
     if generation.outside:  # no policy was found at which the objective is finite
         return None
@@ -108,7 +110,7 @@ def by_columns(claims: Claims, tolerance: float = COLUMNS_TOLERANCE) -> Proof | 
 
 def room_by_columns(claims: Claims) -> Proof | None:
     """The same for the smallest slack of claims with affine slacks: a linear program in weights."""
-    if any(g.affine() is None for g in claims.slacks.values()):
+    if claims.flow.strict or any(g.affine() is None for g in claims.slacks.values()):
         return None
     some = next(iter(claims.slacks.values()))  # any affine function will do
     without = claims.lowered.with_objective(some, claims.slacks)

@@ -65,6 +65,17 @@ class PlainProblem:
         self.setting = FormSetting(self.flow.usable, self.flow.miss, boxes or {})
         self.objective = self._concave(plain.get("objective"))
         self.slacks = {str(name): self._concave(tree) for name, tree in slacks.items()}
+        self.flow.require(self._charge())
+
+    def _charge(self) -> np.ndarray:
+        """What a step costs at least, (S, A), in functions that are to be large or have to be positive."""
+        charge = np.zeros(self.flow.shape)
+        for form in (self.objective, *self.slacks.values()):
+            flat = form.flat_parameters
+            reward = None if flat is None else form.tangent(flat).reward
+            if reward is not None and (reward[self.flow.usable] <= 0).all():
+                charge -= np.where(self.flow.usable, reward, 0.0)
+        return charge
 
     def _concave(self, plain: Any) -> ClosedForm:
         form = read_form(plain, self.setting)

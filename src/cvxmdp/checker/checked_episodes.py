@@ -1,7 +1,7 @@
 r"""Flows of episodes as the checker sees them: out(x) = rho + gamma P'x.
 
 **What no return exceeds.** For any V the flow equations give <r, y> = <rho, V> + <r + gamma P V - V, y>. Let
-e be what is left, with its rounding: e = max(0, r + gamma P V - V) + (k + 8) eps (|r| + gamma P |V| + |V|).
+e be what is left, with its rounding: e = max(0, r + gamma P V - V + (k + 8) eps (|r| + gamma P |V| + |V|)).
 It is a reward of its own, so for any E >= e + gamma P E,
 
     <r, y> <= <rho, V + E>.
@@ -33,7 +33,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from cvxmdp.checker.arithmetic import EPS, CertificateError, ErrorBound, total
-from cvxmdp.checker.checked_flow import CheckedFlow, Proof, Visited
+from cvxmdp.checker.checked_flow import CheckedFlow, Proof, Visited, can_stay
 from cvxmdp.checker.linear_solve import DENSE_LIMIT, solve_system
 
 SHARP = 1e-12  # relative error of an occupancy at which the policy's own chain is not looked at
@@ -51,10 +51,23 @@ class CheckedEpisodes(CheckedFlow):
     def __init__(self, plain: Mapping[str, Any]) -> None:
         super().__init__(plain)
         self.discount = float(plain["discount"])
-        if not 0 <= self.discount < 1:
+        if not 0 <= self.discount <= 1:
             raise CertificateError(f"the problem's discount is {self.discount!r}")
-        self.endless = not self.ends[self.usable].any()
-        self.mass = total(self.initial)[0] / (1.0 - self.discount)  # of an occupancy, at most
+        self.endless = self.discount < 1 and not self.ends[self.usable].any()
+        # No stay is longer, whatever the model; with a discount of one, nothing is known beforehand.
+        self.ceiling = 1.0 / (1.0 - self.discount) if self.discount < 1 else math.inf
+        self.mass = total(self.initial)[0] * self.ceiling  # of an occupancy, at most
+
+    def require(self, charge: np.ndarray) -> None:
+        """Undiscounted: a policy that stays for ever must be charged for it, or no bound speaks of it."""
+        if self.discount < 1:
+            return
+        free = self.usable & ~self.ends & (charge == 0)
+        if can_stay(self.transition, free):
+            raise CertificateError(
+                "with a discount of one some policy can stay for ever, and nothing that is minimised or has a "
+                "budget charges for it"
+            )
 
     def miss(self, x: np.ndarray) -> float:
         return float(np.abs(self._missed(x)[0]).sum() + np.abs(x[~self.usable]).sum())
@@ -73,8 +86,8 @@ class CheckedEpisodes(CheckedFlow):
             most = float((left + error)[self.usable].max())
             more = most * self.mass + 8 * EPS * abs(most) * self.mass
         else:
-            excess = np.where(self.usable, np.maximum(left, 0.0) + error, 0.0)
-            plain = float(excess.max()) * self.mass * (1 + 8 * EPS)
+            excess = np.where(self.usable, np.maximum(left + error, 0.0), 0.0)
+            plain = float(excess.max()) * self.mass * (1 + 8 * EPS) if excess.any() else 0.0
             more = min(plain, self._remainder(excess, proof))
         return inner + more + 4 * EPS * size
 
@@ -82,7 +95,7 @@ class CheckedEpisodes(CheckedFlow):
         if self.endless:
             return None
         left, error = self._left(reward, blur, self.per_state(proof, "values"))
-        return np.where(self.usable, np.maximum(left, 0.0) + error, 0.0)
+        return np.where(self.usable, np.maximum(left + error, 0.0), 0.0)
 
     def _left(
         self, reward: np.ndarray, blur: np.ndarray, values: np.ndarray
@@ -111,7 +124,10 @@ class CheckedEpisodes(CheckedFlow):
     def visited(self, policy: Any) -> Visited:
         policy = self.read_policy(policy)
         support, chain = self.support(policy), self.chain(policy)
-        visits = np.maximum(solve_system(chain.T, self.initial, self.discount), 0.0)
+        places = np.flatnonzero(support.any(axis=1))
+        own = sp.csr_array(chain[places][:, places])
+        visits = np.zeros(self.shape[0])
+        visits[places] = np.maximum(self._solved(own.T, self.initial[places]), 0.0)
         if self.endless:  # what is lost as gamma nears one is a multiple of the visits themselves
             visits = visits * (self.mass / float(visits.sum()))
         x = np.where(support, visits[:, None] * policy, 0.0)
@@ -121,51 +137,48 @@ class CheckedEpisodes(CheckedFlow):
         residual = float(missed.sum())
         if not math.isfinite(residual):
             raise CertificateError("the occupancy of the policy could not be computed")
-        error = residual * (1 + 8 * EPS) / (1.0 - self.discount)
+        error = residual * self.ceiling
         if error > SHARP * float(x.sum()):
-            own = self._by_returns if self.endless else self._by_stay
-            error = min(error, own(chain, x, missed, np.asarray(support.any(axis=1))))
-        return Visited(x, ErrorBound(error, support), residual)
+            if self.endless:
+                sharper = self._by_returns(own, self.initial[places], x[places], missed[places])
+            else:
+                sharper = self._by_stay(own, missed[places])
+            error = min(error, sharper)
+        if not math.isfinite(error):
+            raise CertificateError("the policy was not shown to end its episodes")
+        return Visited(x, ErrorBound(error * (1 + 8 * EPS), support), residual)
 
-    def _by_stay(
-        self, chain: sp.csr_array, x: np.ndarray, missed: np.ndarray, visited: np.ndarray
-    ) -> float:
+    def _solved(self, matrix: sp.csr_array, right: np.ndarray) -> np.ndarray:
+        try:
+            return solve_system(matrix, right, self.discount)
+        except np.linalg.LinAlgError as error:
+            raise CertificateError(f"the policy never ends its episodes: {error}") from error
+
+    def _by_stay(self, own: sp.csr_array, missed: np.ndarray) -> float:
         """<|d|, w>, w the policy's own longest stay; infinity where that was not found."""
-        places = np.flatnonzero(visited)
-        own = chain[places][:, places]
-        stay = self._bound(solve_system(own, np.ones(places.size), self.discount), own)
-        if stay is None or missed[~visited].any():
-            return math.inf
-        return float(missed[places] @ stay) * (1 + 8 * EPS)
-
-    def _bound(self, stay: np.ndarray, own: sp.csr_array) -> np.ndarray | None:
-        """A w >= 1 + gamma own w near the given one; None where it is not near one."""
-        stay = np.maximum(stay, 0.0)
+        stay = np.maximum(self._solved(own, np.ones(own.shape[0])), 0.0)
         rounding = (int(np.diff(own.indptr).max(initial=0)) + self.shape[1] + 8) * EPS
-        after = (1.0 + self.discount * (own @ stay)) * (1 + rounding)
-        left = max(0.0, float((after - stay).max()))
-        return stay / (1.0 - left) * (1 + 4 * EPS) if left < OPEN else None
+        left = float(((1.0 + self.discount * (own @ stay)) * (1 + rounding) - stay).max())
+        return float(missed @ stay) / (1.0 - max(0.0, left)) if left < OPEN else math.inf
 
     def _by_returns(
-        self, chain: sp.csr_array, x: np.ndarray, missed: np.ndarray, visited: np.ndarray
+        self, own: sp.csr_array, start: np.ndarray, x: np.ndarray, missed: np.ndarray
     ) -> float:
-        """m 2 <|e|, t>, t bounds on the times of return to the state that is visited most."""
-        if not chain.shape[0] <= DENSE_LIMIT:
+        """2 <|d|, t>, t bounds on the times of return to the state that is visited most; or infinity."""
+        size = own.shape[0]
+        if size > DENSE_LIMIT:
             return math.inf
-        share = self.initial / float(self.initial.sum())
-        restarting = self.discount * chain.toarray() + (1.0 - self.discount) * share
-        places = np.flatnonzero(visited)
-        before = restarting[np.ix_(places, places)]
-        before[:, int(x.sum(axis=1)[places].argmax())] = 0.0
+        share = start / float(start.sum())
+        before = self.discount * own.toarray() + (1.0 - self.discount) * share
+        before[:, int(x.sum(axis=1).argmax())] = 0.0
         try:
-            times = np.linalg.solve(np.eye(places.size) - before, np.ones(places.size))
+            times = np.linalg.solve(np.eye(size) - before, np.ones(size))
         except np.linalg.LinAlgError:
             return math.inf
         times = np.maximum(times, 0.0)
-        rounding = (places.size + self.shape[1] + 8) * EPS
-        left = max(0.0, float(((1.0 + before @ times) * (1 + rounding) - times).max()))
-        if left >= OPEN or missed[~visited].any():
+        rounding = (size + self.shape[1] + 8) * EPS
+        left = float(((1.0 + before @ times) * (1 + rounding) - times).max())
+        if not left < OPEN:
             return math.inf
-        mass = abs(float(x.sum()) - self.mass) + rounding * self.mass
-        bound = 2.0 * float(missed[places] @ times) / (1.0 - left)
-        return (bound + 2.0 * mass) * (1 + 8 * EPS)
+        mass = abs(float(x.sum()) - self.mass) + rounding * self.mass  # it is one up to rounding
+        return 2.0 * float(missed @ times) / (1.0 - max(0.0, left)) + 2.0 * mass

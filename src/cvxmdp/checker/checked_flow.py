@@ -83,6 +83,10 @@ class CheckedFlow(ABC):
         """The policy that is uniform over the available actions, (S, A)."""
         return np.asarray(self.actions / self.actions.sum(axis=1, keepdims=True))
 
+    def require(self, charge: np.ndarray) -> None:
+        """Refuse problems that this horizon does not bound; ``charge``, (S, A), is what a step costs."""
+        return
+
     @abstractmethod
     def miss(self, x: np.ndarray) -> float:
         """What the flow equations miss at x, in the sum of absolute values."""
@@ -171,3 +175,25 @@ def reachable_states(transition: sp.csr_array, initial: np.ndarray, n_actions: i
     reached = np.zeros(n_states + 1, dtype=bool)
     reached[found] = True
     return reached[:-1]
+
+
+def can_stay(transition: sp.csr_array, free: np.ndarray) -> bool:
+    """Whether some policy can stay among the free pairs, boolean (S, A), for ever.
+
+    A pair with a successor that cannot stay is of no use, nor is a state without pairs; what is left can.
+    """
+    pairs = free.ravel().copy()
+    left = pairs.reshape(free.shape).sum(axis=1)
+    arriving = sp.csc_array(transition)
+    gone = np.flatnonzero(left == 0)
+    lost = left == 0
+    while gone.size:
+        into = [arriving.indices[arriving.indptr[s] : arriving.indptr[s + 1]] for s in gone]
+        dropped = np.unique(np.concatenate(into))
+        dropped = dropped[pairs[dropped]]
+        pairs[dropped] = False
+        np.subtract.at(left, dropped // free.shape[1], 1)
+        states = np.unique(dropped // free.shape[1])
+        gone = states[(left[states] == 0) & ~lost[states]]
+        lost[gone] = True
+    return not bool(lost.all())

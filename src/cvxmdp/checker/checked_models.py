@@ -57,6 +57,8 @@ class CheckedModels(CheckedEpisodes):
         known = plain["uncertainty"]
         stated = known["kind"] == "relative"
         super().__init__(plain if stated else {**plain, "actions": opened(known["available"])})
+        if self.discount == 1:
+            raise CertificateError("what holds in every model needs a discount below one")
         self.boxes: dict[str, SignalBox] = {}
         self.starts: ConfidenceRows | None = None
         self.start_moved = 0.0

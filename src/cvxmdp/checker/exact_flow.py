@@ -18,6 +18,7 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
+from cvxmdp.checker.arithmetic import CertificateError
 from cvxmdp.checker.checked_episodes import CheckedEpisodes
 from cvxmdp.checker.checked_flow import Proof
 from cvxmdp.checker.exact_numbers import (
@@ -44,6 +45,10 @@ class ExactEpisodes:
     """
 
     def __init__(self, flow: CheckedEpisodes, plain: Mapping[str, Any]) -> None:
+        if flow.discount == 1:
+            raise CertificateError(
+                "exact arithmetic is for discounts below one; this problem has none"
+            )
         self.flow, self.discount = flow, ball(flow.discount)
         self.initial = balls(flow.initial)
         self.owner = np.repeat(np.arange(flow.shape[0]), flow.shape[1])  # the state of each pair

@@ -10,7 +10,9 @@ Policies as objects, with their checks, are in ``cvxmdp.policies.occupancies``.
 
 from __future__ import annotations
 
+import math
 from abc import ABC, abstractmethod
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, NamedTuple
@@ -112,6 +114,11 @@ class Flow(ABC):
     ) -> tuple[np.ndarray, np.ndarray]:
         """Nearly optimal values (S,) for a reward (S, A) of available pairs, and the greedy actions (S,)."""
 
+    @property
+    def strict(self) -> bool:
+        """Policies can stay for ever: values must leave nothing open, and what searches must not stay."""
+        return False
+
     def covering(self, excess: np.ndarray) -> np.ndarray | None:
         """E >= e + gamma P E for what values leave open, e (S, A); None where a bound needs none."""
         return None
@@ -136,6 +143,18 @@ class Flow(ABC):
     def equations(self) -> Equations:
         """The flow equations for solvers, over the usable pairs, in shares of the mass."""
 
+    def require(self, charge: Callable[[], np.ndarray]) -> None:
+        """Refuse problems that have no answer with this horizon; ``charge``, (S, A), is what staying costs."""
+        return
+
+    def tail(self, steps: int) -> float:
+        """No more mass than this follows after so many steps.
+
+        Half of the episodes at most are longer than twice the longest expected stay, from wherever they are.
+        """
+        halvings = math.floor(steps / (2.0 * self.longest))
+        return self.longest * 0.5**halvings
+
     @property
     def shape(self) -> tuple[int, int]:
         """(S, A)."""
@@ -159,6 +178,11 @@ class Flow(ABC):
     def uniform(self) -> np.ndarray:
         """The policy that is uniform over the available actions, (S, A)."""
         return self.actions / self.actions.sum(axis=1, keepdims=True)
+
+    @property
+    def deterministic(self) -> np.ndarray:
+        """Some deterministic policy, (S, A)."""
+        return np.asarray(np.eye(self.shape[1])[self.actions.argmax(axis=1)])
 
     def chain(self, policy: np.ndarray) -> sp.csr_array:
         """P_pi, (S, S): where one step of the policy leads.

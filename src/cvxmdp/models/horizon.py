@@ -8,12 +8,14 @@ policy and the oracle. A kind of horizon is a class here, a flow beside it, and 
 | kind       | occupancies x >= 0, out(x)(s) = sum_a x(s,a) | unit u          |
 |------------|----------------------------------------------|-----------------|
 | discounted | out(x) = rho + gamma P'x                     | 1 / (1 - gamma) |
+| total      | out(x) = rho + P'x, x finite                 | longest stay    |
 
 ``state_distribution`` is out(x) / u, and atoms that speak of distributions read x / u.
 """
 
 from __future__ import annotations
 
+import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -22,11 +24,16 @@ from typing import Any, ClassVar
 import numpy as np
 import scipy.sparse as sp
 
+from cvxmdp.base.errors import UtilityError
+from cvxmdp.base.text_tables import number
 from cvxmdp.models.episode_flow import DiscountedFlow
 from cvxmdp.models.flow import Flow
-from cvxmdp.models.validation import read_discount
+from cvxmdp.models.total_flow import TotalFlow, of_reached
+from cvxmdp.models.validation import read_factor
 
-UNITS = ("total", "step")  # that sums of signals are given in
+Names = tuple[str, ...] | None
+UNITS = ("total", "step", "episode")  # that sums of signals are given in
+ENDING = 1.0 - 1e-9  # share of the steps of an unending episode, below which episodes do end
 
 
 class Horizon(ABC):
@@ -45,8 +52,15 @@ class Horizon(ABC):
         """What a model's constructor is given for it."""
 
     @abstractmethod
-    def flow(self, transition: sp.csr_array, initial: np.ndarray, actions: np.ndarray) -> Flow:
-        """The flow of a model with this horizon, whose rows that do not end sum to one."""
+    def flow(
+        self, transition: sp.csr_array, initial: np.ndarray, actions: np.ndarray, names: Names
+    ) -> Flow:
+        """The flow of a model with this horizon, whose rows that do not end sum to one.
+
+        Args:
+            transition, initial, actions: see ``Flow``.
+            names: of the states, for messages; None where they have none.
+        """
 
     @property
     @abstractmethod
@@ -64,7 +78,22 @@ class Horizon(ABC):
 
     def factor(self, per: str, scale: Callable[[], float]) -> float:
         """What <c, x> is multiplied with to be a sum "per" something; ``scale`` gives that of the space."""
+        if per == "episode":
+            raise UtilityError(
+                f'per="episode" is an undiscounted sum, which is no function of discounted visits ({self}). '
+                "Use a model with discount=1, whose episodes end."
+            )
         return scale() if per == "step" else 1.0
+
+    @abstractmethod
+    def sums(self, total: float, budget: float, steps: float) -> list[str]:
+        """A return and its budget in the units people mean, in words.
+
+        Args:
+            total: <c, x>.
+            budget: for it.
+            steps: <1, x>, those that are taken.
+        """
 
     @abstractmethod
     def __str__(self) -> str:
@@ -81,7 +110,9 @@ class Discounted(Horizon):
     def arguments(self) -> dict[str, Any]:
         return {"discount": self.discount}
 
-    def flow(self, transition: sp.csr_array, initial: np.ndarray, actions: np.ndarray) -> Flow:
+    def flow(
+        self, transition: sp.csr_array, initial: np.ndarray, actions: np.ndarray, names: Names
+    ) -> Flow:
         return DiscountedFlow(transition, initial, actions, self.discount)
 
     @property
@@ -92,10 +123,63 @@ class Discounted(Horizon):
     def scale(self) -> float:
         return 1.0 - self.discount
 
+    def sums(self, total: float, budget: float, steps: float) -> list[str]:
+        per_step = f"per step {number(self.scale * total)} (budget {number(self.scale * budget)})"
+        if self.scale * steps < ENDING:
+            # Whoever reads "per step" thinks of the steps that are taken, and those are fewer.
+            per_step += f" of {number(self.longest)} steps, of which {number(steps)} are taken"
+            per_step += f": share of the steps taken {number(total / steps)}"
+        return [f"discounted sum {number(total)} (budget {number(budget)})", per_step]
+
     def __str__(self) -> str:
         return f"discount {self.discount:g}"
 
 
+@dataclass(frozen=True)
+class Total(Horizon):
+    """Every step counts the same, and episodes surely end, or staying is charged for."""
+
+    discount: float = 1.0
+    kind: ClassVar[str] = "total"
+
+    def arguments(self) -> dict[str, Any]:
+        return {"discount": 1.0}
+
+    def flow(
+        self, transition: sp.csr_array, initial: np.ndarray, actions: np.ndarray, names: Names
+    ) -> Flow:
+        return TotalFlow(of_reached(transition, initial, actions), initial, actions, 1.0, names)
+
+    @property
+    def longest(self) -> float:
+        return math.inf
+
+    @property
+    def scale(self) -> float:
+        raise UtilityError(
+            "discount=1: without a model nobody knows how long episodes stay, and distributions have no unit. "
+            "Give unit= to entropy and distance."
+        )
+
+    def factor(self, per: str, scale: Callable[[], float]) -> float:
+        if per == "step":
+            raise UtilityError(
+                'discount=1: a sum per step has no meaning where episodes differ in length. per="episode" is '
+                "the sum over an episode, share(...) the share of the steps taken."
+            )
+        return 1.0
+
+    def sums(self, total: float, budget: float, steps: float) -> list[str]:
+        return [
+            f"per episode {number(total)} (budget {number(budget)})",
+            f"share of the {number(steps)} steps taken {number(total / steps)}",
+        ]
+
+    def __str__(self) -> str:
+        return "total reward (discount 1)"
+
+
 def horizon_of(discount: Any) -> Horizon:
     """The horizon that a user gave."""
-    return Discounted(read_discount(discount))
+    factor = read_factor(discount)
+    return Total() if factor == 1.0 else Discounted(factor)

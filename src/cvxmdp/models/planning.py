@@ -248,9 +248,17 @@ class Pattern:
 
 
 def optimal_values(
-    flow: EpisodeFlow, reward: np.ndarray, guess: np.ndarray | None = None, rounds: int = 200
+    flow: EpisodeFlow,
+    reward: np.ndarray,
+    guess: np.ndarray | None = None,
+    start: np.ndarray | None = None,
+    rounds: int = 200,
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Nearly optimal values (S,) for a reward (S, A) of available pairs, and the greedy actions (S,)."""
+    """Nearly optimal values (S,) for a reward (S, A) of available pairs, and the greedy actions (S,).
+
+    Small models begin with the actions ``start``, (S,), where some are given: those of the guess might never
+    end.
+    """
     states, n_actions = flow.shape
     values = np.zeros(states) if guess is None else guess
     if states > DENSE_LIMIT:
@@ -260,7 +268,11 @@ def optimal_values(
         best = oracle.best(reward, ACCURACY * max(spread, 1e-300) * flow.mass)
         return best.values, best.actions
     first_rows = np.arange(states) * n_actions
-    greedy: np.ndarray | None = None
+    greedy = start
+    if greedy is not None:
+        values = flow.solved(
+            flow.transition[first_rows + greedy], reward.ravel()[first_rows + greedy]
+        )
     for _ in range(rounds):
         choices = np.where(flow.actions, reward + flow.following(values), -np.inf)
         actions = choices.argmax(axis=1)

@@ -6,7 +6,7 @@ A model is the tuple (S, A, P, rho, gamma) of the paper's section 2 with named s
 |-------|-----------------|----------------------------------------------|
 | P     | ``transition``  | (S*A, S), compressed sparse rows             |
 | rho   | ``initial``     | (S,)                                         |
-| gamma | ``discount``    | number in [0, 1)                             |
+| gamma | ``discount``    | number in [0, 1]                             |
 | r, c  | ``signals``     | name -> (S, A)                               |
 
 Row ``s * A + a`` of ``transition`` holds P(. | s, a). It may sum to less than one: the missing mass
@@ -47,7 +47,8 @@ class TabularMDP(Space):
             ``(indices, probabilities)`` of arrays (S, A, b) (pad short lists with probability 0).
             Rows may sum to less than one: the rest is the probability that the episode ends.
         initial: the distribution rho of the first state, shape (S,), or the index of a fixed one.
-        discount: gamma, at least 0 and less than 1.
+        discount: gamma, at least 0 and at most 1; with 1 returns are plain sums over episodes, which have to
+        end.
         signals: rewards and costs by name, ``{"reward": array}``. Each is (S,), (S, A), or per successor in
             the form of ``transition``; per successor, a model that ends episodes needs one more column
             (dense and sparse: S + 1; lists: b + 1), the value received with the ending step.
@@ -202,7 +203,7 @@ class TabularMDP(Space):
     def flow(self) -> Flow:
         """The flow equations: what occupancies, values and reachable states are computed from."""
         rows = validation.with_sums_of_one(self.transition, self.actions & (self.ending == 0))
-        return self.horizon.flow(rows, self.initial, self.actions)
+        return self.horizon.flow(rows, self.initial, self.actions, self.state_names)
 
     @property
     def scale(self) -> float:

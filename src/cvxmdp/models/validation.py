@@ -276,17 +276,24 @@ def read_initial(given: Any, n_states: int, label: PairLabel) -> np.ndarray:
 
 
 def read_discount(given: Any) -> float:
-    """The discount factor, in [0, 1)."""
+    """A discount factor in [0, 1)."""
+    discount = read_factor(given)
+    if discount == 1.0:
+        raise ModelError(
+            "discount must be less than 1 here; got 1.0. Undiscounted sums are for models, "
+            "TabularMDP(..., discount=1); a discount near one (0.99, 0.999) approximates them."
+        )
+    return discount
+
+
+def read_factor(given: Any) -> float:
+    """A discount factor in [0, 1]."""
     try:
         discount = float(given)
     except (TypeError, ValueError, OverflowError) as error:
-        raise ModelError(f"discount must be a number in [0, 1); got {given!r}") from error
-    if not 0.0 <= discount < 1.0:
-        raise ModelError(
-            f"discount must be at least 0 and less than 1; got {discount}. Undiscounted and "
-            "average-reward problems are not supported; a discount near one (0.99, 0.999) "
-            "approximates them."
-        )
+        raise ModelError(f"discount must be a number in [0, 1]; got {given!r}") from error
+    if not 0.0 <= discount <= 1.0:
+        raise ModelError(f"discount must be at least 0 and at most 1; got {discount}")
     return discount
 
 

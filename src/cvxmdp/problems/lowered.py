@@ -20,12 +20,13 @@ import numpy as np
 
 from cvxmdp.atoms import walk
 from cvxmdp.atoms.shapes import MinimumShape, Shape
-from cvxmdp.base.errors import ProblemError
+from cvxmdp.base.errors import ModelError, ProblemError
 from cvxmdp.problems.uncertainty import Uncertainty, uncertainty_of, with_uncertainty
 
 if TYPE_CHECKING:
     from cvxmdp.problems.problem import Problem
 
+RAISED = (1.0, 1.0 + 1e-11, 1.0 + 1e-9, 1.0 + 1e-7, 1.0 + 1e-5)  # multipliers
 PROBLEM_FORMAT = "cvxmdp problem 2"
 
 
@@ -148,6 +149,30 @@ class Lowered:
                 constants.append(multiplier * part.offset)
         # Tangents at pairs that no policy takes are arbitrary, and can be steep.
         return np.where(self.flow.usable, reward, 0.0), math.fsum(constants)
+
+    def proving_values(
+        self,
+        multipliers: dict[str, float],
+        tangents: Mapping[str, Any],
+        guess: np.ndarray | None = None,
+    ) -> tuple[dict[str, float], np.ndarray | None]:
+        """Values that prove a bound with these multipliers; None where there are none.
+
+        At optimal multipliers staying for ever may be worth exactly nothing. Then they are raised a little,
+        so that it costs something beyond rounding.
+        """
+        for raised in RAISED if self.flow.strict else RAISED[:1]:
+            known = {name: raised * mu for name, mu in multipliers.items()}
+            reward, _ = self.lagrangian_tangent(known, tangents)
+            if not np.isfinite(reward).all() or (
+                guess is not None and not np.isfinite(guess).all()
+            ):
+                break
+            try:
+                return known, self.flow.best_values(reward, guess)[0]
+            except ModelError:
+                continue
+        return multipliers, None
 
     def upper_bound(
         self, multipliers: Mapping[str, float], tangents: Mapping[str, Any], values: np.ndarray

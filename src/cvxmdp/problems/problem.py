@@ -86,6 +86,8 @@ class Problem:
         # Curvature and shapes are checked now, not when a solver first looks.
         self._set("objective_function", self._bind_objective(utility))
         self._set("slack_functions", self._bind_slacks())
+        if isinstance(self.space, TabularMDP):
+            self.space.flow.require(self._charge)
 
     objective_function: Shape  # f, concave, to be maximised
     slack_functions: Mapping[str, Shape]  # g_i, concave, at least zero
@@ -129,6 +131,23 @@ class Problem:
             except ValueError as error:
                 raise type(error)(f"constraint {name!r}: {error}") from error
         return MappingProxyType(bound)
+
+    def require_bounded_stays(self, who: str) -> None:
+        """An error where policies can stay for ever: a solver that plays any policy would never be done."""
+        if self.mdp.flow.strict:
+            raise ProblemError(
+                f"{who} tries policies that can stay for ever in this model (discount=1). ConvexProgram "
+                "answers such problems; or give a discount, or a horizon."
+            )
+
+    def _charge(self) -> np.ndarray:
+        """What a step costs at least, (S, A), in functions that are minimised or have a budget."""
+        charge = np.zeros(self.shape)
+        for function in (self.objective_function, *self.slack_functions.values()):
+            affine = function.affine()
+            if affine is not None and (affine.reward[self.space.reachable_pairs] <= 0).all():
+                charge -= np.where(self.space.reachable_pairs, affine.reward, 0.0)
+        return charge
 
     @property
     def mdp(self) -> TabularMDP:

@@ -51,7 +51,7 @@ def constraint_rows(solution: Solution) -> list[ConstraintRow]:
 
 
 def _units(solution: Solution, constraint: Any) -> str:
-    """A linear constraint as discounted sum, per step and, where episodes end, per episode."""
+    """A linear constraint in all units that the horizon knows and, where episodes end, per episode."""
     terms = constraint.utility.terms()
     if not solution.has_policy or constraint.utility.offset:
         return ""
@@ -66,13 +66,11 @@ def _units(solution: Solution, constraint: Any) -> str:
     reward = unit * affine.reward
     total = float(np.vdot(reward, solution.occupancy))
     budget = constraint.budget * unit
-    per_step = problem.space.factor("step")
-    parts = [
-        f"discounted sum {number(total)} (budget {number(budget)})",
-        f"per step {number(per_step * total)} (budget {number(per_step * budget)})",
-    ]
-    mdp = None if problem.environment is not None else problem.mdp
-    ends = mdp is not None and (mdp.ending > 0).any()
+    horizon = problem.space.horizon
+    if problem.environment is not None:
+        return "; ".join(horizon.sums(total, budget, problem.space.max_mass))
+    parts = horizon.sums(total, budget, float(solution.occupancy.sum()))
+    ends = horizon.discount < 1 and (problem.mdp.ending > 0).any()
     visits = episode_visits(problem.mdp, solution.policy) if ends else None
     if visits is not None:
         parts.append(f"undiscounted per episode {number(float(np.vdot(reward, visits)))}")

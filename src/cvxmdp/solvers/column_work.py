@@ -57,6 +57,7 @@ class ColumnWork(Work[Plain]):
     def __init__(self, solver: ColumnGeneration, task: Task) -> None:
         self.solver, self.problem = solver, task.problem
         self.every = spacing(solver.iterations, task.rows)
+        task.problem.require_bounded_stays("ColumnGeneration")
         self.claims = Claims.of(task.problem)
         self._check_tolerance()
         self.certifier = Certifier(task.problem, self.claims)

@@ -1,0 +1,169 @@
+r"""The flow of undiscounted episodes: out(x) = rho + P'x, x finite.
+
+Where no policy can stay for ever, that is all: the longest stay W = <rho, w> is finite, the proof that episodes
+surely end, and the unit of distributions. Where some can, in an *end component*, problems are taken only if
+staying is *charged*: by a function that costs something there and is minimised or has a budget. Then finite
+occupancies are all that matter, and a bound on their returns needs no stay: any V with r + P V <= V, rounding
+included, gives <r, x> <= <rho, V>. Such a V is found for rewards raised by a little more than rounding.
+Policy iteration starts from a policy that ends, and charged rewards keep it among those.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+import scipy.sparse as sp
+
+from cvxmdp.base.errors import ModelError
+from cvxmdp.models.end_components import EndComponents, end_components
+from cvxmdp.models.episode_flow import ROUNDED, EpisodeFlow
+from cvxmdp.models.flow import reached_from
+from cvxmdp.models.planning import optimal_values
+from cvxmdp.models.systems import EPS, solve_discounted
+
+RAISED = 4.0  # times the rounding of a step, that rewards are raised by
+PAYS = "discount=1: staying for ever pays with this reward"
+NAMED = 4  # states that a message names
+
+
+def of_reached(transition: sp.csr_array, initial: np.ndarray, actions: np.ndarray) -> sp.csr_array:
+    """The transition with empty rows where no policy ever is: those states might never end."""
+    pointers = transition.indptr[:: actions.shape[1]]
+    reached = reached_from(initial > 0, pointers, transition.indices)
+    if reached.all():
+        return transition
+    kept = sp.diags_array(np.repeat(reached, actions.shape[1]).astype(np.float64))
+    rows = sp.csr_array(kept @ transition)
+    rows.eliminate_zeros()
+    return rows
+
+
+@dataclass(frozen=True, eq=False)
+class TotalFlow(EpisodeFlow):
+    """The flow of a discount of one.
+
+    Attributes:
+        names: of the states, for messages; None where they have none.
+    """
+
+    names: tuple[str, ...] | None = None
+
+    @property
+    def endless(self) -> bool:
+        return False
+
+    @property
+    def ceiling(self) -> float:
+        return float("inf")
+
+    @property
+    def scale(self) -> float:
+        """One over the longest expected stay."""
+        if self.strict:
+            raise ModelError(
+                f"discount=1: {self._stayed(self.components)}, so that no stay is the longest and "
+                "distributions have no unit. Give unit= to entropy and distance, a discount, or a horizon."
+            )
+        return 1.0 / self.mass
+
+    @cached_property
+    def _whole(self) -> np.ndarray:
+        """Boolean (S, A): usable pairs that do not end."""
+        sums = np.asarray(self.transition.sum(axis=1)).reshape(self.shape)
+        return self.usable & (np.abs(sums - 1.0) < ROUNDED)
+
+    @cached_property
+    def components(self) -> EndComponents:
+        """Where some policy can stay for ever."""
+        return end_components(self.transition, self._whole)
+
+    @cached_property
+    def ending_actions(self) -> np.ndarray:
+        """Actions (S,) of a policy that ends from wherever that is possible: each may come nearer to an end."""
+        known = (self.usable & ~self._whole).any(axis=1)
+        actions = np.where(known, (self.usable & ~self._whole).argmax(axis=1), -1)
+        while True:
+            near = (self.transition @ known.astype(np.float64)).reshape(self.shape) > 0
+            found = ~known & (near & self.actions).any(axis=1)
+            if not found.any():
+                return np.where(actions < 0, self.actions.argmax(axis=1), actions)
+            actions = np.where(found, (near & self.actions).argmax(axis=1), actions)
+            known = known | found
+
+    def require(self, charge: Callable[[], np.ndarray]) -> None:
+        """Refuse problems whose policies can stay for ever somewhere for nothing.
+
+        Args:
+            charge: gives what staying costs at least, (S, A): not negative, minimised or under a budget.
+        """
+        if not self.strict:
+            return
+        free = end_components(self.transition, self._whole & (charge() == 0))
+        if free.count:
+            raise ModelError(
+                f"discount=1: {self._stayed(free)}, where nothing that is minimised or has a budget charges "
+                "for it. Give a budget on a cost there, a discount, a horizon, or mdp.ending_at([...])."
+            )
+
+    def _stayed(self, components: EndComponents) -> str:
+        states = np.flatnonzero(components.labels >= 0)
+        named = [repr(self.names[s]) if self.names else str(s) for s in states[:NAMED]]
+        more = ", ..." if states.size > NAMED else ""
+        what = "state" if states.size == 1 else "states"
+        return f"policies can stay for ever in {states.size:,} {what} ({', '.join(named)}{more})"
+
+    @cached_property
+    def stay(self) -> np.ndarray:
+        """The longest stay; where none is the longest, that of the uniform policy, which is no bound."""
+        if not self.strict:
+            return super().stay
+        return self.solved(self.chain(self.uniform), np.ones(self.shape[0]))
+
+    @property
+    def deterministic(self) -> np.ndarray:
+        return np.asarray(np.eye(self.shape[1])[self.ending_actions])
+
+    @property
+    def strict(self) -> bool:
+        return bool(self.components.count)
+
+    def occupancy(self, policy: np.ndarray) -> np.ndarray:
+        """Over the states that the policy visits; elsewhere it may stay for ever."""
+        chain = self.chain(policy).copy()  # it shares the model's own indices
+        chain.eliminate_zeros()
+        places = np.flatnonzero(reached_from(self.initial > 0, chain.indptr, chain.indices))
+        visits = np.zeros(self.shape[0])
+        own = sp.csr_array(chain[places][:, places].T)
+        try:
+            visits[places] = solve_discounted(own, self.initial[places], self.discount)
+        except np.linalg.LinAlgError as error:
+            raise ModelError("discount=1: the policy never ends its episodes") from error
+        return np.where(self.actions, np.maximum(visits, 0.0)[:, None] * policy, 0.0)
+
+    def occupancies(self, policies: np.ndarray) -> np.ndarray:
+        return np.stack([self.occupancy(policy) for policy in policies])
+
+    def best_values(
+        self, reward: np.ndarray, guess: np.ndarray | None = None
+    ) -> tuple[np.ndarray, np.ndarray]:
+        if not self.strict:
+            return optimal_values(self, reward, guess)
+        try:
+            values, actions = optimal_values(self, reward, start=self.ending_actions)
+            successors = int(np.diff(self.transition.indptr).max(initial=0))
+            size = float(np.abs(reward[self.usable]).max()) + 2.0 * float(np.abs(values).max())
+            raised = reward + RAISED * (successors + 8) * EPS * size
+            values, actions = optimal_values(self, raised, start=actions)
+        except np.linalg.LinAlgError as error:
+            raise ModelError(PAYS) from error
+        left = reward + self.following(values) - values[:, None]
+        if left[self.usable].max() > -0.25 * (raised - reward)[self.usable].min():
+            raise ModelError(PAYS)
+        return values, actions
+
+    def covering(self, excess: np.ndarray) -> np.ndarray | None:
+        """Where policies can stay for ever, nothing covers what is left open."""
+        return None if self.strict else super().covering(excess)

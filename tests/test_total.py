@@ -1,0 +1,148 @@
+"""Total reward, discount=1: hand-solved chains, exact rational optima, refusals that name the states."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+
+import numpy as np
+import pytest
+
+import cvxmdp as cm
+from cvxmdp.checker.arithmetic import CertificateError
+from cvxmdp.checker.bounds import PlainProblem
+from cvxmdp.problems.lowered import Lowered
+from test_near_one import exact_best_within
+
+
+def ending_model(seed: int, states: int = 4) -> cm.TabularMDP:
+    """Every row ends with some probability."""
+    random = np.random.default_rng(seed)
+    rows = random.dirichlet(np.ones(states + 1), size=(states, 2))[:, :, :states]
+    signals = {"reward": random.normal(size=(states, 2)), "cost": random.random((states, 2))}
+    return cm.TabularMDP(rows, random.dirichlet(np.ones(states)), 1, signals=signals)
+
+
+def corridor(discount: float = 1.0) -> cm.TabularMDP:
+    """Four places; action 0 goes back, action 1 forward with probability 0.9, from the last one to the end."""
+    rows = np.zeros((4, 2, 4))
+    for place in range(4):
+        rows[place, 0, max(place - 1, 0)] = 1.0
+        rows[place, 1, place] = 0.1
+        if place < 3:
+            rows[place, 1, place + 1] = 0.9
+    names = ["start", "mill", "yard", "gate"]
+    signals = {"time": np.ones(4), "view": np.array([0.0, 0.0, 1.0, 0.0])}
+    return cm.TabularMDP(rows, 0, discount, signals=signals, state_names=names)
+
+
+def certified(problem: cm.Problem) -> cm.Certificate:
+    solution = cm.solve(problem, cm.ConvexProgram())
+    assert solution.status is cm.Status.OPTIMAL
+    certificate = cm.certify(problem, solution)
+    assert certificate.relative_gap <= 1e-8
+    return certificate
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_random_problems_against_exact_optima(seed: int) -> None:
+    mdp = ending_model(seed)
+    used = float((mdp.signal("cost") * cm.occupancy_of(mdp, cm.uniform_policy(mdp))).sum())
+    within = {"cost": cm.linear("cost") <= used}
+    problem = cm.Problem(mdp, maximize=cm.linear("reward"), subject_to=within)
+    certificate = certified(problem)
+    assert certificate.lower <= exact_best_within(mdp, Fraction(used)) <= certificate.upper
+    by_columns = cm.certify(problem, cm.solve(problem, cm.ColumnGeneration()))
+    assert by_columns.relative_gap <= 1e-6
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_concave_problems_close_their_gaps(seed: int) -> None:
+    mdp = ending_model(seed)
+    uniform = cm.uniform_policy(mdp)
+    used = float((mdp.signal("cost") * cm.occupancy_of(mdp, uniform)).sum())
+    within = {"cost": cm.linear("cost", per="episode") <= 0.97 * used}
+    certified(cm.Problem(mdp, maximize=cm.entropy(), subject_to=within))
+    certified(cm.Problem(mdp, minimize=cm.distance(uniform, norm="l2"), subject_to=within))
+
+
+def test_occupancies_are_visits_of_an_episode() -> None:
+    mdp = corridor()
+    always = np.tile([0.0, 1.0], (4, 1))
+    np.testing.assert_allclose(cm.occupancy_of(mdp, always).sum(axis=1), np.full(4, 1 / 0.9))
+
+
+def test_the_unit_of_distributions_is_the_longest_stay() -> None:
+    mdp = ending_model(0)
+    found = cm.solve(cm.Problem(mdp, maximize=cm.linear(np.ones(4))), cm.ConvexProgram())
+    assert 1.0 / mdp.scale == pytest.approx(found.objective, rel=1e-12)
+    assert cm.state_distribution(mdp, found.occupancy).sum() == pytest.approx(1.0)
+
+
+def test_staying_is_allowed_where_it_is_charged() -> None:
+    problem = cm.Problem(corridor(), minimize=cm.linear("time"))
+    certificate = certified(problem)
+    assert certificate.lower <= 4 / 0.9 <= certificate.upper
+
+
+def test_a_budget_charges_too() -> None:
+    """Steps left over are spent between gate and yard: 1 / 0.9 views for every 1 + 1 / 0.9 steps."""
+    within = {"time": cm.linear("time") <= 8.0}
+    certificate = certified(cm.Problem(corridor(), maximize=cm.linear("view"), subject_to=within))
+    stay = 1 / 0.9
+    expected = stay + (8.0 - 4 * stay) / (1 + stay) * stay
+    assert certificate.lower <= expected * (1 + 1e-12)
+    assert certificate.upper >= expected * (1 - 1e-12)
+
+
+def test_infeasible_budgets_are_proven() -> None:
+    within = {"time": cm.linear("time") <= 4.0}
+    problem = cm.Problem(corridor(), maximize=cm.linear("view"), subject_to=within)
+    solution = cm.solve(problem, cm.ConvexProgram())
+    assert solution.status is cm.Status.INFEASIBLE
+    assert cm.certify(problem, solution).infeasible
+
+
+def test_staying_for_nothing_is_refused_by_name() -> None:
+    with pytest.raises(
+        cm.CvxmdpError, match=r"stay for ever in 4 states \('start', 'mill'.*ending_at"
+    ):
+        cm.Problem(corridor(), maximize=cm.linear("view"))
+    # Where the view costs, the places without one can still be stayed in for nothing.
+    with pytest.raises(cm.CvxmdpError, match=r"in 2 states \('start', 'mill'\)"):
+        cm.Problem(corridor(), minimize=cm.linear("view"))
+    within = {"time": cm.linear("time") <= 8.0}
+    with pytest.raises(cm.CvxmdpError, match="unit="):
+        cm.Problem(corridor(), maximize=cm.entropy(), subject_to=within)
+
+
+def test_units_that_mean_nothing_are_refused() -> None:
+    with pytest.raises(cm.CvxmdpError, match='per="episode"'):
+        cm.Problem(ending_model(0), maximize=cm.linear("reward", per="step"))
+    with pytest.raises(cm.CvxmdpError, match="discount=1"):
+        cm.Problem(corridor(0.9), maximize=cm.linear("view", per="episode"))
+
+
+def test_files_and_checks(tmp_path) -> None:
+    problem = cm.Problem(corridor(), minimize=cm.linear("time"))
+    certificate = certified(problem)
+    certificate.save(tmp_path / "proof.json")
+    assert cm.check(tmp_path / "proof.json", problem)
+    problem.save(tmp_path / "problem")
+    again = cm.load_problem(tmp_path / "problem")
+    assert again.mdp.horizon == problem.mdp.horizon
+    assert cm.check(tmp_path / "proof.json", again)
+    assert "total reward" in repr(again.mdp)
+
+
+def test_the_checker_refuses_to_bound_what_stays_for_nothing() -> None:
+    charged = Lowered(cm.Problem(corridor(), minimize=cm.linear("time"))).plain()
+    free = Lowered(cm.Problem(corridor(0.9), maximize=cm.linear("view"))).plain()
+    with pytest.raises(CertificateError, match="for ever"):
+        PlainProblem({**charged, "objective": free["objective"]})
+
+
+def test_a_policy_that_never_ends_is_no_policy_of_the_problem() -> None:
+    problem = cm.Problem(corridor(), minimize=cm.linear("time"))
+    back = np.tile([1.0, 0.0], (4, 1))
+    with pytest.raises(cm.CvxmdpError, match="end its episodes"):
+        cm.certify(problem, back)
