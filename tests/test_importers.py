@@ -192,7 +192,7 @@ def test_two_rows_of_the_paper_s_grid_end_episodes(paper: cm.TabularMDP) -> None
         ({"rewards": [(1, 2)]}, r"rewards must be a dictionary, such as rewards={\(1, 2\): 0.5}"),
         ({"rewards": {99: 1.0}}, "rewards: 99 lies outside"),
         ({"rewards": {3: np.nan}}, "signal 'reward' is nan at state 3"),
-        ({"discount": 1.0}, "less than 1"),
+        ({"discount": 1.5}, "at most 1"),
     ],
 )
 def test_bad_gridworlds(arguments: dict, message: str) -> None:
@@ -251,7 +251,7 @@ def test_garnets_that_end() -> None:
         ({"ending": 1.5}, "ending must be a probability; got 1.5"),
         ({"ending": np.nan}, "ending must be a probability"),
         ({"ending": 1e-9}, "looks like rounding"),
-        ({"discount": 2}, "less than 1"),
+        ({"discount": 2}, "at most 1"),
     ],
 )
 def test_bad_garnets(arguments: dict, message: str) -> None:

@@ -82,7 +82,8 @@ def test_the_table_reads_as_it_should() -> None:
     assert lines[6].startswith('quit enough  linear("quit") >= 0.4    0.4')
     assert lines[6].endswith("1.666667")
     assert lines[7] == (
-        "  discounted sum 0.4 (budget 0.4); per step 0.08 (budget 0.08); "
+        "  discounted sum 0.4 (budget 0.4); per step 0.08 (budget 0.08) of 5 steps, of which 1.4 are taken: "
+        f"share of the steps taken {0.4 / 1.4:.7g}; "
         f"undiscounted per episode {4 / 9:.7g}"
     )
     assert "chosen because the model is known" in lines[-1]
