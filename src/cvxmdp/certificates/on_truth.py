@@ -37,11 +37,13 @@ class TrueCertifier:
         """Of a solution, a policy or an (S, A) array."""
         if isinstance(answer, Solution) and not answer.has_policy:
             answer = None
-        reached, matrix = None, None
+        reached, matrix, misses = None, None, True
         if answer is not None:
             matrix = as_policy(self.problem.mdp, answer).probabilities()
             reached = self.claims.reached(matrix)
-        if self.claims.slacks and (reached is None or not reached.feasible):
+            # Where the estimate allows a policy, no proof can say that no model does.
+            misses = min(self.problem.evaluate(matrix).slack.values(), default=0.0) < 0
+        if self.claims.slacks and misses and (reached is None or not reached.feasible):
             room = self.claims.room
             if room is not None and room.upper < 0:
                 return self._infeasible(room)

@@ -170,8 +170,9 @@ class TrueClaims(Claims):
             evidence: of a solver on the estimate, or None.
             policy: a good one, to begin with.
         """
-        proofs = [None if evidence is None else self.prove_anew(evidence), by_program(self)]
-        return best([*proofs, self.by_optimist(best(proofs), policy)])
+        first = None if evidence is None else self.prove_anew(evidence)
+        first = by_program(self) if first is None else first
+        return best([first, self.by_optimist(first, policy)])
 
     def prove_anew(self, evidence: Evidence) -> Proof | None:
         """With the optimist's values instead of the estimate's."""
