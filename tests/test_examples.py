@@ -52,3 +52,20 @@ def test_demo_prints_both_solutions_and_learns(run, capsys, monkeypatch, tmp_pat
     assert "4.047617" in printed
     assert "ours: VR-PDPG, table, step 0.05" in printed
     assert (tmp_path / printed.rsplit(": ", 1)[1].strip()).is_file()  # the report is the last word
+
+
+def test_hidden_concavity_is_drawn(run, capsys, monkeypatch, tmp_path):
+    """A valley between policies, none between occupancies, for a linear and for a concave objective."""
+    sys.modules.pop("hidden_concavity", None)
+    example = importlib.import_module("hidden_concavity")
+    policies, occupancies = example.main(tmp_path / "picture.png")
+    assert (tmp_path / "picture.png").stat().st_size > 10_000
+    for values in ("returns", "nearness"):
+        mixed, straight = getattr(policies, values), getattr(occupancies, values)
+        assert mixed[[0, -1]] == pytest.approx(straight[[0, -1]])
+        assert policies.dent(mixed) > 0.05
+        assert occupancies.dent(straight) < 1e-9
+    # by hand: the ends are reached after four steps, and pay 1 / (1 - 0.9) from then on
+    assert policies.returns[0] == pytest.approx(0.9**4 / 0.1)
+    assert policies.returns[-1] == pytest.approx(0.8 * 0.9**4 / 0.1)
+    assert "dents of" in capsys.readouterr().out
