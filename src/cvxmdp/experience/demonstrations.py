@@ -24,8 +24,9 @@ import numpy as np
 from cvxmdp.base.errors import ExperienceError
 from cvxmdp.base.removed import refusing_removed
 from cvxmdp.experience.concentration import Radius, VectorBound, bernstein_radius
+from cvxmdp.experience.environments.environment import Environment
 from cvxmdp.experience.episodes import Episodes, Sample, joined, summarise
-from cvxmdp.experience.recordings import Recording, read_recordings
+from cvxmdp.experience.recordings import Names, Recording, read_recordings
 from cvxmdp.models.horizon import Horizon, horizon_of
 from cvxmdp.models.table import TabularMDP
 from cvxmdp.models.validation import read_discount
@@ -119,7 +120,7 @@ class Demonstrations:
 @refusing_removed
 def demonstrations(
     source: Any,
-    mdp: TabularMDP | None = None,
+    mdp: TabularMDP | Environment | None = None,
     *,
     discount: float | None = None,
     n_states: int | None = None,
@@ -136,24 +137,29 @@ def demonstrations(
             - episodes in memory: a list of lists of (state, action), or of mappings with "observations"
               (or "states"), "actions" and, where the last step ended the episode, "terminated": True (or
               "terminations", one per step). Without it an episode counts as cut;
-            - the path of a CSV file, or a data frame, with columns ``episode``, ``state``, ``action`` and
-              ``terminated``;
+            - the path of a CSV or Parquet file, or a data frame, with columns ``episode``, ``state``,
+              ``action`` and ``terminated``;
             - the path of an NPZ file with arrays of the same names, one row per step (``observations``,
               ``actions`` and ``terminations`` are understood as well); never unpickled;
             - a Minari dataset: the folder on disk (read with h5py), or the loaded dataset;
             - a policy, with a model: its exact occupancy.
-        mdp: the model; brings discount, numbers of states and actions.
+        mdp: the model; brings discount, numbers and names of states and actions. Or an environment.
         discount, n_states, n_actions: otherwise.
         features: of observations that are not states; the occupancy is then per feature and action.
         episode_limit: say that recordings were cut at so many steps and never sooner; otherwise the radius
             allows for cuts anywhere.
         columns: other names for the columns, as {"state": "s"}.
     """
+    names: Names = (None, None)
     if mdp is not None:
         discount = mdp.discount if discount is None else discount
         n_states, n_actions = mdp.n_states, mdp.n_actions
+        if isinstance(mdp, TabularMDP):
+            names = (mdp.state_names, mdp.action_names)
+        elif features is None:
+            features = mdp.features
     if isinstance(source, Policy) or isinstance(getattr(source, "policy", None), Policy):
-        return _exact(source, mdp)
+        return _exact(source, mdp if isinstance(mdp, TabularMDP) else None)
     if discount is None:
         raise ExperienceError("demonstrations are discounted: give a model, or discount=")
     gamma = read_discount(discount)
@@ -161,7 +167,7 @@ def demonstrations(
         raise ExperienceError(
             f"episode_limit must be a whole number of steps, at least 1; got {episode_limit!r}"
         )
-    recordings = list(read_recordings(source, columns))
+    recordings = list(read_recordings(source, columns, names))
     if not recordings:
         raise ExperienceError("there are no episodes in these demonstrations")
     n_actions = _count(n_actions, recordings, lambda r: r.actions, "actions")

@@ -50,17 +50,27 @@ class Recording:
         return self.rows[step] if self.rows else f"{self.place}, step {step}"
 
 
-def read_recordings(source: Any, columns: Mapping[str, str] | None = None) -> Iterator[Recording]:
-    """Episodes of whatever was given; see ``demonstrations``."""
+Names = tuple[tuple[str, ...] | None, tuple[str, ...] | None]  # of states and of actions
+
+
+def read_recordings(
+    source: Any, columns: Mapping[str, str] | None = None, names: Names = (None, None)
+) -> Iterator[Recording]:
+    """Episodes of whatever was given; see ``demonstrations``.
+
+    Args:
+        source, columns: as there.
+        names: of states and actions, where tables may have them instead of numbers.
+    """
     if is_minari(source):
         return _minari(source)
     if isinstance(source, str | Path):
         path = Path(source)
         if path.suffix == ".npz":
             return _npz(path, columns)
-        return _table(read_log_table(path, _names(path, columns), ExperienceError))
+        return _table(read_log_table(path, _names(path, columns), ExperienceError), names)
     if isinstance(source, Mapping) or hasattr(source, "columns"):
-        return _table(read_log_table(source, _names(source, columns), ExperienceError))
+        return _table(read_log_table(source, _names(source, columns), ExperienceError), names)
     return _memory(source)
 
 
@@ -68,7 +78,9 @@ def _names(source: Any, columns: Mapping[str, str] | None) -> dict[str, str]:
     """Columns under their other usual names, where ours are not there."""
     renamed = dict(columns or {})
     there: Iterable[Any]
-    if isinstance(source, Path):
+    if isinstance(source, Path) and source.suffix == ".parquet":
+        there = list(read_log_table(source, None, ExperienceError).arrays)
+    elif isinstance(source, Path):
         with require_file(source).open(encoding="utf-8-sig") as file:
             there = [name.strip() for name in file.readline(100_000).split(",")]
     else:
@@ -81,11 +93,11 @@ def _names(source: Any, columns: Mapping[str, str] | None) -> dict[str, str]:
     return renamed
 
 
-def _table(data: LogTable) -> Iterator[Recording]:
+def _table(data: LogTable, names: Names = (None, None)) -> Iterator[Recording]:
     """Rows of (episode, state, action, terminated), in the order of the steps."""
-    states, actions = data.codes("state"), data.codes("action")
-    if states is None or actions is None:
-        raise ExperienceError("states and actions of demonstrations are numbers, counted from 0")
+    states, actions = (
+        _numbered(data, *one) for one in zip(("state", "action"), names, strict=True)
+    )
     terminated = data.flags("terminated")
     data.require_clean()
     over = terminated | (data.flags("truncated") if "truncated" in data.arrays else False)
@@ -98,6 +110,23 @@ def _table(data: LogTable) -> Iterator[Recording]:
             f"episode {number}",
             tuple(data.row(row) for row in range(first, behind)),
         )
+
+
+def _numbered(data: LogTable, column: str, names: tuple[str, ...] | None) -> np.ndarray:
+    """A column of states or actions: numbers counted from 0, or names that a model has."""
+    codes = data.codes(column) if names is None else None
+    if codes is not None:
+        return codes
+    if names is None:
+        raise ExperienceError(
+            f"the column {column!r} of demonstrations holds names; numbers are counted from 0, and names "
+            "need a model that has them"
+        )
+    labels, numbers = data.labels(column), {name: number for number, name in enumerate(names)}
+    strange = [row for row, label in enumerate(labels) if label not in numbers]
+    data.wrong(strange, lambda row: f"the model has no {column} {labels[row]!r}")
+    data.require_clean()
+    return np.array([numbers[label] for label in labels], dtype=np.int64)
 
 
 def _minari(source: Any) -> Iterator[Recording]:

@@ -321,6 +321,12 @@ def endings_in(text: str) -> str:
     return found[0] if found else ""
 
 
+def estimate_in(text: str) -> str:
+    """The note of an estimated model within any text; empty where there is none."""
+    found = re.search(r"estimated model \([^)]*\)", text)
+    return found[0] if found else ""
+
+
 def model_of(space: Space, what: str) -> TabularMDP:
     """The model, or an error that says what is asked of it."""
     if not isinstance(space, TabularMDP):

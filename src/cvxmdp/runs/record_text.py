@@ -7,7 +7,7 @@ from typing import Any
 
 from cvxmdp.base.text_tables import number, text_table
 from cvxmdp.certificates.certificate import Certificate, certificate_facts
-from cvxmdp.models.table import endings_in
+from cvxmdp.models.table import endings_in, estimate_in
 from cvxmdp.problems.solution_text import HEADER
 from cvxmdp.problems.while_learning import learning_words
 from cvxmdp.runs.record import ConstraintFacts, RunRecord
@@ -42,7 +42,8 @@ def record_text(record: RunRecord) -> str:
     """A run as text: what was asked, what was found, what is proven."""
     lines = [f"{status_words(record)}: {record.message}", ""]
     lines.append(f"{record.sense} {record.utility} = {number(record.objective)}")
-    endings = endings_in(record.model)
+    estimate, endings = estimate_in(record.model), endings_in(record.model)
+    lines += [f"Of the {estimate}."] if estimate else []
     lines += [f"{endings}."] if endings else []
     if record.constraints:
         rows = [

@@ -19,6 +19,7 @@ from typing import Any
 from cvxmdp import atoms
 from cvxmdp.atoms import Constraint, Utility
 from cvxmdp.base.errors import CvxmdpError, FileFormatError, did_you_mean
+from cvxmdp.experience.demonstrations import Demonstrations, demonstrations
 from cvxmdp.policies import TabularPolicy, load_policy
 from cvxmdp.policies.families import Direct, LinearSoftmax, Table
 from cvxmdp.policies.networks import MLP
@@ -53,10 +54,15 @@ class ExpressionError(FileFormatError):
 
 
 class Reader:
-    """Reads expressions of a problem file; ``file("...")`` and ``policy("...")`` look in its folder."""
+    """Reads expressions of a problem file; ``file``, ``policy`` and ``demonstrations`` look in its folder.
 
-    def __init__(self, folder: ArrayFolder) -> None:
-        self.folder = folder
+    Args:
+        folder: of the problem file.
+        model: the model or environment that it describes; demonstrations are counted in its states.
+    """
+
+    def __init__(self, folder: ArrayFolder, model: Any = None) -> None:
+        self.folder, self.model = folder, model
 
     def utility(self, text: str) -> Utility:
         """A utility such as ``entropy()``."""
@@ -95,7 +101,8 @@ class Reader:
     def _read(self, text: str, functions: Mapping[str, Callable[..., Any]]) -> Any:
         if len(text) > LONGEST:
             raise ExpressionError(f"an expression has more than {LONGEST:,} characters")
-        known = {**functions, "file": self.folder.array, "policy": self._policy}
+        known: dict[str, Callable[..., Any]] = {**functions, "file": self.folder.array}
+        known |= {"policy": self._policy, "demonstrations": self._demonstrations}
         try:
             tree = ast.parse(text.strip(), mode="eval")
             return _Walk(text, known).value(tree.body)
@@ -114,6 +121,13 @@ class Reader:
         if path.suffix == ".safetensors" and not name:
             return load_policy(path)
         return TabularPolicy(self.folder.array(reference))
+
+    def _demonstrations(self, relative: str, episode_limit: int | None = None) -> Demonstrations:
+        """The occupancy that a log shows: CSV, Parquet, NPZ, or the HDF5 file of a Minari dataset."""
+        if self.model is None:
+            raise ExpressionError("demonstrations are for utilities and constraints")
+        path = self.folder.path(relative)
+        return demonstrations(path, self.model, episode_limit=episode_limit)
 
 
 class _Walk:

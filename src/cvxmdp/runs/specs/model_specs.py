@@ -11,6 +11,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from cvxmdp.base.errors import CvxmdpError, did_you_mean
 from cvxmdp.experience.environments.gymnasium_env import GymnasiumEnv
+from cvxmdp.experience.logs import from_transitions
 from cvxmdp.models import GridLayout, TabularMDP, from_gymnasium_table, garnet, gridworld
 from cvxmdp.policies.features import RandomFourier, UniformBins
 from cvxmdp.runs.specs.array_specs import ArrayFolder
@@ -147,6 +148,48 @@ class ModelFile(Strict):
         return TabularMDP.load(folder.path(self.path))
 
 
+class Log(Strict):
+    """``from_transitions(...)`` of a CSV or Parquet file, or of the HDF5 file of a Minari dataset."""
+
+    kind: Literal["log"]
+    path: str
+    discount: float
+    columns: dict[str, str] = Field(default_factory=dict)
+    signals: list[str] | None = None
+    initial: Numbers | None = None
+    known: list[str] | dict[str, Numbers] | None = None
+    bounds: dict[str, Annotated[list[float], Field(min_length=2, max_length=2)]] = Field(
+        default_factory=dict
+    )
+    supports: str | None = None
+    actions: list[str] | str | None = None  # names, or a file with the (S, A) mask
+    unknown: Literal["worst", "end"] = "worst"
+    n_states: Size | None = None
+    n_actions: Size | None = None
+
+    def build(self, folder: ArrayFolder) -> TabularMDP:
+        known: Any = self.known
+        if isinstance(known, dict):
+            known = {name: _numbers(folder, given) for name, given in known.items()}
+        actions: Any = self.actions
+        if isinstance(actions, str):
+            actions = folder.array(actions).astype(bool)
+        bounds = {name: (low, high) for name, (low, high) in self.bounds.items()}
+        sizes = self.model_dump(include={"unknown", "n_states", "n_actions"})
+        return from_transitions(
+            folder.path(self.path),
+            self.discount,
+            columns=self.columns,
+            signals=self.signals,
+            initial=None if self.initial is None else _numbers(folder, self.initial),
+            known=known,
+            bounds=bounds,
+            supports=None if self.supports is None else folder.array(self.supports),
+            actions=actions,
+            **sizes,
+        )
+
+
 class GymnasiumTable(Strict):
     """``from_gymnasium_table(...)`` of an environment that is registered under its id."""
 
@@ -189,6 +232,9 @@ class Simulator(Strict):
     bins: Bins | None = None
     fourier: Fourier | None = None
     absent: dict[str, float] = Field(default_factory=dict)
+    bounds: dict[str, Annotated[list[float], Field(min_length=2, max_length=2)]] = Field(
+        default_factory=dict
+    )
     failure: str | None = None  # name of a signal: 1 for a step that ends the episode unrewarded
 
     def build(self, folder: ArrayFolder) -> GymnasiumEnv:
@@ -200,7 +246,12 @@ class Simulator(Strict):
         if self.fourier is not None:
             of = self.fourier
             features = RandomFourier(of.dimension, of.size, seed=of.seed, scale=of.scale)
-        own = {"features": features, "n_envs": self.n_envs, "absent": self.absent}
+        own = {
+            "features": features,
+            "n_envs": self.n_envs,
+            "absent": self.absent,
+            "bounds": self.bounds,
+        }
         told = _failure(self.failure)
         return _made(GymnasiumEnv, self.id, self.discount, self.arguments, signals=told, **own)
 
@@ -231,6 +282,7 @@ MODELS: Mapping[str, type[Any]] = {
     "garnet": Garnet,
     "table": WrittenTable,
     "file": ModelFile,
+    "log": Log,
     "gymnasium": GymnasiumTable,
     "environment": Simulator,
 }

@@ -127,8 +127,8 @@ def read_problem(
     with errors_in(path, text):
         file = validated(ProblemFile, document, ())
         folder = ArrayFolder(path.parent)
-        reader = Reader(folder)
         mdp = at(("model",), build_model, file.model, folder)
+        reader = Reader(folder, mdp)
         problem = _problem(file, mdp, reader)
         table = file.solver
         if solver is not None and solver != table.get("name"):
