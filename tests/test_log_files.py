@@ -144,6 +144,42 @@ def test_demonstrations_are_read_in_expressions(folder) -> None:
         read_problem(written(folder, strange))
 
 
+def test_cautious_plans_and_learners_from_files(folder) -> None:
+    """A plan that is proven to hold in reality; a learner that is chosen, or named."""
+    path = written(folder, PROBLEM + "[solver]\ncautious = 0.9\n")
+    found = cm.solve(read_problem(path).problem, cautious=0.9)
+    done = Done("solve", path, "--json")
+    assert done.code == 0, done.err
+    assert done.json["status"] == "cautious"
+    assert done.json["objective"] == pytest.approx(found.objective)
+    told = Done("solve", path).out
+    assert "Of the true model, with confidence 0.9" in told
+    assert Done("solve", written(folder), "--set", "cautious=2").code == 2
+    lake = """
+maximize = 'linear("reward")'
+[subject_to]
+falls = 'linear("fall") <= 0.3'
+[model]
+kind = "environment"
+id = "FrozenLake-v1"
+discount = 0.9
+failure = "fall"
+n_envs = 8
+bounds = {reward = [0, 1], fall = [0, 1]}
+[solver]
+seed = 0
+steps = 2000
+"""
+    learned = Done("solve", written(folder, lake), "-o", folder / "run", "--json")
+    assert learned.code in (0, 4), learned.err
+    assert learned.json["stats"]["solver"] == "ModelBased"
+    assert "16 states can be counted" in learned.json["stats"]["chosen"]
+    assert "Of the true model, with confidence 0.95" in learned.json["message"]
+    assert learned.json["stats"]["true_slack"].keys() == {"falls"}
+    named = Done("solve", written(folder, lake + 'name = "ModelBased"\n'), "--json")
+    assert named.json["objective"] == learned.json["objective"]
+
+
 def test_the_command_line_proves_what_holds_in_reality(folder) -> None:
     """The statement about the true model, in words and in JSON."""
     done = Done("solve", written(folder), "--json")

@@ -201,3 +201,62 @@ def test_few_steps_one_state_and_unreachable_budgets_have_answers() -> None:
     assert found.violation["moves"] > 0
     zero = cm.TabularMDP(np.ones((1, 1, 1)), 0, 0.0, signals={"reward": [[0.0]]})
     assert played(cm.Problem(zero, maximize=cm.linear("reward")), 100).objective == 0.0
+
+
+def river() -> cm.Problem:
+    """Three states; swimming up takes effort and may fail, and the reward is at the far end."""
+    transition, reward, effort = np.zeros((3, 2, 3)), np.zeros((3, 2)), np.zeros((3, 2))
+    for state in range(3):
+        transition[state, 0, max(state - 1, 0)] = 1.0
+        transition[state, 1, min(state + 1, 2)] += 0.6
+        transition[state, 1, state] += 0.4
+    effort[:, 1], reward[2, 1] = 1.0, 1.0
+    mdp = cm.TabularMDP(transition, 0, 0.9, signals={"reward": reward, "effort": effort})
+    budget = {"effort": cm.linear("effort", per="step") <= 0.7}
+    return cm.Problem(mdp, maximize=cm.linear("reward"), subject_to=budget)
+
+
+def test_the_end_says_what_is_proven_of_the_true_model(tmp_path) -> None:
+    problem = river()
+    found = played(problem, 20_000)
+    assert "Of the true model, with confidence 0.95 (20,000 rows, 6 pairs, 0 never tried)" in str(
+        found
+    )
+    best = cm.solve(problem).objective
+    assert (
+        found.stats["true_objective"] <= found.objective <= best + 1e-9 <= found.stats["true_bound"]
+    )
+    assert found.stats["true_slack"]["effort"] <= found.slack["effort"]
+    estimate = problem.with_model(found.stats["model"])
+    found.stats["certificate"].save(tmp_path / "certificate.json")
+    assert cm.check(tmp_path / "certificate.json", estimate)
+    careful = cm.solve(estimate, cautious=0.95)  # a plan that is proven, from the same counts
+    assert careful.status is cm.Status.CAUTIOUS
+    assert problem.evaluate(careful.policy).slack["effort"] >= 0
+
+
+@pytest.mark.slow
+def test_safe_learning_plays_only_what_is_proven() -> None:
+    problem = river()
+    lazy = np.tile([0.9, 0.1], (3, 1))  # hardly any effort, and hardly any reward
+    solver = cm.ModelBased(8_000, safe=True)
+    found = cm.solve(problem, solver, seed=0, start=lazy)
+    assert found.stats["while_learning"]["violated"] == 0  # by exact occupancies
+    assert min(found.history["played_slack"]["effort"]) >= 0
+    assert found.slack["effort"] >= 0
+    before, best = problem.evaluate(lazy).objective, cm.solve(problem).objective
+    assert found.objective >= before + 0.5 * (best - before)
+    careless = played(problem, 8_000)
+    assert careless.stats["while_learning"]["violated"] > 0  # what the others pay for learning
+    with pytest.raises(cm.SettingsError, match=r"safe=True begins with a policy .* give start="):
+        cm.solve(problem, solver, seed=0)
+    pytest.importorskip("gymnasium")
+    signals = {"fall": lambda o, a, p, r, end: float(end and r == 0)}
+    env = cm.GymnasiumEnv("FrozenLake-v1", 0.9, signals=signals, n_envs=2)
+    lake = cm.Problem(
+        env, maximize=cm.linear("reward"), subject_to={"falls": cm.linear("fall") <= 0.3}
+    )
+    with pytest.raises(cm.SettingsError, match=r"needs the range of 'fall'.*bounds=\{'fall'"):
+        cm.solve(lake, cm.ModelBased(100, safe=True), seed=0, start=np.full((16, 4), 0.25))
+    with pytest.raises(cm.PolicyError, match=r"start is a policy for \(3, 2\)"):
+        cm.solve(lake, cm.ModelBased(100), seed=0, start=lazy)

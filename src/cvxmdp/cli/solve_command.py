@@ -37,6 +37,7 @@ from cvxmdp.runs.specs.problem_specs import ProblemSpec
 from cvxmdp.solvers.choice import choose_solver
 from cvxmdp.solvers.contract import Task
 
+CONFIDENCE = 0.95  # of statements about the true model, where the solver has none of its own
 # Statuses of runs that the same command goes on with.
 UNFINISHED = [status.name.lower() for status in STOPPED]
 
@@ -56,7 +57,9 @@ def solve_file(
     """Solve a problem file; see ``cvxmdp solve --help`` for the arguments."""
     spec = read(problem, solver, settings)
     seed = spec.seed if seed is None else seed
-    chosen, reason = (spec.solver, None) if spec.solver else choose_solver(spec.problem)
+    chosen, reason = spec.solver, None
+    if chosen is None:
+        chosen, reason = choose_solver(spec.problem, spec.steps)
     if seed is None and chosen.needs_seed:
         raise SpecError(
             f"{type(chosen).__name__} samples and needs a seed, so that the run can be repeated: give "
@@ -117,7 +120,8 @@ class SolveCommand:
         certificate = None
         if self.prove and solution.status.name.lower() not in UNFINISHED:
             with working("proving"):
-                certificate = certify(problem, solution)
+                sure = getattr(self.solver, "confidence", CONFIDENCE)
+                certificate = certify(problem, solution, confidence=sure)
         record = record_of(
             solution,
             title=self.spec.title,
@@ -223,7 +227,7 @@ def exit_code(record: RunRecord, gap: float | None) -> Exit:
     if status is Status.INFEASIBLE:
         return Exit.INFEASIBLE
     if gap is None:
-        return Exit.OK if status is Status.OPTIMAL else Exit.NOT_CONVERGED
+        return Exit.OK if status in (Status.OPTIMAL, Status.CAUTIOUS) else Exit.NOT_CONVERGED
     if record.certificate is None:  # stopped before it was proven
         return Exit.NOT_CONVERGED
     proven = Certificate.from_json(record.certificate).relative_gap

@@ -114,7 +114,7 @@ def _table(data: LogTable, names: Names = (None, None)) -> Iterator[Recording]:
 
 def _numbered(data: LogTable, column: str, names: tuple[str, ...] | None) -> np.ndarray:
     """A column of states or actions: numbers counted from 0, or names that a model has."""
-    codes = data.codes(column) if names is None else None
+    codes = data.codes(column)
     if codes is not None:
         return codes
     if names is None:

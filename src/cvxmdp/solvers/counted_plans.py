@@ -9,9 +9,9 @@ import numpy as np
 
 from cvxmdp.algorithms.optimism import standard_errors
 from cvxmdp.certificates.slater import slater
-from cvxmdp.models.table import TabularMDP
 from cvxmdp.problems.problem import Problem
-from cvxmdp.problems.solution import Solution, Status
+from cvxmdp.problems.solution import Solution
+from cvxmdp.solvers.cautious import completed
 from cvxmdp.solvers.contract import Task
 from cvxmdp.solvers.exact_choice import choose_exact
 
@@ -35,25 +35,9 @@ class CountedPlan(NamedTuple):
     feasible: bool
 
 
-def on_model(problem: Problem, model: TabularMDP) -> Problem:
-    """The same question about another model."""
-    asked = {problem.sense: problem.utility}
-    return Problem(model, **asked, subject_to=problem.constraints)
-
-
 def answered(problem: Problem) -> Solution:
     """The answer of the exact solver that suits the problem, in one go."""
-    solver, _ = choose_exact(problem)
-    work = solver.prepare(Task(problem))
-    state = work.first()
-    while True:
-        done, total = work.where(state)
-        if done >= total:
-            return work.finish(state, {}, Status.ITERATION_LIMIT)
-        state, _ = work.advance(state, work.mark(state))
-        ended = work.judge(state).ended
-        if ended is not None:
-            return work.finish(state, {}, ended)
+    return completed(choose_exact(problem)[0], Task(problem))
 
 
 def counted_plan(problem: Problem) -> CountedPlan:

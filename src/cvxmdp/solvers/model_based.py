@@ -20,6 +20,7 @@ from cvxmdp.base.errors import SettingsError
 from cvxmdp.experience.confidence import confidence_level
 from cvxmdp.solvers.contract import Task, Work
 from cvxmdp.solvers.model_based_work import ModelBasedWork
+from cvxmdp.solvers.safe_model_based import SafeWork
 
 
 @dataclass(frozen=True)
@@ -33,10 +34,13 @@ class ModelBased:
     Attributes:
         steps: of the environment, in all.
         confidence: of what is said about the true model at the end.
+        safe: play nothing that is not proven to satisfy the constraints, with that confidence, but the policy
+            given as ``start=``, which is promised to. The answer is then a proven plan, or that policy.
     """
 
     steps: int
     confidence: float = 0.95
+    safe: bool = False
     needs_seed: ClassVar[bool] = True
     has_lanes: ClassVar[bool] = False
 
@@ -53,4 +57,4 @@ class ModelBased:
 
     def prepare(self, task: Task) -> Work[Any]:
         """See ``Solver``. ``start=`` is a policy to begin with, or a solution that has one."""
-        return ModelBasedWork(self, task)
+        return SafeWork(self, task) if self.safe else ModelBasedWork(self, task)

@@ -9,18 +9,21 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from cvxmdp.algorithms.optimism import explorer, meeting, optimist
+from cvxmdp.base.errors import PolicyError, ProblemError
+from cvxmdp.certificates.certify import certify
 from cvxmdp.experience.environments.environment import environment_of
 from cvxmdp.experience.tallies import Tally
 from cvxmdp.models.estimate import estimated_model
 from cvxmdp.models.table import TabularMDP
 from cvxmdp.policies import TabularPolicy
 from cvxmdp.policies.observers import on_observations
+from cvxmdp.policies.occupancies import as_policy
 from cvxmdp.policies.tables import table_of
-from cvxmdp.problems.problem import Evaluation
+from cvxmdp.problems.problem import Evaluation, Problem
 from cvxmdp.problems.solution import Solution, Status
 from cvxmdp.problems.while_learning import played_history, violations_while_learning
 from cvxmdp.solvers.contract import Judgement, Rows, Task, Work
-from cvxmdp.solvers.counted_plans import careful_plan, counted_plan, on_model
+from cvxmdp.solvers.counted_plans import CountedPlan, careful_plan, counted_plan
 from cvxmdp.solvers.playing import episode_length, playground
 from cvxmdp.solvers.start import given_start
 
@@ -67,30 +70,52 @@ class ModelBasedWork(Work[Counted]):
     """See ``solvers.model_based``."""
 
     name = "ModelBased"
+    renews = True  # whether the explorer looks again between plans
 
     def __init__(self, solver: ModelBased, task: Task) -> None:
         assert task.seed is not None
         self.solver, self.problem, self.seed = solver, task.problem, int(task.seed)
         self.ground = playground(task.problem, solver.steps, self.seed)
         self.horizon = episode_length(task.problem.space.horizon)
-        self.start = given_start(task.problem, task.start)
+        self.start = self._first_policy(given_start(task.problem, task.start))
+
+    def _first_policy(self, start: Any) -> np.ndarray | None:
+        """The probabilities of a policy to begin with, (S, A)."""
+        if start is None:
+            return None
+        if self.problem.environment is None:
+            return as_policy(self.problem.mdp, start).probabilities()
+        given = getattr(start, "policy", start)
+        table = table_of(given)
+        found = TabularPolicy(given).probabilities() if table is None else table
+        expected = self.ground.counter.available.shape
+        if found.shape != expected:
+            raise PolicyError(
+                f"start is a policy for {found.shape} states and actions; there are {expected} here"
+            )
+        return found
 
     def first(self) -> Counted:
-        available = self.ground.counter.available
-        uniform = available / available.sum(axis=1, keepdims=True)
-        table = None if self.start is None else table_of(getattr(self.start, "policy", self.start))
-        begin = uniform if table is None else table
+        uniform = self.ground.counter.available.astype(np.float64)
+        uniform /= uniform.sum(axis=1, keepdims=True)
+        tables, shares = self.first_policies(uniform)
         return Counted(
             np.array(0),
             np.array(0),
             np.array(max(LEAST_FIRST, self.solver.steps // FIRST_SHARE)),
             self.ground.counter.nothing(),
-            np.stack([begin, begin, uniform]),
-            np.array([0.0, 0.0, 1.0] if table is None else [0.5, 0.0, 0.5]),
-            np.zeros(available.shape[0]),
+            tables,
+            shares,
+            np.zeros(len(uniform)),
             np.array(0),
             np.zeros(self.problem.shape if environment_of(self.problem) else (0, 0)),
         )
+
+    def first_policies(self, uniform: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """What is played before the first plan."""
+        if self.start is None:
+            return np.stack([uniform] * 3), np.array([0.0, 0.0, 1.0])
+        return np.stack([self.start, self.start, uniform]), np.array([0.5, 0.0, 0.5])
 
     def where(self, state: Counted) -> tuple[int, int]:
         # What is left of the steps may be too little for one step in every lane.
@@ -104,7 +129,7 @@ class ModelBasedWork(Work[Counted]):
             if int(state.steps) >= int(state.until):
                 rows.append(self.phase(state))
                 state = self.planned(state)
-            elif LATELY * state.tally.fresh.size >= state.tally.keys.size and int(state.steps):
+            elif self.renews and int(state.steps) and self.much_is_new(state.tally):
                 state = self.curious(state)
             state = self.round(state)
             done, total = self.where(state)
@@ -113,6 +138,11 @@ class ModelBasedWork(Work[Counted]):
         if not rows:
             return state, {}
         return state, {name: np.stack([row[name] for row in rows]) for name in rows[0]}
+
+    @staticmethod
+    def much_is_new(tally: Tally) -> bool:
+        """Whether so much was seen since the last look that merging it is worth the time."""
+        return LATELY * tally.fresh.size >= tally.keys.size
 
     def round(self, state: Counted) -> Counted:
         """One episode in every lane."""
@@ -155,24 +185,24 @@ class ModelBasedWork(Work[Counted]):
     def planned(self, state: Counted) -> Counted:
         """New policies for what is known by now."""
         tally = state.tally.merged()
-        model = self.estimate(tally)
-        counts = model.counts
-        assert counts is not None
-        plan = counted_plan(on_model(self.problem, model))
-        hopeful = optimist(counts, plan.reward, model.discount, state.values)
-        tables = [
-            plan.policy,
-            np.eye(model.n_actions)[hopeful.actions],
-            explorer(model, counts, self.horizon),
-        ]
-        return state._replace(
+        return self.policies(self.estimate(tally), state)._replace(
             until=np.array(math.ceil(GROWTH * int(state.steps))),
             tally=tally,
-            tables=np.stack(tables),
-            shares=shares_of(meeting(model, counts, self.horizon)),
-            values=hopeful.values,
             episodes=np.array(0),
             measured=np.zeros_like(state.measured),
+        )
+
+    def policies(self, model: TabularMDP, state: Counted) -> Counted:
+        """The state with the policies that the model suggests."""
+        counts = model.counts
+        assert counts is not None
+        plan = counted_plan(self.problem.with_model(model))
+        hopeful = optimist(counts, plan.reward, model.discount, state.values)
+        curious = explorer(model, counts, self.horizon)
+        return state._replace(
+            tables=np.stack([plan.policy, np.eye(model.n_actions)[hopeful.actions], curious]),
+            shares=shares_of(meeting(model, counts, self.horizon)),
+            values=hopeful.values,
         )
 
     def curious(self, state: Counted) -> Counted:
@@ -195,11 +225,15 @@ class ModelBasedWork(Work[Counted]):
             message = f"{status.value} Nothing is known before the first episode."
             return Solution.without_policy(self.problem, status, message=message)
         model = self.estimate(state.tally.merged())
-        plan, errors = careful_plan(on_model(self.problem, model))
+        asked = self.problem.with_model(model)
+        plan, errors = self.answer(asked)
         policy = TabularPolicy(plan.policy)
         evaluation, more, remark = self.evaluated(policy, status)
+        proof, said = self.proven(asked, policy, status)
         environment = environment_of(self.problem)
         history = self.history(state, rows)
+        played = f"{int(state.steps):,} steps were played."
+        ended = played if status is Status.ITERATION_LIMIT else f"{status.value} {played}"
         stats = {
             "solver": "ModelBased",
             "iterations": int(state.rounds),
@@ -208,6 +242,7 @@ class ModelBasedWork(Work[Counted]):
             "model": model,
             **violations_while_learning(self.problem, history, history["episodes"]),
             **more,
+            **proof,
         }
         return Solution.of_policy(
             self.problem,
@@ -217,8 +252,39 @@ class ModelBasedWork(Work[Counted]):
             evaluation=evaluation,
             history=history,
             stats=stats,
-            message=f"{status.value}{remark}",
+            message=f"{ended}{remark}{said}",
         )
+
+    def answer(self, asked: Problem) -> tuple[CountedPlan, dict[str, float]]:
+        """The plan that is returned, and the standard errors of its slacks."""
+        return careful_plan(asked)
+
+    def proven(
+        self, asked: Problem, policy: TabularPolicy, status: Status
+    ) -> tuple[dict[str, Any], str]:
+        """What is proven about the true model, for statistics and in words."""
+        if status is not Status.ITERATION_LIMIT:
+            return {}, ""
+        if not self.ground.markov:
+            return {}, (
+                " Bins of observations are not Markov, so that nothing is proven from counts of them: "
+                "evaluate(solution, environment, episodes) bounds what this policy is worth."
+            )
+        try:
+            certificate = certify(asked, policy, confidence=self.solver.confidence)
+        except ProblemError as error:
+            return {}, f" Of the true model: {error}"
+        maximise = self.problem.sign > 0
+        found = {
+            "certificate": certificate,
+            "true_bound": certificate.upper if maximise else certificate.lower,
+            "true_objective": certificate.reaches,
+            "true_slack": dict(certificate.slack),
+        }
+        hint = ""
+        if not math.isfinite(certificate.reaches):
+            hint = " Promised ranges of signals would help: GymnasiumEnv(..., bounds={...})."
+        return found, f"{hint}\n{certificate}"
 
     def history(self, state: Counted, rows: Rows) -> dict[str, Any]:
         """What was played from plan to plan, and what the plans were worth where that is known exactly."""

@@ -148,7 +148,7 @@ class ModelFile(Strict):
         return TabularMDP.load(folder.path(self.path))
 
 
-class Log(Strict):
+class LogFile(Strict):
     """``from_transitions(...)`` of a CSV or Parquet file, or of the HDF5 file of a Minari dataset."""
 
     kind: Literal["log"]
@@ -282,7 +282,7 @@ MODELS: Mapping[str, type[Any]] = {
     "garnet": Garnet,
     "table": WrittenTable,
     "file": ModelFile,
-    "log": Log,
+    "log": LogFile,
     "gymnasium": GymnasiumTable,
     "environment": Simulator,
 }

@@ -42,6 +42,8 @@ from cvxmdp.runs.specs.array_specs import ArrayFolder
 from cvxmdp.runs.specs.expressions import Reader
 from cvxmdp.runs.specs.model_specs import Strict, build_model
 from cvxmdp.runs.specs.places import SpecError, at, errors_in, read_toml, validated
+from cvxmdp.solvers.cautious import Cautious
+from cvxmdp.solvers.exact_choice import choose_exact
 from cvxmdp.solvers.registry import SOLVERS
 
 MOST_RUNS = 1_000_000  # of a sweep in a file
@@ -79,6 +81,7 @@ class ProblemSpec:
         problem: the problem.
         solver: the solver it names, or None for the library's choice.
         seed: of the random numbers, where the file gives one.
+        steps: of an environment, where the file gives them and no solver.
         solver_table: the solver's settings as written.
         files: the files it refers to, by the name they are referred to.
     """
@@ -89,6 +92,7 @@ class ProblemSpec:
     problem: Problem
     solver: Any
     seed: int | None
+    steps: int | None
     solver_table: Mapping[str, Any]
     files: Mapping[str, Path]
 
@@ -134,10 +138,19 @@ def read_problem(
         if solver is not None and solver != table.get("name"):
             table = {"name": solver, **({"seed": table["seed"]} if "seed" in table else {})}
         table = {**table, **(settings or {})}
-        made, seed = at(("solver",), build_solver, table, reader)
-    return ProblemSpec(
-        path, text, file.title or path.stem, problem, made, seed, table, dict(folder.used)
-    )
+        asked = dict(table)
+        cautious = asked.pop("cautious", None)
+        steps = asked.pop("steps", None) if "name" not in asked else None
+        made, seed = at(("solver",), build_solver, asked, reader)
+        if cautious is not None:
+            made = at(("solver", "cautious"), _cautious, made, problem, cautious)
+    about = (path, text, file.title or path.stem, problem)
+    return ProblemSpec(*about, made, seed, steps, table, dict(folder.used))
+
+
+def _cautious(solver: Any, problem: Problem, confidence: Any) -> Cautious:
+    """The solver with its confidence; an exact one is chosen where none is named."""
+    return Cautious(choose_exact(problem)[0] if solver is None else solver, confidence)
 
 
 def read_sweep(path: str | Path) -> SweepSpec:
