@@ -6,7 +6,7 @@ import pytest
 import cvxmdp as cm
 from cvxmdp.certificates.claims import Claims
 from cvxmdp.models.compiled_systems import DeviceSolver
-from cvxmdp.models.planning import Oracle, optimal_values
+from cvxmdp.models.planning import EpisodeOracle, optimal_values
 from cvxmdp.models.systems import bicgstab, largest, total
 
 
@@ -53,7 +53,7 @@ def test_the_interval_holds_the_best_return(name: str, sign: float) -> None:
     truth = mdp.flow.best_return(reward, exact)
     size = claims.flow.mass * np.abs(reward).max()
     for accuracy in (1e-2 * size, 1e-9 * size):
-        found = Oracle(mdp.flow).best(reward, accuracy)
+        found = EpisodeOracle(mdp.flow).best(reward, accuracy)
         assert found.lower - 1e-11 * size <= truth <= found.upper + 1e-11 * size
         assert found.upper - found.lower <= accuracy
         # The checker's bound from the same V is no looser.
@@ -65,7 +65,7 @@ def test_the_interval_holds_the_best_return(name: str, sign: float) -> None:
 def test_the_greedy_policy_earns_what_the_interval_says(name: str) -> None:
     mdp = MODELS[name]
     claims = claims_of(mdp)
-    found = Oracle(mdp.flow).best(mdp.signal("reward"), 1e-3 * claims.flow.mass)
+    found = EpisodeOracle(mdp.flow).best(mdp.signal("reward"), 1e-3 * claims.flow.mass)
     policy = np.eye(mdp.n_actions)[found.actions]
     assert claims.achieved(policy).objective >= found.lower - 1e-9 * claims.flow.mass
 
@@ -74,7 +74,7 @@ def test_the_greedy_policy_earns_what_the_interval_says(name: str) -> None:
 def test_visits_are_as_exact_as_asked(name: str) -> None:
     mdp = MODELS[name]
     claims = claims_of(mdp)
-    oracle = Oracle(mdp.flow)
+    oracle = EpisodeOracle(mdp.flow)
     random = np.random.default_rng(1)
     for error in (1e-2, 1e-10):
         scores = np.where(mdp.actions, random.random(mdp.actions.shape), -1.0)
@@ -86,7 +86,7 @@ def test_visits_are_as_exact_as_asked(name: str) -> None:
 
 def test_a_warm_start_saves_work() -> None:
     mdp = cm.garnet(500, 4, 4, seed=3, discount=0.99)
-    oracle = Oracle(mdp.flow)
+    oracle = EpisodeOracle(mdp.flow)
     oracle.best(mdp.signal("reward"), 1e-8)
     first = oracle.work.sweeps
     oracle.best(mdp.signal("reward") + 1e-5 * mdp.signal("cost"), 1e-6)
@@ -110,7 +110,7 @@ def test_bicgstab_reports_the_residual_it_has() -> None:
 def test_the_accelerators_solver_agrees(name: str) -> None:
     mdp = MODELS[name]
     claims = claims_of(mdp)
-    oracle = Oracle(mdp.flow)
+    oracle = EpisodeOracle(mdp.flow)
     policy = cm.uniform_policy(mdp).probabilities()
     matrix = oracle.policy_chain(policy)
     device = DeviceSolver()

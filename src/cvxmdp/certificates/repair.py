@@ -19,6 +19,7 @@ from cvxmdp.checker.bounds import Achieved
 
 SHARES = (0.01, 0.02, 0.05, 0.1, 0.2, 0.3, 0.5, 0.7, 0.8, 0.9, 0.95, 0.98, 0.99)
 TRACES = (1e-14, 1e-12, 1e-10, 1e-8, 1e-6)  # probabilities that may be a solver's rounding
+LITTLE = 1e-5  # of the objective, that a policy without its traces may be worse
 ROUNDING_SHARE = 1e-6  # repairs up to this share only undo rounding; any interior point will do
 
 
@@ -54,11 +55,18 @@ def repair(
         found = _mix(claims, given, inside)
         if found is not None and found.share <= ROUNDING_SHARE:
             return found
-    found = _without_traces(claims, policy)
-    if found is not None:
-        return found
+    cleaned = _without_traces(claims, policy)
+    if cleaned is not None and cleaned.achieved.objective >= given.objective - _little(given):
+        return cleaned
     safe = claims.achieved(slater_policy())
-    return _mix(claims, given, safe) if safe.feasible else None
+    mixed = _mix(claims, given, safe) if safe.feasible else None
+    ways = [one for one in (cleaned, mixed) if one is not None]
+    return max(ways, key=lambda one: one.achieved.objective) if ways else None
+
+
+def _little(given: Achieved) -> float:
+    """What rounding may cost; traces of probability may be all that connects parts of a model."""
+    return LITTLE * (1.0 + abs(given.objective)) if math.isfinite(given.objective) else math.inf
 
 
 def _without_traces(claims: Claims, policy: np.ndarray) -> Repaired | None:

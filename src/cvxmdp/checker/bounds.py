@@ -29,6 +29,7 @@ from cvxmdp.checker.arithmetic import (
     CertificateError,
     Parameters,
 )
+from cvxmdp.checker.checked_average import CheckedAverage
 from cvxmdp.checker.checked_episodes import CheckedEpisodes
 from cvxmdp.checker.checked_flow import CheckedFlow
 from cvxmdp.checker.closed_forms import CONVEX, ClosedForm
@@ -114,7 +115,7 @@ class PlainProblem:
 
 def read_flow(plain: Mapping[str, Any]) -> CheckedFlow:
     """The model of a problem, by its horizon."""
-    return CheckedEpisodes(plain)
+    return CheckedAverage(plain) if "average" in plain else CheckedEpisodes(plain)
 
 
 def upper_bound(

@@ -11,6 +11,8 @@ import scipy.sparse as sp
 
 MODEL = ("discount", "sense", "note", "initial", "actions", "transition", "objective")
 
+HORIZON = ("average",)  # beside a discount
+
 
 def fingerprint(plain: Mapping[str, Any]) -> str:
     """SHA-256 of the model, the objective and the constraints (in their order) with their budgets."""
@@ -18,6 +20,7 @@ def fingerprint(plain: Mapping[str, Any]) -> str:
     parts = [*(plain.get(name, "") for name in MODEL), slacks]
     if "uncertainty" in plain:
         parts.append(plain["uncertainty"])
+    parts += [[name, plain[name]] for name in HORIZON if name in plain]
     return digest_of("cvxmdp problem 2", parts)
 
 

@@ -14,6 +14,7 @@ import numpy as np
 
 from cvxmdp.checker.arithmetic import LARGEST_FACTOR, CertificateError
 from cvxmdp.checker.bounds import PlainProblem, proof_part, upper_bound
+from cvxmdp.checker.checked_episodes import CheckedEpisodes
 from cvxmdp.checker.checked_flow import Visited
 from cvxmdp.checker.closed_forms import ClosedForm
 from cvxmdp.checker.exact_flow import ExactEpisodes
@@ -92,7 +93,9 @@ class Exact:
 
     def _flow(self, problem: PlainProblem) -> ExactEpisodes:
         if self.flow is None:
-            self.flow = ExactEpisodes(problem.flow, self.plain)  # type: ignore[arg-type]
+            if not isinstance(problem.flow, CheckedEpisodes):
+                raise CertificateError("only discounted problems can be checked without rounding")
+            self.flow = ExactEpisodes(problem.flow, self.plain)
         return self.flow
 
     def upper_bound(

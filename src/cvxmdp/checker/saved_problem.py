@@ -17,6 +17,7 @@ from cvxmdp.checker.arithmetic import CertificateError
 from cvxmdp.checker.certificate_document import read_json
 
 PROBLEM_FORMAT = "cvxmdp problem 2"
+HORIZON = ("discount", "average")  # what a horizon is told by
 DOCUMENT, ARRAYS = "problem.json", "problem.safetensors"
 LARGEST_DOCUMENT, LARGEST_ARRAYS, LARGEST_HEADER = 2**28, 2**36, 2**27  # bytes
 NUMBER_TYPES = {"F64": "<f8", "F32": "<f4", "I64": "<i8", "I32": "<i4", "BOOL": "|b1"}
@@ -41,7 +42,7 @@ def read_problem(folder: str | Path) -> dict[str, Any]:
             "sense": document["sense"],
             "statement": document["statement"],
             "note": document["note"],
-            "discount": document["discount"],
+            **{name: document[name] for name in HORIZON if name in document},
             "transition": _sparse(arrays, "transition", size),
             "initial": arrays["initial"],
             "actions": mask,

@@ -25,6 +25,7 @@ from cvxmdp.models.systems import DENSE_LIMIT
 if TYPE_CHECKING:
     from cvxmdp.models.planning import Device, Oracle
 
+Label = Callable[[int], str]  # a state's name
 ENDED_ROUNDING = 1e-6  # relative error of undiscounted visits beyond which none are reported
 
 
@@ -155,6 +156,10 @@ class Flow(ABC):
         halvings = math.floor(steps / (2.0 * self.longest))
         return self.longest * 0.5**halvings
 
+    def remark(self, x: np.ndarray, label: Label) -> str:
+        """What whoever reads an answer with the occupancy x should know; empty where it is nothing."""
+        return ""
+
     @property
     def shape(self) -> tuple[int, int]:
         """(S, A)."""
@@ -236,6 +241,12 @@ class Flow(ABC):
         # visits are, too.
         ended = float((occupancy * ending).sum())
         return occupancy if abs(ended - 1.0) <= ENDED_ROUNDING else None
+
+
+def naming(states: np.ndarray, label: Label) -> str:
+    """Some states in words: the first two, and how many there are."""
+    first = ", ".join(repr(label(int(state))) for state in states[:2])
+    return f"{{{first}{f', ... {states.size:,} states' if states.size > 2 else ''}}}"
 
 
 def reached_from(start: np.ndarray, pointers: np.ndarray, successors: np.ndarray) -> np.ndarray:

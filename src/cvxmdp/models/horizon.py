@@ -9,6 +9,7 @@ policy and the oracle. A kind of horizon is a class here, a flow beside it, and 
 |------------|----------------------------------------------|-----------------|
 | discounted | out(x) = rho + gamma P'x                     | 1 / (1 - gamma) |
 | total      | out(x) = rho + P'x, x finite                 | longest stay    |
+| average    | out(x) = P'x, <1, x> = 1                     | 1               |
 
 ``state_distribution`` is out(x) / u, and atoms that speak of distributions read x / u.
 """
@@ -17,21 +18,23 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Protocol
 
 import numpy as np
 import scipy.sparse as sp
 
-from cvxmdp.base.errors import UtilityError
+from cvxmdp.base.errors import ModelError, UtilityError
 from cvxmdp.base.text_tables import number
+from cvxmdp.models.average_flow import AverageFlow, recurrent_parts
 from cvxmdp.models.episode_flow import DiscountedFlow
-from cvxmdp.models.flow import Flow
+from cvxmdp.models.flow import Flow, naming
 from cvxmdp.models.total_flow import TotalFlow, of_reached
 from cvxmdp.models.validation import read_factor
 
 Names = tuple[str, ...] | None
+HORIZON_ARGUMENTS = ("discount", "average")  # of a model's constructor
 UNITS = ("total", "step", "episode")  # that sums of signals are given in
 ENDING = 1.0 - 1e-9  # share of the steps of an unending episode, below which episodes do end
 
@@ -61,6 +64,14 @@ class Horizon(ABC):
             transition, initial, actions: see ``Flow``.
             names: of the states, for messages; None where they have none.
         """
+
+    def require(self, model: HorizonModel) -> None:  # noqa: B027 (most ask for nothing)
+        """Raise a ``ModelError`` that names states where a model does not fit."""
+
+    @property
+    def gradients(self) -> str:
+        """Why there are no policy gradients for it, in words; empty where there are some."""
+        return ""
 
     @property
     @abstractmethod
@@ -179,7 +190,110 @@ class Total(Horizon):
         return "total reward (discount 1)"
 
 
-def horizon_of(discount: Any) -> Horizon:
+@dataclass(frozen=True)
+class Average(Horizon):
+    """The mean over all steps of a path that never ends."""
+
+    discount: float = 1.0
+    kind: ClassVar[str] = "average"
+
+    def arguments(self) -> dict[str, Any]:
+        return {"average": True}
+
+    def flow(
+        self, transition: sp.csr_array, initial: np.ndarray, actions: np.ndarray, names: Names
+    ) -> Flow:
+        return AverageFlow.of(transition, initial, actions)
+
+    def require(self, model: HorizonModel) -> None:
+        """Nothing ends, and exactly one end component can be reached."""
+        ends = np.argwhere(model.ending > 0)
+        if len(ends):
+            state, action = (int(place) for place in ends[0])
+            pair = f"{model.state_label(state)!r}, {model.action_label(action)!r}"
+            rows = "1 row ends episodes" if len(ends) == 1 else f"{len(ends):,} rows end episodes"
+            raise ModelError(
+                f"average=True: {rows} (first: {pair}, {model.ending[state, action]:g}); "
+                "mdp.restarting() begins the next episode at once."
+            )
+        parts = recurrent_parts(model.transition, model.initial, model.actions)
+        if len(parts) > 1:
+            named = " and ".join(naming(part, model.state_label) for part in parts[:2])
+            more = f" and {len(parts) - 2:,} more" if len(parts) > 2 else ""
+            raise ModelError(
+                f"average=True: a policy can stay for ever in {len(parts):,} separate parts, {named}{more}, so "
+                "that its average depends on chance; start where only one of them can be reached, take away "
+                "the actions that stay in the others, or use a discount."
+            )
+
+    @property
+    def gradients(self) -> str:
+        return (
+            "average=True: policy gradients are of sums over episodes, and here there are none. "
+            "ConvexProgram and ColumnGeneration solve it exactly."
+        )
+
+    @property
+    def longest(self) -> float:
+        return 1.0
+
+    def tail(self, steps: Any) -> Any:
+        """However many steps are seen, all of the mass comes later."""
+        return np.ones(np.shape(steps))
+
+    @property
+    def scale(self) -> float:
+        return 1.0
+
+    def factor(self, per: str, scale: Callable[[], float]) -> float:
+        if per == "episode":
+            raise UtilityError(
+                'average=True: there are no episodes, and per="episode" means nothing. On mdp.restarting() a '
+                "budget b per episode is linear(c - b * ending) <= 0."
+            )
+        return 1.0
+
+    def sums(self, total: float, budget: float, steps: float) -> list[str]:
+        """There is one unit only: per step."""
+        return []
+
+    def __str__(self) -> str:
+        return "average per step"
+
+
+class HorizonModel(Protocol):
+    """What a horizon may ask of a model."""
+
+    transition: sp.csr_array
+    initial: np.ndarray
+    actions: np.ndarray
+    ending: np.ndarray
+
+    def state_label(self, state: int) -> str:
+        """Its name or index."""
+
+    def action_label(self, action: int) -> str:
+        """Its name or index."""
+
+
+def horizon_of(discount: Any = None, average: Any = False) -> Horizon:
     """The horizon that a user gave."""
+    if not isinstance(average, bool | np.bool_):
+        raise ModelError(f"average is True or False; got {average!r}")
+    if average and discount is not None:
+        raise ModelError(f"average=True has no discount; got discount={discount!r}")
+    if average:
+        return Average()
+    if discount is None:
+        raise ModelError("how far ahead to look is missing: give discount=0.95, or average=True")
     factor = read_factor(discount)
     return Total() if factor == 1.0 else Discounted(factor)
+
+
+def changed(arguments: dict[str, Any], changes: Mapping[str, Any]) -> dict[str, Any]:
+    """A model's arguments without those of its horizon that do not go with the changes."""
+    if changes.get("average"):
+        drop = {"discount"}
+    else:
+        drop = {"average"} if changes.get("discount") is not None else set()
+    return {name: value for name, value in arguments.items() if name not in drop}

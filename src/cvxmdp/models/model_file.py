@@ -13,11 +13,12 @@ import scipy.sparse as sp
 from cvxmdp.base.errors import FileFormatError
 from cvxmdp.base.storage import read_arrays, write_arrays
 from cvxmdp.models.counts import PARTS, counts_from_parts, counts_parts
+from cvxmdp.models.horizon import HORIZON_ARGUMENTS
 from cvxmdp.models.layout import GridLayout
 
 Model = TypeVar("Model")
 SIGNAL = "signal/"
-DESCRIBED = ("discount", "state_names", "action_names", "note", "relative_error")
+DESCRIBED = ("state_names", "action_names", "note", "relative_error")
 
 
 def write_model(path: str | Path, arguments: Mapping[str, Any]) -> None:
@@ -35,6 +36,7 @@ def model_parts(arguments: Mapping[str, Any]) -> tuple[dict[str, np.ndarray], di
         **{SIGNAL + name: signal for name, signal in signals.items()},
     }
     description = {
+        **{name: arguments[name] for name in HORIZON_ARGUMENTS if name in arguments},
         **{name: arguments[name] for name in DESCRIBED},
         "signals": list(signals),
         "layout": None if layout is None else asdict(layout),
@@ -73,6 +75,7 @@ def model_from_parts(
         actions=mask,
         layout=None if layout is None else _read_layout(layout),
         counts=counts_from_parts(arrays, known["counts"]) if "counts" in known else None,
+        **{name: known[name] for name in HORIZON_ARGUMENTS if name in known},
         **{name: known[name] for name in DESCRIBED},
     )
 

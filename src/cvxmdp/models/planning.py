@@ -17,6 +17,7 @@ in the sum of absolute values, means an error of at most e m / sum(rho). ``syste
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
@@ -35,6 +36,7 @@ from cvxmdp.models.systems import (
 
 if TYPE_CHECKING:
     from cvxmdp.models.episode_flow import EpisodeFlow
+    from cvxmdp.models.flow import Flow
 
 FORCING = 0.05  # share of the residual that an evaluation leaves before actions are chosen anew
 MOST_ROUNDS = 1_000
@@ -88,31 +90,24 @@ class Device(Protocol):
         """v, to ``target`` in the norm of its residual."""
 
 
-class Oracle:
+class Oracle(ABC):
     """Best policies and occupancies of one model; keeps the last answers to start from.
 
     Args:
         flow: the model.
-        device: where systems are solved; on the host when not given.
     """
 
-    def __init__(self, flow: EpisodeFlow, device: Device | None = None) -> None:
-        self.flow, self.shape, self.initial = flow, flow.shape, flow.initial
-        self.mass, self.reached, self.endless = flow.mass, flow.reached, flow.endless
-        self.all_reached = bool(flow.reached.all())
+    def __init__(self, flow: Flow) -> None:
+        self.model, self.shape, self.initial = flow, flow.shape, flow.initial
+        self.reached = flow.reached
         self.unavailable = None if flow.actions.all() else ~flow.actions
         self.first_rows = np.arange(self.shape[0], dtype=np.int64) * self.shape[1]
         self.values = np.zeros(self.shape[0])
         self.visits_before: np.ndarray | None = None
         self._pattern: Pattern | None = None
-        self.device = device
         self.work = Effort()
 
-    def following(self, values: np.ndarray) -> np.ndarray:
-        """gamma P V, shape (S, A)."""
-        self.work.sweeps += 1
-        return self.flow.following(values)
-
+    @abstractmethod
     def best(self, reward: np.ndarray, accuracy: float, rounds: int = MOST_ROUNDS) -> Best:
         """A policy whose return is within ``accuracy`` of the best one, and the interval that proves it.
 
@@ -121,15 +116,63 @@ class Oracle:
             accuracy: width of the interval at which to stop. Rounding may keep it wider.
             rounds: of policy improvement, at most.
         """
+
+    @abstractmethod
+    def evaluate(
+        self, matrix: sp.csr_array, gained: np.ndarray, guess: np.ndarray, accuracy: float
+    ) -> np.ndarray:
+        """V = gained + gamma matrix V up to ``accuracy`` (up to a constant where no episode ends)."""
+
+    @abstractmethod
+    def visits(self, matrix: sp.csr_array, error: float) -> np.ndarray:
+        """The visits of a policy's chain, up to ``error`` in the sum of absolute values, shape (S,)."""
+
+    def following(self, values: np.ndarray) -> np.ndarray:
+        """gamma P V, shape (S, A)."""
+        self.work.sweeps += 1
+        return self.model.following(values)
+
+    def choices(self, reward: np.ndarray, values: np.ndarray) -> np.ndarray:
+        """r + gamma P V, (S, A); minus infinity where the action is not available."""
+        choices = self.following(values)
+        choices += reward
+        if self.unavailable is not None:
+            choices[self.unavailable] = -np.inf
+        return choices
+
+    def chain(self, actions: np.ndarray) -> sp.csr_array:
+        """The transition matrix of a deterministic policy, (S, S)."""
+        return self.model.transition[self.first_rows + actions]
+
+    def policy_chain(self, policy: np.ndarray) -> sp.csr_array:
+        """The transition matrix of any policy (S, A), as a matrix to multiply with."""
+        if self._pattern is None:
+            self._pattern = Pattern(self.model)
+        return self._pattern.chain(policy)
+
+
+class EpisodeOracle(Oracle):
+    """The oracle of episodes.
+
+    Args:
+        flow: the model.
+        device: where systems are solved; on the host when not given.
+    """
+
+    def __init__(self, flow: EpisodeFlow, device: Device | None = None) -> None:
+        super().__init__(flow)
+        self.flow, self.mass, self.endless = flow, flow.mass, flow.endless
+        self.all_reached = bool(flow.reached.all())
+        self.device = device
+
+    def best(self, reward: np.ndarray, accuracy: float, rounds: int = MOST_ROUNDS) -> Best:
+        """See ``Oracle``."""
         self.work.calls += 1
         values, narrowest, stalled = self.values, np.inf, 0
         found: Best | None = None
         before: np.ndarray | None = None  # actions that ``values`` are the exact values of
         for _ in range(rounds):
-            choices = self.following(values)
-            choices += reward
-            if self.unavailable is not None:
-                choices[self.unavailable] = -np.inf
+            choices = self.choices(reward, values)
             actions = choices.argmax(axis=1)
             after = choices.ravel()[self.first_rows + actions]
             upper, lower, residual = self._interval(values, after)
@@ -139,7 +182,7 @@ class Oracle:
             if narrowest <= accuracy:
                 break
             if before is not None:
-                actions = _improved(
+                actions = improved(
                     before, actions, choices.ravel()[self.first_rows + before], after
                 )
                 if (actions == before)[self.reached].all():
@@ -170,20 +213,9 @@ class Oracle:
         residual = max(abs(high), abs(low))
         return start + max(0.0, high) * self.mass, start + min(0.0, low) * self.mass, residual
 
-    def chain(self, actions: np.ndarray) -> sp.csr_array:
-        """The transition matrix of a deterministic policy, (S, S)."""
-        return self.flow.transition[self.first_rows + actions]
-
-    def policy_chain(self, policy: np.ndarray) -> sp.csr_array:
-        """The transition matrix of any policy (S, A), as a matrix to multiply with."""
-        if self._pattern is None:
-            self._pattern = Pattern(self.flow)
-        return self._pattern.chain(policy)
-
     def evaluate(
         self, matrix: sp.csr_array, gained: np.ndarray, guess: np.ndarray, accuracy: float
     ) -> np.ndarray:
-        """V = gained + gamma matrix V up to ``accuracy`` (up to a constant where no episode ends)."""
         norm = half_spread if self.endless else largest
         target = max(accuracy, 4 * EPS * largest(guess))
         return self._settle(matrix, gained, guess, target, norm)
@@ -216,7 +248,7 @@ class Pattern:
     pay, the matrices keep several entries for a place, which products with vectors do not mind.
     """
 
-    def __init__(self, flow: EpisodeFlow) -> None:
+    def __init__(self, flow: Flow) -> None:
         self.flow, self.n_states = flow, flow.shape[0]
         self.fill: sp.csr_array | None = None
         transition, pointers = flow.transition, flow.transition.indptr[:: flow.shape[1]]
@@ -263,7 +295,7 @@ def optimal_values(
     values = np.zeros(states) if guess is None else guess
     if states > DENSE_LIMIT:
         spread = float(np.ptp(reward[flow.usable]))
-        oracle = Oracle(flow)
+        oracle = EpisodeOracle(flow)
         oracle.values = values
         best = oracle.best(reward, ACCURACY * max(spread, 1e-300) * flow.mass)
         return best.values, best.actions
@@ -278,7 +310,7 @@ def optimal_values(
         actions = choices.argmax(axis=1)
         if greedy is not None:
             kept, gained = (choices.ravel()[first_rows + one] for one in (greedy, actions))
-            actions = _improved(greedy, actions, kept, gained)
+            actions = improved(greedy, actions, kept, gained)
             if (actions == greedy)[flow.reached].all():
                 break
         greedy, rows = actions, first_rows + actions
@@ -311,7 +343,7 @@ def longest_stay(flow: EpisodeFlow, rounds: int = MOST_ROUNDS) -> np.ndarray | N
     return None
 
 
-def _improved(
+def improved(
     before: np.ndarray, actions: np.ndarray, kept: np.ndarray, gained: np.ndarray
 ) -> np.ndarray:
     """Keep an action unless another is better by more than rounding: no cycling."""

@@ -30,7 +30,7 @@ from cvxmdp.base.errors import ModelError, UtilityError, did_you_mean
 from cvxmdp.models import validation
 from cvxmdp.models.counts import Counts
 from cvxmdp.models.flow import Flow
-from cvxmdp.models.horizon import horizon_of
+from cvxmdp.models.horizon import HORIZON_ARGUMENTS, changed, horizon_of
 from cvxmdp.models.importers.umb_writer import write_umb
 from cvxmdp.models.layout import GridLayout
 from cvxmdp.models.model_file import read_model, write_model
@@ -59,6 +59,7 @@ class TabularMDP(Space):
             transitions)"); its repr, printed solutions and certificates repeat it.
         counts: of an estimated model, what it was estimated from (``from_transitions`` gives it).
         relative_error: every probability may be wrong by this share of itself (see ``uncertain``).
+        average: True for the long-run mean per step, instead of a discount.
     """
 
     transition: sp.csr_array
@@ -72,7 +73,7 @@ class TabularMDP(Space):
         self,
         transition: Any,
         initial: Any,
-        discount: float,
+        discount: float | None = None,
         signals: Mapping[str, Any] | None = None,
         actions: Any = None,
         state_names: Sequence[str] | None = None,
@@ -81,6 +82,7 @@ class TabularMDP(Space):
         note: str = "",
         counts: Counts | None = None,
         relative_error: float = 0.0,
+        average: bool = False,
     ) -> None:
         rows = validation.read_transition(transition)
         n_states = rows.matrix.shape[1]
@@ -96,7 +98,7 @@ class TabularMDP(Space):
         fields = {
             "transition": matrix,
             "initial": validation.read_initial(initial, n_states, label),
-            "horizon": horizon_of(discount),
+            "horizon": horizon_of(discount, average),
             "signals": MappingProxyType(
                 {
                     name: validation.read_signal(name, given, rows, ending, mask, label)
@@ -123,6 +125,7 @@ class TabularMDP(Space):
         for name, value in fields.items():
             validation.freeze(value)
             object.__setattr__(self, name, value)
+        self.horizon.require(self)
 
     def __setattr__(self, name: str, value: Any) -> None:
         raise AttributeError(
@@ -174,11 +177,11 @@ class TabularMDP(Space):
         """The same model with other constructor arguments, checked like a new one."""
         arguments = self.arguments()
         for name in changes:
-            if name not in arguments:
+            if name not in {*arguments, *HORIZON_ARGUMENTS}:
                 raise ModelError(f"TabularMDP has no {name!r}. {did_you_mean(name, arguments)}")
         if self.counts is not None and "counts" not in changes:
             arguments["counts"] = self.counts.changed(arguments, changes)
-        return TabularMDP(**{**arguments, **changes})
+        return TabularMDP(**{**changed(arguments, changes), **changes})
 
     def arguments(self) -> dict[str, Any]:
         """What the constructor would be given to make this model, in its order."""

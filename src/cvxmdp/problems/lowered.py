@@ -121,7 +121,7 @@ class Lowered:
             "sense": self.sense,
             "statement": self.statement,
             "note": self.note,
-            "discount": self.horizon.discount,
+            **self.horizon.arguments(),
             "transition": self.transition,
             "initial": flow.initial,
             "actions": flow.actions,

@@ -23,6 +23,7 @@ from cvxmdp.atoms.written import WrittenReader, written, written_constraint
 from cvxmdp.base.errors import CvxmdpError, FileFormatError
 from cvxmdp.base.jsonable import to_jsonable
 from cvxmdp.base.storage import read_arrays, require_file, whole_file, write_arrays
+from cvxmdp.models.horizon import HORIZON_ARGUMENTS
 from cvxmdp.models.model_file import model_from_parts, model_parts
 from cvxmdp.models.table import TabularMDP
 from cvxmdp.problems.lowered import PROBLEM_FORMAT, Lowered
@@ -50,7 +51,8 @@ def write_problem(folder: str | Path, problem: Problem) -> None:
         name: pack(written_constraint(constraint), arrays)
         for name, constraint in problem.constraints.items()
     }
-    kept = {name: plain[name] for name in ("sense", "statement", "note", "discount")}
+    said = ("sense", "statement", "note", *HORIZON_ARGUMENTS)
+    kept = {name: plain[name] for name in said if name in plain}
     document = {
         "format": PROBLEM_FORMAT,
         **kept,

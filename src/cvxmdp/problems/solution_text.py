@@ -16,7 +16,6 @@ from cvxmdp.policies.occupancies import episode_visits
 from cvxmdp.problems.while_learning import learning_words
 
 if TYPE_CHECKING:
-    from cvxmdp.problems.problem import Problem
     from cvxmdp.problems.solution import Solution
 
 HEADER = ("constraint", "requires", "value", "slack", "multiplier")
@@ -89,10 +88,14 @@ def run_line(solution: Solution) -> str:
     return f"{line}; chosen because {stats['chosen']}" if "chosen" in stats else line
 
 
-def _about(problem: Problem) -> list[str]:
-    """What whoever reads a result should know of the model."""
+def _about(solution: Solution) -> list[str]:
+    """What whoever reads a result should know of the model, and of how the policy moves in it."""
+    problem = solution.problem
     note, endings = problem.space.note, endings_in(repr(problem.source))
-    return [*([f"Of the {note}."] if note else []), *([f"{endings}."] if endings else [])]
+    lines = [f"Of the {note}." if note else "", f"{endings}." if endings else ""]
+    if problem.environment is None and solution.has_policy:
+        lines.append(problem.mdp.flow.remark(solution.occupancy, problem.mdp.state_label))
+    return [line for line in lines if line]
 
 
 def solution_text(solution: Solution) -> str:
@@ -100,7 +103,7 @@ def solution_text(solution: Solution) -> str:
     problem = solution.problem
     lines = [f"{solution.status.name.capitalize().replace('_', ' ')}: {solution.message}", ""]
     lines.append(f"{problem.sense} {problem.utility!r} = {number(solution.objective)}")
-    lines += _about(problem)
+    lines += _about(solution)
     rows = constraint_rows(solution)
     if rows:
         table = text_table(HEADER, [row.cells for row in rows])
@@ -122,7 +125,7 @@ def solution_html(solution: Solution) -> str:
         f"<p>{problem.sense} <code>{escape(repr(problem.utility))}</code> = "
         f"<b>{number(solution.objective)}</b></p>",
     ]
-    parts += [f"<p>{escape(line)}</p>" for line in _about(problem)]
+    parts += [f"<p>{escape(line)}</p>" for line in _about(solution)]
     rows = constraint_rows(solution)
     if rows:
         head = "".join(f"<th>{escape(title)}</th>" for title in HEADER)

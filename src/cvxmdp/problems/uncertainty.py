@@ -49,6 +49,11 @@ def uncertainty_of(problem: Problem) -> Uncertainty | None:
     mdp = problem.mdp
     if mdp.counts is None and not mdp.relative_error:
         return None
+    if not mdp.horizon.discount < 1.0:
+        raise ProblemError(
+            f"{mdp.horizon}: what is known of a true model from counts or within stated errors is worked out "
+            "for discounts below one"
+        )
     model = mdp if mdp.counts is None else opened(mdp, mdp.counts)
     utility = problem.utility if problem.sense == "maximize" else -problem.utility
     slacks = {name: _lowered(one.slack, model) for name, one in problem.constraints.items()}

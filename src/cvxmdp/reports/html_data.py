@@ -227,7 +227,7 @@ def _map(label: str, record: RunRecord) -> dict[str, Any]:
         {"name": name, **_frame(record, target, None)} for name, target in record.targets.items()
     ]
     if layout is None or layout.rows * layout.columns > MOST_CELLS:
-        share = horizon_of(record.discount).scale * occupancy.sum(axis=1)
+        share = _scale(record) * occupancy.sum(axis=1)
         top = np.argsort(share)[::-1][:LISTED_STATES]
         entry["states"] = [{"state": int(s), "share": float(f"{share[s]:.4g}")} for s in top]
         entry["final"], entry["targets"] = {}, []
@@ -250,6 +250,11 @@ def _map(label: str, record: RunRecord) -> dict[str, Any]:
     return entry
 
 
+def _scale(record: RunRecord) -> float:
+    """What makes distributions of occupancies; earlier records knew discounts alone."""
+    return horizon_of(record.discount).scale if record.scale is None else record.scale
+
+
 def _frame(
     record: RunRecord, occupancy: np.ndarray, probabilities: np.ndarray | None
 ) -> dict[str, Any]:
@@ -258,7 +263,7 @@ def _frame(
     total = visits.sum(axis=1)
     if probabilities is None:
         probabilities = visits / np.where(total > 0, total, 1.0)[:, None]
-    share = horizon_of(record.discount).scale * total
+    share = _scale(record) * total
     return {
         "share": [float(f"{value:.3g}") for value in share],
         # What the policy would do where it never is, nobody sees.

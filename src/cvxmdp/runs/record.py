@@ -101,7 +101,7 @@ class RunRecord:
         constraints: in the problem's order.
         model: in words.
         estimated: whether what the policy is worth was measured in episodes of an environment, not computed.
-        discount, action_names, layout: for pictures.
+        discount, scale, action_names, layout: for pictures; occupancies times the scale are distributions.
         status, message, objective: how it ended.
         stats: numbers and texts about the run.
         settings: of the solver, as text.
@@ -127,6 +127,7 @@ class RunRecord:
     seed: int | None = None
     action_names: tuple[str, ...] | None = None
     layout: GridLayout | None = None
+    scale: float | None = None
     stats: Mapping[str, Any] = field(default_factory=dict)
     settings: Mapping[str, str] = field(default_factory=dict)
     rerun: str = ""
@@ -189,6 +190,7 @@ def record_of(
         model=repr(problem.source),
         estimated=problem.environment is not None,
         discount=float(problem.space.discount),
+        scale=float(problem.space.scale),
         action_names=problem.space.action_names,
         layout=problem.space.layout,
         status=solution.status.name.lower(),

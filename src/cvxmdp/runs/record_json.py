@@ -24,7 +24,7 @@ def record_from(facts: dict[str, Any]) -> RunRecord:
     """A record from JSON: every field of the type it should have, or an error."""
     known = {name: value for name, value in facts.items() if name not in ELSEWHERE}
     record = from_jsonable(RunRecord, {**known, "stats": _stats(facts["stats"])})
-    if not 0.0 <= record.discount < 1.0:
+    if not 0.0 <= record.discount <= 1.0:
         raise ValueError(f"a discount of {record.discount}")
     if record.status.upper() not in Status.__members__:
         raise ValueError(f"unknown status {record.status!r}")

@@ -14,6 +14,7 @@ from typing import Any, ClassVar, Generic, Protocol, Self, TypeVar, runtime_chec
 
 import numpy as np
 
+from cvxmdp.base.errors import SolverError
 from cvxmdp.problems.problem import Problem
 from cvxmdp.problems.solution import Solution, Status
 
@@ -25,6 +26,12 @@ MOST_ROWS = 10_000  # of a history: longer runs record every second iteration, e
 def unlimited() -> float:
     """The seconds left where nobody counts them."""
     return np.inf
+
+
+def require_gradients(problem: Problem) -> None:
+    """An error where the problem's horizon has no policy gradients."""
+    if reason := problem.space.horizon.gradients:
+        raise SolverError(reason)
 
 
 @dataclass(frozen=True)

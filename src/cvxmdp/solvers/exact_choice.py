@@ -24,6 +24,9 @@ def choose_exact(problem: Problem) -> tuple[Solver, str]:
             return ColumnGeneration(), f"a linear problem with {pairs:,} pairs is decomposed"
         return ConvexProgram(), "the model is known, and ConvexProgram gives the exact answer"
     if not all(function.has_conic_form for function in functions):
+        if problem.space.horizon.gradients:
+            reason = "a function of your own has no conic form, and columns only need its gradient"
+            return ColumnGeneration(tolerance=LARGE_TOLERANCE), reason
         reason = "a function of your own has no conic form, and PDPG only needs its gradient"
         return PDPG(), reason
     if pairs > LARGEST_PROGRAM:

@@ -31,7 +31,7 @@ from cvxmdp.base.errors import SettingsError
 from cvxmdp.base.removed import refusing_removed
 from cvxmdp.policies.families import Direct, PolicyFamily, Table
 from cvxmdp.problems.problem import Problem
-from cvxmdp.solvers.contract import Task, Work
+from cvxmdp.solvers.contract import Task, Work, require_gradients
 from cvxmdp.solvers.never import without_forbidden
 from cvxmdp.solvers.pdpg_setting import PDPGSetting
 from cvxmdp.solvers.start import Normalised
@@ -187,6 +187,7 @@ class PDPG:
         """See ``Solver``. A seed is only needed by families with random weights."""
         task.problem.require_model("PDPG")
         task.problem.require_bounded_stays("PDPG")
+        require_gradients(task.problem)
         if self.dual_bound is None and isinstance(self.pessimism, int | float | str):
             return without_forbidden(task, self._prepare)
         return self._prepare(task)

@@ -30,7 +30,7 @@ from cvxmdp.base.removed import refuse_removed, refusing_removed
 from cvxmdp.certificates.certify import Certifier
 from cvxmdp.policies.families import PolicyFamily, Table
 from cvxmdp.solvers.confident import ConfidentlyFeasible
-from cvxmdp.solvers.contract import Task, Work
+from cvxmdp.solvers.contract import Task, Work, require_gradients
 from cvxmdp.solvers.environment_work import work_of
 from cvxmdp.solvers.learning import Shared
 from cvxmdp.solvers.start import per_constraint
@@ -165,6 +165,7 @@ class VRPDPG:
 
     def prepare(self, task: Task) -> Work[Any]:
         """See ``Solver``. A seed is needed."""
+        require_gradients(task.problem)
 
         def work(pessimism: np.ndarray) -> LearningWork:
             return work_of(Shared(self, task, pessimism), task)
