@@ -111,6 +111,14 @@ def test_attributes_and_signals_cannot_be_changed() -> None:
         mdp.signals["cost"] = np.zeros((2, 2))  # type: ignore[index]
     with pytest.raises(ValueError, match="read-only"):
         mdp.transition[0, 0] = 1.0
+    with pytest.raises(AttributeError, match=r"mdp\.replace\(transition=\.\.\.\)"):
+        mdp.transition.data = 2.0 * mdp.transition.data
+    with pytest.raises(AttributeError, match="tried to set"):
+        mdp.transition.resize((2, 2))
+    assert mdp.transition.shape == (4, 2)
+    doubled = 2.0 * mdp.transition
+    doubled.data = mdp.transition.data.copy()  # what is computed from it is one's own
+    assert (doubled != mdp.transition).nnz == 0
 
 
 @pytest.mark.parametrize(

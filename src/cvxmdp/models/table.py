@@ -96,7 +96,7 @@ class TabularMDP(Space):
         ending = validation.check_rows(matrix, mask, label, least)
         named = validation.read_table(signals, "signals", '{"reward": array}')
         fields = {
-            "transition": matrix,
+            "transition": validation.FixedRows(matrix),
             "initial": validation.read_initial(initial, n_states, label),
             "horizon": horizon_of(discount, average),
             "signals": MappingProxyType(

@@ -53,6 +53,18 @@ class TransitionRows:
     probabilities: np.ndarray
 
 
+class FixedRows(sp.csr_array):  # type: ignore[misc]
+    """Sparse rows whose arrays cannot be exchanged once ``freeze`` has seen them; copies and products can."""
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        if name in ("data", "indices", "indptr", "_shape") and "fixed" in self.__dict__:
+            raise AttributeError(
+                f"the transition of a model cannot be changed (tried to set {name.strip('_')!r}); make "
+                "another model with mdp.replace(transition=...)"
+            )
+        super().__setattr__(name, value)
+
+
 def freeze(value: Any) -> None:
     """Make an array, or the arrays inside a sparse matrix or a mapping, read-only."""
     if isinstance(value, np.ndarray):
@@ -60,6 +72,7 @@ def freeze(value: Any) -> None:
     elif sp.issparse(value):
         for part in (value.data, value.indices, value.indptr):
             part.flags.writeable = False
+        value.fixed = True
     elif hasattr(value, "values"):
         for part in value.values():
             freeze(part)
@@ -111,8 +124,9 @@ def _read_sparse(transition: Any) -> TransitionRows:
         raise ModelError(
             f"transition must hold real numbers; its entries are of type {transition.dtype}"
         )
-    _check_sparse_format(transition)
-    matrix = sp.csr_array(transition, dtype=np.float64, copy=True)
+    own = transition.copy()  # SciPy's check prunes what it is given
+    _check_sparse_format(own)
+    matrix = sp.csr_array(own, dtype=np.float64)
     return TransitionRows(_canonical(matrix), "sparse", NO_LISTS, NO_LISTS)
 
 
