@@ -629,3 +629,27 @@ def test_a_constraint_that_always_holds_with_nothing_to_spare(solver: object) ->
         assert solution.status is cm.Status.OPTIMAL
         assert "up to rounding" in solution.message
         assert solution.objective == pytest.approx(free.objective, rel=1e-9)
+
+
+@pytest.mark.parametrize("unit", [1e-8, 1e8])
+@pytest.mark.parametrize("solver", [cm.ConvexProgram(), cm.ColumnGeneration()])
+@pytest.mark.parametrize("norm", ["l1", "l2-squared", "kl"])
+def test_an_optimum_of_exactly_zero_is_found_and_called_optimal(
+    norm: str, solver: object, unit: float
+) -> None:
+    mdp = cm.garnet(6, 3, 3, discount=0.9, seed=0)
+    best = cm.uniform_policy(mdp)  # the policy that relative gaps otherwise refer to
+    problem = cm.Problem(mdp, minimize=unit * cm.distance(best, norm=norm))
+    solution = cm.solve(problem, solver)
+    assert solution.status is cm.Status.OPTIMAL, solution.message
+    certificate = cm.certify(problem, solution)
+    assert certificate.gap <= 1e-8 * unit
+    assert "relative 1" not in str(certificate)
+
+
+def test_nothing_to_gain_is_certified_without_a_gap() -> None:
+    mdp = cm.garnet(6, 3, 3, discount=0.9, seed=0)
+    problem = cm.Problem(mdp, maximize=cm.linear(np.zeros((6, 3))))
+    certificate = cm.certify(problem, cm.uniform_policy(mdp))
+    assert certificate.gap < 1e-290
+    assert certificate.relative_gap == 0.0

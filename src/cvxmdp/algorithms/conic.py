@@ -39,6 +39,7 @@ CLARABEL_DEFAULT = 1e-8
 # On large models that costs a third more time, and only the tolerance itself is asked for.
 SHARPER = 1e-2
 SHARPER_LIMIT = 2_000  # pairs
+LEAST_SIZE = 1e-3  # of what the objective spans: the size of an optimum near zero
 
 
 class Outcome(NamedTuple):
@@ -110,7 +111,7 @@ class OccupancyProgram:
     def size(self, function: Callable[[np.ndarray], Any]) -> float:
         """Of the function's values: the unit in which the solver is to see them."""
         with np.errstate(invalid="ignore"):  # a logarithm may be minus infinity
-            return largest([largest(function(point)) for point in self.typical])
+            return largest(*(function(point) for point in self.typical))
 
     def require(self, *constraints: Any) -> None:
         """Add constraints to the program."""
@@ -131,17 +132,22 @@ def units_of(lowered: Lowered) -> Units:
     """
     model, points = lowered.flow, typical_of(lowered)
 
-    def change(function: Shape) -> float:
-        return largest(function.gradient(points[0])[model.usable] * model.mass)
+    def change(function: Shape) -> np.ndarray:
+        return np.asarray(function.gradient(points[0])[model.usable] * model.mass)
 
     with np.errstate(invalid="ignore"):  # a logarithm may be minus infinity at both
         values = [lowered.objective.value(point) for point in points]
         difference = values[0] - values[1]
     slacks = {
-        name: largest([*(g.value(point) for point in points), change(g)])
+        name: largest(*(g.value(point) for point in points), change(g))
         for name, g in lowered.slacks.items()
     }
-    return Units(largest([difference, change(lowered.objective)]), slacks)
+    return Units(largest(difference, change(lowered.objective)), slacks)
+
+
+def least_size(lowered: Lowered) -> float:
+    """What an objective near zero is measured by: a share of what it spans."""
+    return LEAST_SIZE * units_of(lowered).objective
 
 
 def typical_of(lowered: Lowered) -> list[np.ndarray]:
@@ -150,9 +156,9 @@ def typical_of(lowered: Lowered) -> list[np.ndarray]:
     return [model.occupancy(model.uniform), model.occupancy(model.deterministic)]
 
 
-def largest(numbers: Any) -> float:
-    """The largest finite absolute value, or one where there is none but zero."""
-    sizes = np.abs(np.asarray(numbers, dtype=np.float64))
+def largest(*numbers: Any) -> float:
+    """The largest finite absolute value of all arrays together, or one where there is none but zero."""
+    sizes = np.abs(np.concatenate([np.zeros(1), *(np.ravel(part) for part in numbers)]))
     return float(sizes[np.isfinite(sizes)].max(initial=0.0)) or 1.0
 
 

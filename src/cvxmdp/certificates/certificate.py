@@ -36,6 +36,7 @@ INFEASIBLE = (*COMMON, "slack_bound", "conflict")
 ON_TRUTH = ("confidence", "data", "reaches")
 NOTES = ("given_slack", "repaired", "repair_share", "flow_residual", "flow_cost")
 
+UNDERFLOW = 1e-290  # bounds allow for it, and are no further from zero where everything is zero
 # Of what separates the uniform policy from the bound: an objective below is near zero.
 NEAR_ZERO = 2e-2
 
@@ -139,7 +140,7 @@ class Certificate:
             return self.gap
         if self.contradicts:
             return math.inf
-        return self.gap / self.size if self.size > 0 else 0.0
+        return self.gap / self.size if self.size > UNDERFLOW else 0.0
 
     def worth(self, constraint: str) -> float:
         """Proven: a unit of slack in a constraint improves the best objective by at most this.

@@ -73,6 +73,8 @@ def gap_words(certificate: Certificate) -> str:
     relative = certificate.relative_gap
     size = largest_of(certificate.upper, certificate.lower)
     if not certificate.near_zero or size == 0:
+        if certificate.upper > 0 > certificate.lower:
+            return "with zero between the bounds: no relative size says anything"
         return f"relative {relative:.2g}"
     return (
         f"relative {certificate.gap / size:.2g} to the objective, {relative:.2g} to the uniform policy's "

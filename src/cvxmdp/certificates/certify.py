@@ -15,10 +15,9 @@ from typing import Any
 
 import numpy as np
 
-from cvxmdp.algorithms.conic import largest
 from cvxmdp.base.errors import ProblemError, did_you_mean
 from cvxmdp.certificates.certificate import Certificate
-from cvxmdp.certificates.claims import Claims, Proof, best
+from cvxmdp.certificates.claims import ENOUGH, Claims, Proof, best
 from cvxmdp.certificates.evidence import (
     by_columns,
     by_gradient,
@@ -43,7 +42,6 @@ LOOSENED = 1e-13  # of the numbers that were added up
 DRIFTED = 0.1  # of the margin of error, which is far above what machines differ by
 SHARP = 1e-4  # relative distance of a bound to what its own policy reaches, above which a better one is sought
 CHEAP = 2_000  # pairs up to which a conic program takes a fraction of a second
-ENOUGH = 1e-6  # relative gap of a solver's own evidence at which no better proof is looked for
 
 
 def certify(
@@ -219,9 +217,7 @@ class Certifier:
         return by_gradient(self.claims, room.policy.probabilities(), dual_bound=bound)
 
     def _tight(self, proof: Proof | None, floor: float, tolerance: float) -> bool:
-        if proof is None or not math.isfinite(floor):
-            return False
-        return proof.upper - floor <= tolerance * max(abs(proof.upper), abs(floor), 1e-300)
+        return proof is not None and self.claims.relative_gap(proof.upper, floor) <= tolerance
 
     def _read_multipliers(self, multipliers: Mapping[str, float]) -> dict[str, float]:
         for name in multipliers:
@@ -318,7 +314,7 @@ def proven(claims: Claims, evidence: Evidence) -> Proof | None:
 
 def _up(proof: Proof) -> float:
     values = proof.evidence.values
-    size = 0.0 if values is None else largest(values)
+    size = 0.0 if values is None else float(np.abs(values).max(initial=0.0))
     return proof.upper + LOOSENED * max(abs(proof.upper), size)
 
 

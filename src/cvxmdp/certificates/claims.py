@@ -14,8 +14,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from cvxmdp.algorithms.conic import least_size
 from cvxmdp.atoms import Shape
 from cvxmdp.base.errors import ProblemError
+from cvxmdp.certificates.certificate import size_of
 from cvxmdp.checker.arithmetic import CertificateError
 from cvxmdp.checker.bounds import (
     Achieved,
@@ -29,6 +31,8 @@ from cvxmdp.checker.fingerprint import fingerprint
 from cvxmdp.models.flow import Flow
 from cvxmdp.problems.lowered import Evidence, Lowered
 from cvxmdp.problems.problem import Problem
+
+ENOUGH = 1e-6  # certified relative gap at which an answer is called optimal
 
 
 class Proof(NamedTuple):
@@ -98,6 +102,17 @@ class Claims:
     def uniform_value(self) -> float:
         """f of the uniform policy, as computed."""
         return self.checked.objective.value(self.achieved(self.checked.flow.uniform).occupancy)
+
+    def relative_gap(self, upper: float, lower: float) -> float:
+        """(upper - lower) / size; an optimum near zero is measured by a share of what the objective spans."""
+        gap = abs(upper - lower)
+        if not math.isfinite(gap):
+            return math.inf
+        span = abs(upper - self.uniform_value)
+        size = size_of(upper, lower, span if math.isfinite(span) else 0.0)
+        if gap > ENOUGH * size:
+            size = max(size, least_size(self.lowered))
+        return gap / size if gap > 0 else 0.0
 
     def prove(self, evidence: Evidence, guess: np.ndarray | None = None) -> Proof | None:
         """The bound of the evidence; None where none follows.

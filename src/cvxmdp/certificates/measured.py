@@ -14,11 +14,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from cvxmdp.algorithms.conic import units_of
 from cvxmdp.base.errors import SolverError
-from cvxmdp.certificates.certificate import size_of
 from cvxmdp.certificates.certify import Certifier, proven
-from cvxmdp.certificates.claims import Claims, Proof
+from cvxmdp.certificates.claims import ENOUGH, Proof
 from cvxmdp.certificates.repair import repair
 from cvxmdp.certificates.slater import empty_domain
 from cvxmdp.checker.bounds import Achieved
@@ -26,8 +24,6 @@ from cvxmdp.problems.lowered import Evidence
 from cvxmdp.problems.problem import Problem
 from cvxmdp.problems.solution import Solution, Status, infeasible_message
 
-ENOUGH = 1e-6  # certified relative gap at which an answer is called optimal
-LEAST_SIZE = 1e-3  # of what the objective spans: the size of an optimum near zero
 ROUNDINGS = 0.02  # margins of error, which are generous, by which a slack of zero may be missed
 
 
@@ -78,9 +74,10 @@ def measure(certifier: Certifier, policy: np.ndarray, evidence: Evidence | None)
         kept = repair(claims, policy, given, lambda: certifier.room().policy)
     except SolverError:  # nothing bounds the slacks
         kept = None
-    as_given = relative_gap(claims, proof, given) if up_to_rounding(given) else math.inf
+    upper = math.inf if proof is None else proof.upper
+    as_given = claims.relative_gap(upper, given.objective) if up_to_rounding(given) else math.inf
     if kept is not None:
-        gap = relative_gap(claims, proof, kept.achieved)
+        gap = claims.relative_gap(upper, kept.achieved.objective)
         if gap <= ENOUGH or not as_given < gap:
             return Measured(kept.policy, kept.achieved, proof, gap, True)
     return Measured(policy, given, proof, as_given, False)
@@ -93,19 +90,6 @@ def up_to_rounding(achieved: Achieved) -> bool:
         for name, sure in achieved.slack.items()
     )
     return math.isfinite(achieved.objective) and all(margin >= 0 for margin in margins)
-
-
-def relative_gap(claims: Claims, proof: Proof | None, achieved: Achieved) -> float:
-    """(upper - lower) / size; an optimum near zero is measured by a share of what the objective spans."""
-    lower = achieved.objective
-    if proof is None or not math.isfinite(proof.upper) or not math.isfinite(lower):
-        return math.inf
-    span = abs(proof.upper - claims.uniform_value)
-    size = size_of(proof.upper, lower, span if math.isfinite(span) else 0.0)
-    gap = abs(proof.upper - lower)
-    if gap > ENOUGH * size:
-        size = max(size, LEAST_SIZE * units_of(claims.lowered).objective)
-    return gap / size if gap > 0 else 0.0
 
 
 def infeasible_answer(

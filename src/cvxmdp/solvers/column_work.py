@@ -34,6 +34,7 @@ if TYPE_CHECKING:
 STOP_EARLY = 0.9  # of the tolerance: the certificate allows for rounding and errors on top
 KEPT = {"linear": 200, "entropy": 12, "concave": 40}  # columns, by kind of problem
 HOPELESS_STEPS, HARDLY_ROOM = 30, 1e-4  # without a feasible mixture; of the slacks' units
+CREEPING_STEPS = 50  # in which the bounds should come closer by half
 TRIES = 3  # of certification before what there is is returned
 
 
@@ -151,14 +152,14 @@ class ColumnWork(Work[Plain]):
             found = self._certify(generation)  # what the oracle says up to rounding is no proof
             proven = found is not None and found.certificate.infeasible
             return (Status.INFEASIBLE if proven else Status.INACCURATE), found
-        if generation.stuck or self._hopeless(generation):
+        if generation.stuck or self._hopeless(generation) or self._creeps(generation):
             return Status.INACCURATE, None
         if generation.gap > facts["target"]:
             return None, None
         found = self._certify(generation)
         facts["tries"] += 1
         facts["target"] *= 0.1
-        if found is not None and found.certificate.relative_gap <= self.solver.tolerance:
+        if found is not None and self._gap(found.certificate) <= self.solver.tolerance:
             return Status.OPTIMAL, found
         return (Status.INACCURATE if facts["tries"] == TRIES else None), found
 
@@ -167,6 +168,13 @@ class ColumnWork(Work[Plain]):
         if generation.answer is not None or len(generation.trail.upper) < HOPELESS_STEPS:
             return False
         return generation.room_upper < HARDLY_ROOM and self._fits_a_program
+
+    def _creeps(self, generation: Generation) -> bool:
+        """Kinks that no mixture meets exactly, where another solver can do better."""
+        upper, lower = generation.trail.upper, generation.trail.lower
+        if len(upper) <= CREEPING_STEPS or not self._fits_a_program:
+            return False
+        return not upper[-1] - lower[-1] <= 0.5 * (upper[-CREEPING_STEPS] - lower[-CREEPING_STEPS])
 
     @property
     def _fits_a_program(self) -> bool:
@@ -217,6 +225,13 @@ class ColumnWork(Work[Plain]):
         written = self.certifier.write(given, kept, proof)
         return Proven(written, given.occupancy, evidence)
 
+    def _gap(self, certificate: Certificate) -> float:
+        """Relative, as for every solver's status."""
+        sides = sorted(
+            (self.problem.sign * certificate.lower, self.problem.sign * certificate.upper)
+        )
+        return self.claims.relative_gap(sides[1], sides[0])
+
     def finish(self, state: Plain, rows: Rows, status: Status) -> Solution:
         """What is certified of the best mixture so far."""
         generation = self.generation(state)
@@ -243,7 +258,7 @@ class ColumnWork(Work[Plain]):
                 history=history,
                 evidence=evidence,
             )
-        if status is Status.OPTIMAL and certificate.relative_gap > self.solver.tolerance:
+        if status is Status.OPTIMAL and self._gap(certificate) > self.solver.tolerance:
             status = Status.INACCURATE
         # What is returned is what is certified: the mixture's policy or, where rounding made it miss a
         # constraint, the repaired one.
@@ -292,7 +307,7 @@ class ColumnWork(Work[Plain]):
         return replace(found, history=history, stats=stats)
 
     def _message(self, status: Status, certificate: Certificate, trouble: str) -> str:
-        gap = certificate.relative_gap
+        gap = self._gap(certificate)
         known = f" The certified relative gap is {gap:.1e}." if math.isfinite(gap) else ""
         if status is Status.OPTIMAL:
             return f"The certified relative gap is {gap:.1e}, at most {self.solver.tolerance:.0e}."
@@ -349,7 +364,7 @@ class ColumnWork(Work[Plain]):
         if self.taken:
             stats["start"] = f"{self.taken} as the first column"
         if certificate is not None:
-            stats["certified_gap"] = certificate.relative_gap
+            stats["certified_gap"] = self._gap(certificate)
         if self.solver.mixture:
             stats["mixture"] = generation.mixture()
         return stats

@@ -30,8 +30,9 @@ from cvxmdp.algorithms.linear_program import (
 )
 from cvxmdp.base.errors import MissingExtraError, SolverError
 from cvxmdp.certificates.certify import Certifier
+from cvxmdp.certificates.claims import ENOUGH
 from cvxmdp.certificates.evidence import by_columns
-from cvxmdp.certificates.measured import ENOUGH, Measured, infeasible_answer, measure
+from cvxmdp.certificates.measured import Measured, infeasible_answer, measure
 from cvxmdp.policies import TabularPolicy
 from cvxmdp.problems.lowered import Evidence, Lowered
 from cvxmdp.problems.problem import Problem

@@ -18,8 +18,8 @@ import numpy as np
 
 from cvxmdp.base.errors import CvxmdpError
 from cvxmdp.certificates.certify import Certifier
-from cvxmdp.certificates.claims import Claims, Proof
-from cvxmdp.certificates.measured import ENOUGH, measure
+from cvxmdp.certificates.claims import ENOUGH, Claims, Proof
+from cvxmdp.certificates.measured import measure
 from cvxmdp.models.flow import Flow
 from cvxmdp.policies import TabularPolicy
 from cvxmdp.policies.occupancies import as_policy

@@ -11,7 +11,7 @@ from cvxmdp.algorithms.columns.curves import Curve
 from cvxmdp.algorithms.columns.interior_point import interior_point
 from cvxmdp.algorithms.columns.linear_master import Answer, Price
 from cvxmdp.algorithms.columns.pool import Column
-from cvxmdp.algorithms.conic import units_of
+from cvxmdp.algorithms.conic import least_size
 from cvxmdp.atoms.shapes import Local, Move, Shape
 from cvxmdp.problems.lowered import Lowered
 
@@ -22,7 +22,6 @@ ROOM_ACCURACY = 1e-4  # in units, of the largest smallest slack
 NEEDED = 1e-3  # weight in the safe mixture that makes a column worth keeping
 ACCURACY = 1e-3  # of the gap, left open by the interior point
 TINY = 1e-300
-LEAST_SIZE = 1e-3  # of what the objective spans: the size of an objective near zero
 ROUNDING = 0.1  # of the gap, by which kinks are rounded
 
 
@@ -73,7 +72,7 @@ class ConcaveMaster:
     def _measure(self, column: Column) -> None:
         """Units of the slacks and margins, from the first column."""
         first = [curve.local(np.ones(1), 1e-3) for curve in self.curves]
-        spans = LEAST_SIZE * units_of(self.lowered).objective
+        spans = least_size(self.lowered)
         self.size = max(abs(first[0].value), spans) if math.isfinite(first[0].value) else 1.0
         for k, one in enumerate(first[1:]):
             value = one.value if math.isfinite(one.value) else 0.0

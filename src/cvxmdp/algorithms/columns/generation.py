@@ -25,7 +25,7 @@ from cvxmdp.algorithms.columns.flow_duals import absorb, only_leaf
 from cvxmdp.algorithms.columns.linear_master import Answer, Mixture, Price, best_mixture, most_room
 from cvxmdp.algorithms.columns.natural import NaturalSteps
 from cvxmdp.algorithms.columns.pool import NEGLIGIBLE, Column, Columns, small_actions
-from cvxmdp.algorithms.conic import units_of
+from cvxmdp.algorithms.conic import least_size
 from cvxmdp.atoms import Shape, walk
 from cvxmdp.models.compiled_systems import DeviceSolver, accelerator
 from cvxmdp.models.flow import Flow
@@ -35,7 +35,6 @@ from cvxmdp.problems.lowered import Evidence, Lowered
 
 ROUNDING_FACTOR = 64.0  # between the rounding of a bound and the tolerance that is sure to be met
 USELESS = 1e-2  # relative gap beyond which rounding makes a certificate useless
-LEAST_SIZE = 1e-3  # of what the objective spans: the size of an optimum near zero
 INSIDE_STEPS, INSIDE = (
     100,
     0.3,
@@ -169,7 +168,7 @@ class Generation:
         self.mean_values: np.ndarray | None = None
         self.mean_multipliers: np.ndarray | None = None
         self.steps = self.stalled = 0
-        self.scale = LEAST_SIZE * units_of(lowered).objective  # of an optimum near zero
+        self.scale = least_size(lowered)  # of an optimum near zero
         self.uniform = float(lowered.objective.value(self.model.occupancy(self.model.uniform)))
         self.outside = math.isinf(self.add_policy(self._first_policy()))  # of f's domain
 
