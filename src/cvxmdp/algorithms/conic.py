@@ -39,6 +39,7 @@ CLARABEL_DEFAULT = 1e-8
 # On large models that costs a third more time, and only the tolerance itself is asked for.
 SHARPER = 1e-2
 SHARPER_LIMIT = 2_000  # pairs
+LEAST_UNIT = 1e-290
 LEAST_SIZE = 1e-3  # of what the objective spans: the size of an optimum near zero
 
 
@@ -157,9 +158,10 @@ def typical_of(lowered: Lowered) -> list[np.ndarray]:
 
 
 def largest(*numbers: Any) -> float:
-    """The largest finite absolute value of all arrays together, or one where there is none but zero."""
+    """The largest finite absolute value of all arrays together; one where its inverse would not be finite."""
     sizes = np.abs(np.concatenate([np.zeros(1), *(np.ravel(part) for part in numbers)]))
-    return float(sizes[np.isfinite(sizes)].max(initial=0.0)) or 1.0
+    found = float(sizes[np.isfinite(sizes)].max())
+    return found if found > LEAST_UNIT else 1.0
 
 
 def has_conic_form(lowered: Lowered) -> bool:
