@@ -60,6 +60,22 @@ def test_random_problems_with_constraints(seed):
     assert found or found.unverified, found.reasons
 
 
+@pytest.mark.parametrize("discount", [1.0, 1 - 1e-10, 0.999999])
+def test_discounts_of_one_and_near_it(discount):
+    """Episodes surely end: every row does with a tenth."""
+    base = cm.garnet(8, 3, 3, discount=0.9, seed=2)
+    mdp = cm.TabularMDP(
+        0.9 * base.dense_transition(), base.initial, discount, signals=dict(base.signals)
+    )
+    problem = cm.Problem(
+        mdp, maximize=cm.linear("reward"), subject_to={"cost": cm.linear("cost") <= 4.5}
+    )
+    certificate = cm.certify(problem, cm.solve(problem))
+    found = cm.check(certificate, problem, exact=True)
+    assert found, found.reasons
+    assert found.upper - found.lower <= 1e-9 * abs(found.upper)
+
+
 def test_infeasible_problems():
     mdp = cm.garnet(6, 3, 3, discount=0.9, seed=1)
     least = cm.solve(cm.Problem(mdp, minimize=cm.linear("cost"))).objective

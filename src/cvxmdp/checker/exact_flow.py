@@ -1,13 +1,14 @@
 r"""Flows of episodes in exact arithmetic: what no return exceeds, and a policy's occupancy to many digits.
 
-The proofs are those of ``checked_episodes``, without their terms for rounding. With gamma < 1 and the mass
-m = |rho| / (1 - gamma), for any V and any E >= max(0, r + gamma P V - V) + gamma P E,
+The proofs are those of ``checked_episodes``, without their terms for rounding. With the mass m = |rho| / (1 -
+gamma), infinite for gamma = 1, for any V and any E >= max(0, r + gamma P V - V) + gamma P E,
 
     <r, y> <= <rho, V> + min(m max(0, max (r + gamma P V - V)), <rho, E>),
 
 and without the zero where no row ends. The visits v of a policy are solved for in floats and refined: what the
 equations miss is computed exactly, and the correction again in floats, each time a dozen digits more. With d
 what is missed in the end, |v - v_pi|_1 <= |d|_1 / (1 - gamma), some 1e-40: as good as exact for any function.
+For gamma = 1 it is <|d|, w> / (1 - l), where 1 + P_pi w <= w + l and l < 1: the policy's own longest stay.
 """
 
 from __future__ import annotations
@@ -29,10 +30,11 @@ from cvxmdp.checker.exact_numbers import (
     ball,
     balls,
     greatest,
+    refuse_unless,
 )
 from cvxmdp.checker.linear_solve import solve_system
 
-ENOUGH = 1e-40  # of the mass, that the equations may miss
+ENOUGH = 1e-40  # that the equations may miss
 REFINEMENTS = 40
 
 
@@ -45,16 +47,13 @@ class ExactEpisodes:
     """
 
     def __init__(self, flow: CheckedEpisodes, plain: Mapping[str, Any]) -> None:
-        if flow.discount == 1:
-            raise CertificateError(
-                "exact arithmetic is for discounts below one; this problem has none"
-            )
         self.flow, self.discount = flow, ball(flow.discount)
         self.initial = balls(flow.initial)
         self.owner = np.repeat(np.arange(flow.shape[0]), flow.shape[1])  # the state of each pair
         written = sp.csr_array(plain["transition"])
         self.transition = ExactMatrix(written, self._divided(written))
-        self.mass = add_up(self.initial) / (1 - self.discount)
+        self.discounted = flow.discount < 1
+        self.mass = add_up(self.initial) / (1 - self.discount) if self.discounted else None
 
     def _divided(self, written: sp.csr_array) -> np.ndarray:
         """A row that ends no episode means its floats divided by their exact sum."""
@@ -78,9 +77,12 @@ class ExactEpisodes:
         inner, most = add_up(self.initial * values), greatest(left)
         if self.flow.endless:
             return inner + self.mass * most
-        plain = self.mass * most.nonnegative_part()
+        bounds = [] if self.mass is None else [self.mass * most.nonnegative_part()]
+        bounds += [ball(0.0)] if most <= 0 else []
         covered = self._covered(left, proof)
-        return inner + (plain if covered is None else plain.min(covered))
+        bounds += [] if covered is None else [covered]
+        refuse_unless(bool(bounds), "the values in the certificate bound no return")
+        return inner - greatest(-bound for bound in bounds)
 
     def _covered(self, left: np.ndarray, proof: Proof) -> Ball | None:
         """<rho, E> for the E of the proof ("remainder"), if it surely is one."""
@@ -119,7 +121,7 @@ class ExactEpisodes:
         best = (np.inf, visits)
         for _ in range(REFINEMENTS):
             near = np.array([float(one.mid()) for one in missed])
-            visits = visits + balls(solve_system(chain.T, near, self.flow.discount))
+            visits = visits + self._corrected(chain, near, visited)
             visits = np.array([one.mid() for one in visits], dtype=object)
             visits = np.where(visited, visits, ball(0.0))
             arriving = self.transition.transposed_times(visits[self.owner] * policy) * self.discount
@@ -128,10 +130,38 @@ class ExactEpisodes:
             if not size < best[0] / 2:  # no digits are gained any more
                 break
             best = (size, visits)
-            if size <= ENOUGH * float(self.mass.mid()):
+            if size <= ENOUGH:
                 break
-        radius = ball(best[0]) / (1 - self.discount)
-        return np.array([_around(one, radius) for one in best[1]], dtype=object)
+        size, visits = best
+        if self.discounted:
+            radius = ball(size) / (1 - self.discount)
+        else:
+            radius = ball(size) * self._longest(policy, chain, visited)
+        return np.array([_around(one, radius) for one in visits], dtype=object)
+
+    def _corrected(
+        self, chain: sp.csr_array, missed: np.ndarray, visited: np.ndarray
+    ) -> np.ndarray:
+        """What the visits lack by floats: (I - gamma P_pi')^-1 of what is missed."""
+        places, found = np.flatnonzero(visited), np.zeros(visited.size)
+        own = sp.csr_array(chain[places][:, places])
+        try:
+            found[places] = solve_system(own.T, missed[places], self.flow.discount)
+        except np.linalg.LinAlgError as error:
+            raise CertificateError(f"the policy never ends its episodes: {error}") from error
+        return balls(found)
+
+    def _longest(self, policy: np.ndarray, chain: sp.csr_array, visited: np.ndarray) -> Ball:
+        """No episode of the policy is longer on average, from wherever it goes."""
+        places = np.flatnonzero(visited)
+        own = sp.csr_array(chain[places][:, places])
+        stay = np.zeros(visited.size)
+        stay[places] = np.maximum(solve_system(own, np.ones(places.size), 1.0), 0.0)
+        w, pairs = balls(stay), policy.reshape(self.flow.shape)
+        after = (self.transition.times(w).reshape(self.flow.shape) * pairs).sum(axis=1) + 1
+        left = greatest((after - w)[places]).nonnegative_part()
+        refuse_unless(bool(left < 1), "the policy was not shown to end its episodes")
+        return greatest(w) / (1 - left)
 
 
 def _around(centre: Ball, radius: Ball) -> Ball:

@@ -93,8 +93,10 @@ class Exact:
 
     def _flow(self, problem: PlainProblem) -> ExactEpisodes:
         if self.flow is None:
-            if not isinstance(problem.flow, CheckedEpisodes):
-                raise CertificateError("only discounted problems can be checked without rounding")
+            if type(problem.flow) is not CheckedEpisodes:
+                raise CertificateError(
+                    "exact arithmetic knows discounted and total sums only, so far"
+                )
             self.flow = ExactEpisodes(problem.flow, self.plain)
         return self.flow
 
