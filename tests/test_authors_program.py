@@ -19,6 +19,7 @@ from cvxmdp.paper.authors_study import (
 from cvxmdp.paper.learning_curves import Curves
 from cvxmdp.paper.published import published_curves
 from cvxmdp.paper.studies import studies_of
+from cvxmdp.paper.theorem_claims import theorem_claims
 from cvxmdp.paper.tracking import expert_occupancy, expert_trajectory
 from cvxmdp.paper.verdicts import claims_of
 
@@ -202,3 +203,13 @@ def test_verdicts_follow_the_numbers(memory, without, verdict):
     averaging = next(verdict for claim, verdict in by_claim.items() if "averaging" in claim)
     assert averaging == "confirmed"
     assert claims[-1].verdict.endswith("1 of 1 curves")
+
+
+@pytest.mark.slow
+def test_theorems_are_measured_beside_their_bounds():
+    concave, strongly, zero = theorem_claims()
+    for claim in (concave, strongly):
+        assert claim.verdict == "confirmed"
+        assert "in 3 of 3 runs" in claim.measured
+    assert zero.verdict == "reached by certificates"
+    assert zero.measured.endswith("violation 0")

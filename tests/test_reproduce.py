@@ -41,6 +41,7 @@ def tiny(monkeypatch):
     monkeypatch.setattr(paper_studies, "MLP", lambda hidden: Table())
     monkeypatch.setattr("cvxmdp.paper.study_tables.AT", (20, 60))
     monkeypatch.setattr("cvxmdp.paper.authors_study.QUICK_EPISODES", 350)
+    monkeypatch.setattr("cvxmdp.paper.reproduce.theorem_claims", list)
 
 
 def test_the_command_leaves_figures_a_table_and_a_report(tiny, tmp_path):

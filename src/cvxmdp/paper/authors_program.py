@@ -11,9 +11,9 @@ It is here to show where the published curves come from. Where Algorithm 1 has t
                                       q_h is the reward to go, so every score is paid with all of them
     steps really taken                all H: after the end of an episode, state 0 and action 0
 
-All of this was read off the program; the fifth is easily overlooked. Networks have one hidden layer of 32 rectified
-units and orthogonal weights, small in the last layer. Every run of the authors has the seed 0: the runs that
-are averaged in a published curve differ in their settings and share their luck.
+All of this was read off the program; the fifth is easily overlooked. Networks have one hidden layer of 32
+rectified units and orthogonal weights, small in the last layer. Every run of the authors has the seed 0: the
+runs that are averaged in a published curve differ in their settings and share their luck.
 """
 
 from __future__ import annotations

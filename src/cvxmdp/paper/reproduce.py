@@ -27,6 +27,7 @@ from cvxmdp.paper.study_figures import draw_authors, draw_figure
 from cvxmdp.paper.study_reports import WORDS, best_return, write_reports
 from cvxmdp.paper.study_runs import read_study, run_studies
 from cvxmdp.paper.study_tables import Table, main_table, markdown, samples_table, steps_table
+from cvxmdp.paper.theorem_claims import theorem_claims
 from cvxmdp.paper.verdicts import Claim, claims_of, claims_table
 from cvxmdp.runs.record import RunRecord
 from cvxmdp.runs.run_folder import locked
@@ -91,7 +92,7 @@ def reproduce(
         if authors:
             title, path = f"{size}, the authors' program again", folder / f"{size}-authors.png"
             figures.append(draw_authors(authors, path, title))
-        claims = claims_of(found, authors)
+        claims = claims_of(found, authors) + (theorem_claims() if studies is None else [])
         reports = write_reports(size, folder, records, found, claims)
         seconds = time.perf_counter() - started
         table = main_table(found)
