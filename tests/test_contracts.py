@@ -266,6 +266,7 @@ def atoms(mdp: cm.TabularMDP) -> dict[str, cm.Utility]:
         "polytope": cm.distance(cm.polytope(array[None], [1.0]), norm="l2"),
         "returns": cm.distance(cm.returns("reward", array), [9.0, 1.0], norm="l2-squared"),
         "returns in a box": cm.distance(cm.returns("reward", "cost"), cm.box(1.0, [9.0, 1.1])),
+        "share": (cm.share("cost") <= 0.5).slack,
         "concave": own_concave,
         "convex": own_convex,
     }
@@ -342,6 +343,7 @@ def test_an_atom_is_solved_proven_and_checked(kind, tmp_path):
     [
         'linear("reward", per="step")',
         "entropy()",
+        "entropy(unit=20)",
         'entropy(of="state-action")',
         'log_barrier(linear("cost") <= 100)',
         'log_sum("reward", "cost")',

@@ -100,6 +100,7 @@ __all__ = [
     "record_episode",
     "report",
     "returns",
+    "share",
     "slater",
     "solve",
     "sqrt",
@@ -122,6 +123,7 @@ if TYPE_CHECKING:
     from cvxmdp.atoms.quadratic import quadratic
     from cvxmdp.atoms.returns import returns
     from cvxmdp.atoms.sets import ball, box, polytope
+    from cvxmdp.atoms.share import share
     from cvxmdp.atoms.utility import Constraint, Utility
     from cvxmdp.base.errors import (
         CurvatureError,
@@ -211,6 +213,7 @@ _WHERE = {
     "atoms.probing": ("check_utility",),
     "atoms.quadratic": ("quadratic",),
     "atoms.returns": ("returns",),
+    "atoms.share": ("share",),
     "atoms.sets": (
         "ball",
         "box",

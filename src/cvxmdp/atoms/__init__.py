@@ -13,6 +13,7 @@ from cvxmdp.atoms.quadratic import quadratic
 from cvxmdp.atoms.returns import returns
 from cvxmdp.atoms.sets import ball, box, polytope
 from cvxmdp.atoms.shapes import Constants, Shape
+from cvxmdp.atoms.share import share
 from cvxmdp.atoms.utility import Constraint, Utility
 from cvxmdp.atoms.walks import walk
 
@@ -38,6 +39,7 @@ __all__ = [
     "power",
     "quadratic",
     "returns",
+    "share",
     "sqrt",
     "walk",
 ]

@@ -11,7 +11,7 @@ from cvxmdp.atoms.curvature import Curvature
 from cvxmdp.atoms.maps import ActionChange, Entries, ExpectedActions
 from cvxmdp.atoms.shapes import NormShape, RelativeEntropyShape, Shape
 from cvxmdp.atoms.shapes.norm_sets import Singleton
-from cvxmdp.atoms.utility import Utility
+from cvxmdp.atoms.utility import Utility, scale_of
 from cvxmdp.base.errors import UtilityError
 from cvxmdp.base.text_tables import exact
 from cvxmdp.models.space import Space
@@ -32,6 +32,7 @@ class ActionDistance(Utility):
     policy: Policy
     norm: str
     smoothing: float
+    unit: float | None = None
     word: ClassVar[str] = "action distance"
     bends: ClassVar[Curvature] = Curvature.CONVEX
 
@@ -41,7 +42,7 @@ class ActionDistance(Utility):
         chosen = as_policy(mdp, self.policy).probabilities()
         uniform = space.actions / space.actions.sum(axis=1, keepdims=True)
         chosen = (1.0 - self.smoothing) * chosen + self.smoothing * uniform
-        scale = space.scale
+        scale = scale_of(self.unit, space)
         if self.norm == "l1":
             return NormShape(ActionChange(chosen, scale, space.shape), Singleton(0.0), "l1")
         never = space.reachable_pairs & (chosen <= 0)
@@ -58,4 +59,5 @@ class ActionDistance(Utility):
 
     def __repr__(self) -> str:
         smoothing = f", smoothing={exact(self.smoothing)}" if self.smoothing else ""
-        return f'distance(<policy>, norm="{self.norm}"{smoothing}, of="actions")'
+        unit = "" if self.unit is None else f", unit={exact(self.unit)}"
+        return f'distance(<policy>, norm="{self.norm}"{smoothing}, of="actions"{unit})'

@@ -16,7 +16,7 @@ from cvxmdp.atoms.returns import ReturnsDistance, ReturnVector
 from cvxmdp.atoms.sets import ConvexSet, as_occupancy, point_like
 from cvxmdp.atoms.shapes import NormShape, RelativeEntropyShape, Shape
 from cvxmdp.atoms.shapes.norm_sets import Singleton
-from cvxmdp.atoms.utility import Utility
+from cvxmdp.atoms.utility import Utility, read_unit, scale_of
 from cvxmdp.base.errors import UtilityError, did_you_mean
 from cvxmdp.base.text_tables import exact
 from cvxmdp.models.space import Space
@@ -34,6 +34,7 @@ def distance(
     norm: str = "l2",
     smoothing: float = 0.0,
     of: str = "occupancy",
+    unit: float | None = None,
 ) -> Utility:
     """How far the occupancy x, the decisions in it or returns are from ``target``. Convex.
 
@@ -50,7 +51,11 @@ def distance(
         of: "occupancy"; or "actions" for the change of decisions against a policy pi_0, weighted by how
             often they are taken: sum_s d(s) |pi(.|s) - pi_0(.|s)|_1 for "l1", or with the divergence
             KL(pi(.|s) || pi_0(.|s)) for "kl", d the state distribution.
+        unit: for "kl" and of "actions": what occupancies are divided by instead of the model's own unit.
     """
+    unit = read_unit(unit)
+    if unit is not None and norm != "kl" and of != "actions":
+        raise UtilityError(f'unit only goes with norm="kl" and of="actions"; got norm={norm!r}')
     if of not in ("occupancy", "actions"):
         raise UtilityError(f'distance is of "occupancy" or "actions"; got {of!r}')
     if norm not in NORMS:
@@ -68,11 +73,11 @@ def distance(
             "distance(returns(...), box(...))."
         )
     if of == "actions":
-        return _of_actions(target, norm, float(smoothing))
+        return _of_actions(target, norm, float(smoothing), unit)
     point = _read_target(target, norm)
     if norm == "kl" and isinstance(point, np.ndarray) and (point < 0).any():
         raise UtilityError("the target of a kl distance has negative entries")
-    return Distance(point, norm, smoothing)
+    return Distance(point, norm, smoothing, unit)
 
 
 def _read_target(target: Any, norm: str) -> Any:
@@ -101,7 +106,7 @@ def _of_returns(vector: ReturnVector, to: Any, norm: str, of: str) -> Utility:
     return ReturnsDistance(vector.rewards, _read_target(to, norm), norm)
 
 
-def _of_actions(target: Any, norm: str, smoothing: float) -> Utility:
+def _of_actions(target: Any, norm: str, smoothing: float, unit: float | None) -> Utility:
     policy = (
         None if isinstance(target, ConvexSet) else point_like(target, "the target of a distance")
     )
@@ -113,7 +118,7 @@ def _of_actions(target: Any, norm: str, smoothing: float) -> Utility:
         raise UtilityError(
             f"the distance of actions is available in {', '.join(ACTION_NORMS)}; got {norm!r}"
         )
-    return ActionDistance(policy, norm, smoothing)
+    return ActionDistance(policy, norm, smoothing, unit)
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -123,6 +128,7 @@ class Distance(Utility):
     target: Any
     norm: str
     smoothing: float
+    unit: float | None = None
     word: ClassVar[str] = "distance"
     bends: ClassVar[Curvature] = Curvature.CONVEX
 
@@ -133,7 +139,7 @@ class Distance(Utility):
             return NormShape(whole, self.target.lower(space), self.norm)
         target = as_occupancy(self.target, space, "the target of a distance")
         if self.norm == "kl":
-            return _divergence(target, self.smoothing, space)
+            return _divergence(target, self.smoothing, space, scale_of(self.unit, space))
         return NormShape(whole, Singleton(target.ravel()), self.norm)
 
     def target_occupancy(self, space: Space) -> np.ndarray | None:
@@ -149,10 +155,11 @@ class Distance(Utility):
         else:
             target = "<policy>"
         smoothing = f", smoothing={exact(self.smoothing)}" if self.smoothing else ""
-        return f'distance({target}, norm="{self.norm}"{smoothing})'
+        unit = "" if self.unit is None else f", unit={exact(self.unit)}"
+        return f'distance({target}, norm="{self.norm}"{smoothing}{unit})'
 
 
-def _divergence(target: np.ndarray, smoothing: float, space: Space) -> Shape:
+def _divergence(target: np.ndarray, smoothing: float, space: Space, scale: float) -> Shape:
     if smoothing:
         mdp = model_of(space, "smoothing")
         target = (1 - smoothing) * target + smoothing * occupancy_of(mdp, uniform_policy(mdp))
@@ -165,5 +172,4 @@ def _divergence(target: np.ndarray, smoothing: float, space: Space) -> Shape:
             'take, so the distance of almost every policy is infinite. Use distance(..., norm="kl", '
             "smoothing=0.01), which mixes a share of the uniform policy into the target."
         )
-    scale = space.scale
     return RelativeEntropyShape(Entries(scale, target.shape), None, scale * target.ravel())

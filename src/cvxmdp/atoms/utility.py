@@ -10,7 +10,7 @@ here, too: utilities make them, and they hold utilities.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from numbers import Real
 from typing import Any, ClassVar, NoReturn
@@ -49,6 +49,23 @@ class Utility(Tree["Utility"]):
     def factor(self, space: Space) -> float:
         """What a named signal is multiplied with: one over the unit for sums per step."""
         return 1.0
+
+    bends_in_budget: ClassVar[bool] = (
+        False  # the best objective is no concave function of a budget for it
+    )
+
+    def check_comparison(self, sense: str, shown: str) -> None:
+        """An error unless it can be compared this way, "<=" or ">="; ``shown`` begins the message."""
+        wanted = Curvature.CONVEX if sense == "<=" else Curvature.CONCAVE
+        require_curvature(self, wanted, f"{shown}: {sense}")
+
+    def slack(self, sense: str, budget: float) -> Utility:
+        """The paper's g: concave, at least zero where the comparison holds."""
+        return budget - self if sense == "<=" else self - budget
+
+    def measured(self, bind: Callable[[Utility], Shape], x: np.ndarray) -> float:
+        """Its value at an occupancy, for people; ``bind`` makes functions of utilities."""
+        return float(bind(self).value(x))
 
     def target_occupancy(self, space: Space) -> np.ndarray | None:
         """The occupancy that a distance is taken to, (S, A); None for all else."""
@@ -140,6 +157,22 @@ def _number(given: Any, utility: Utility, action: str) -> float:
     if not math.isfinite(number):
         raise UtilityError(f"{utility!r} is {action} {given}; expected a finite number")
     return number
+
+
+def read_unit(unit: Any) -> float | None:
+    """What occupancies are divided by, a positive number; None where the model says it."""
+    if unit is None:
+        return None
+    if isinstance(unit, bool) or not isinstance(unit, Real) or not 0.0 < float(unit) < math.inf:
+        raise UtilityError(
+            f"unit must be a positive number, such as a number of steps; got {unit!r}"
+        )
+    return float(unit)
+
+
+def scale_of(unit: float | None, space: Space) -> float:
+    """What makes distributions of occupancies: one over the unit, or over the model's own."""
+    return space.scale if unit is None else 1.0 / unit
 
 
 def require_curvature(utility: Any, wanted: Curvature, role: str) -> Utility:
@@ -261,13 +294,14 @@ class Constraint:
     def __post_init__(self) -> None:
         if self.sense not in ("<=", ">="):
             raise UtilityError(f"the sense of a constraint is '<=' or '>='; got {self.sense!r}")
-        wanted = Curvature.CONVEX if self.sense == "<=" else Curvature.CONCAVE
-        require_curvature(self.utility, wanted, f"{self!r}: {self.sense}")
+        if not isinstance(self.utility, Utility):
+            raise UtilityError(f"a constraint compares a utility; got {self.utility!r}")
+        self.utility.check_comparison(self.sense, repr(self))
 
     @property
     def slack(self) -> Utility:
         """The paper's g: concave, at least zero where the constraint holds."""
-        return self.budget - self.utility if self.sense == "<=" else self.utility - self.budget
+        return self.utility.slack(self.sense, self.budget)
 
     def with_budget(self, budget: float) -> Constraint:
         """The same constraint with another budget."""

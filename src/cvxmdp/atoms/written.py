@@ -8,7 +8,7 @@ kept by name, and given again when the problem is loaded.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, fields
+from dataclasses import MISSING, dataclass, fields
 from typing import Any
 
 import numpy as np
@@ -72,7 +72,8 @@ class WrittenReader:
             return self._own(str(given["name"]))
         kind = atoms_by_word()[word]
         names = [field.name for field in fields(kind)]  # type: ignore[arg-type]
-        if set(names) != set(given):
+        needed = {field.name for field in fields(kind) if field.default is MISSING}  # type: ignore[arg-type]
+        if not needed <= set(given) <= set(names):
             raise ValueError(f"{word!r} has the arguments {names}; got {sorted(given)}")
         return kind(**{name: self._value(value) for name, value in given.items()})
 
@@ -98,6 +99,6 @@ class WrittenReader:
             return TabularPolicy(plain["policy"])
         if isinstance(plain, list):
             return tuple(self._value(item) for item in plain)
-        if isinstance(plain, np.ndarray | str | int | float):
+        if plain is None or isinstance(plain, np.ndarray | str | int | float):
             return plain
         raise TypeError(f"{plain!r:.80} is no argument of an atom")

@@ -35,7 +35,7 @@ from cvxmdp.models.importers.umb_writer import write_umb
 from cvxmdp.models.layout import GridLayout
 from cvxmdp.models.model_file import read_model, write_model
 from cvxmdp.models.space import Space
-from cvxmdp.models.transforms import unrolled
+from cvxmdp.models.transforms import ending_at, restarting, unrolled
 
 
 class TabularMDP(Space):
@@ -267,6 +267,41 @@ class TabularMDP(Space):
     def unroll(self, horizon: int) -> TabularMDP:
         """The same decisions for ``horizon`` steps: states are (time, state), the last step ends."""
         return TabularMDP(**unrolled(self.arguments(), horizon))
+
+    def restarting(self, **horizon: Any) -> TabularMDP:
+        """The same model where the next episode begins as soon as one ends; the signal "ending" counts them.
+
+        Args:
+            horizon: how far ahead it looks from now on, as given to a model (``discount=0.99``); that of this
+                model where nothing is given.
+        """
+        arguments = {**self.arguments(), "signals": dict(self.signals)}
+        for name in self.horizon.arguments() if horizon else ():
+            del arguments[name]
+        return TabularMDP(**{**restarting(arguments, self.ending), **horizon})
+
+    def ending_at(self, states: Iterable[int | str]) -> TabularMDP:
+        """The same model where the step taken in one of these states is the last: absorbing states become ends.
+
+        Args:
+            states: their indices or names.
+        """
+        ends = np.zeros(self.n_states, dtype=bool)
+        for state in states:
+            ends[self._state(state)] = True
+        return TabularMDP(**ending_at(self.arguments(), ends))
+
+    def _state(self, given: int | str) -> int:
+        """The index of a state, from its index or name."""
+        names = self.state_names or ()
+        if isinstance(given, str) and given in names:
+            return names.index(given)
+        if isinstance(given, str) or not 0 <= int(given) < self.n_states:
+            hint = did_you_mean(given, names) if isinstance(given, str) and names else ""
+            raise ModelError(
+                f"{given!r} is no state: they are 0 to {self.n_states - 1}, or names. {hint}".strip()
+            )
+        return int(given)
 
     def save(self, path: str | Path) -> None:
         """Write the model to one portable file (safetensors: plain arrays, nothing executable)."""

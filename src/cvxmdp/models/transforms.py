@@ -1,4 +1,4 @@
-"""Finite horizons: time becomes part of the state."""
+"""Models of models: time in the state, episodes that begin again, states that end them."""
 
 from __future__ import annotations
 
@@ -47,3 +47,39 @@ def unrolled(arguments: Mapping[str, Any], horizon: int) -> dict[str, Any]:
         "layout": None,
         "counts": None,  # a row of the log is one of many times here
     }
+
+
+def restarting(arguments: Mapping[str, Any], ending: np.ndarray) -> dict[str, Any]:
+    """The model in which the next episode begins at once where one ends.
+
+    No row ends any more: what was missing leads to the initial distribution. The signal ``ending`` counts the
+    episodes, so that a budget b for c per episode is ``linear(c) - b * linear("ending") <= 0``.
+
+    Args:
+        arguments: the constructor's, as the model keeps them.
+        ending: the probability that the episode ends with this step, (S, A).
+    """
+    if "ending" in arguments["signals"]:
+        raise ModelError(
+            "a restarting model counts episodes by the signal 'ending', and this one has such a signal already"
+        )
+    again = sp.csr_array(ending.reshape(-1, 1)) @ sp.csr_array(arguments["initial"][None, :])
+    return {
+        **arguments,
+        "transition": sp.csr_array(arguments["transition"] + again),
+        "signals": {**arguments["signals"], "ending": ending},
+        "counts": None,  # a row of the log that ended says nothing about where the next one begins
+    }
+
+
+def ending_at(arguments: Mapping[str, Any], states: np.ndarray) -> dict[str, Any]:
+    """The model in which the step taken in one of these states is the last: absorbing states become ends.
+
+    Args:
+        arguments: the constructor's, as the model keeps them.
+        states: boolean (S,).
+    """
+    goes_on = np.repeat(~states, arguments["actions"].shape[1]).astype(np.float64)
+    rows = sp.csr_array(sp.diags_array(goes_on) @ arguments["transition"])
+    rows.eliminate_zeros()
+    return {**arguments, "transition": rows, "counts": None}

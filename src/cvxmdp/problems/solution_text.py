@@ -38,7 +38,7 @@ def constraint_rows(solution: Solution) -> list[ConstraintRow]:
         value = (
             math.nan
             if not solution.has_policy
-            else float(solution.problem.bind(constraint.utility).value(solution.occupancy))
+            else constraint.utility.measured(solution.problem.bind, solution.occupancy)
         )
         cells = (name, repr(constraint), number(value), number(slack))
         rows.append(

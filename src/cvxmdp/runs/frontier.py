@@ -200,6 +200,12 @@ def frontier(
     if constraint not in problem.constraints:
         hint = did_you_mean(constraint, problem.constraints)
         raise ProblemError(f"no constraint {constraint!r}. {hint}")
+    if problem.constraints[constraint].utility.bends_in_budget:
+        raise ProblemError(
+            f"the best objective is no concave function of the budget of {constraint!r}, a share of the "
+            "steps taken, so that no lines or chords bound it. Solve budgets one by one: "
+            "problem.with_budget(...), or a sweep over them."
+        )
     if budgets is not None and n is not None:
         raise ProblemError("give either budgets or n, not both")
     tracer = _Tracer(problem, constraint)
