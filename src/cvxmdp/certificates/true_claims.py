@@ -43,6 +43,7 @@ from cvxmdp.problems.lowered import Evidence, Lowered
 from cvxmdp.problems.problem import Problem
 from cvxmdp.problems.uncertainty import Uncertainty, uncertainty_of
 
+PROGRAM_ENTRIES = 100_000  # of the transition, up to which a conic program takes seconds
 CALLS = 50  # of the optimist in one search, at most
 PATIENCE = 8  # calls in a row without a better bound after which a search ends
 BETTER = 1e-3  # of what the objective spans: what counts as better
@@ -171,8 +172,12 @@ class TrueClaims(Claims):
             policy: a good one, to begin with.
         """
         first = None if evidence is None else self.prove_anew(evidence)
-        first = by_program(self) if first is None else first
+        first = self._of_estimate() if first is None else first
         return best([first, self.by_optimist(first, policy)])
+
+    def _of_estimate(self) -> Proof | None:
+        """With what a conic program finds best for the estimate, where that is small."""
+        return by_program(self) if self.models.transition.nnz <= PROGRAM_ENTRIES else None
 
     def prove_anew(self, evidence: Evidence) -> Proof | None:
         """With the optimist's values instead of the estimate's."""
@@ -205,7 +210,7 @@ class TrueClaims(Claims):
     def room(self) -> Proof | None:
         """That no policy has a smallest slack above some number, in any model of the set."""
         robust = self._smallest_slack
-        first = by_program(robust)
+        first = robust._of_estimate()
         return best([first, robust.by_optimist(first)])
 
     def room_of(self, tangents: dict[str, Any], otherwise: Proof) -> Proof:
