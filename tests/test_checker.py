@@ -719,7 +719,7 @@ def test_a_problem_that_is_not_concave_is_refused():
 @pytest.mark.parametrize(
     "changes",
     [
-        {"discount": 1.0},
+        {"discount": 1.1},
         {"discount": -0.1},
         {"discount": math.nan},
         {"initial": np.array([1.5, -0.5, 0.0, 0.0])},

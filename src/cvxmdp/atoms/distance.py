@@ -75,6 +75,11 @@ def distance(
     if of == "actions":
         return _of_actions(target, norm, float(smoothing), unit)
     point = _read_target(target, norm)
+    if isinstance(point, np.ndarray) and point.ndim != 2:
+        raise UtilityError(
+            f"the target of a distance must be a finite (S, A) array; got shape {point.shape}. A vector of "
+            "returns has a distance as well: distance(returns(...), vector)."
+        )
     if norm == "kl" and isinstance(point, np.ndarray) and (point < 0).any():
         raise UtilityError("the target of a kl distance has negative entries")
     return Distance(point, norm, smoothing, unit)
