@@ -56,6 +56,10 @@ bench: $(READY)  ## benchmarks: ratios measured in one run, with the hardware th
 bench-scale: $(READY)  ## large models: column generation beside general solvers (about ten minutes)
 	$(BIN)/python benchmarks/scale.py
 
+bench-storm: $(READY)  ## published answers of model checkers against ours: QVBS=, STORM= and PRISM= are folders of checkouts
+	$(BIN)/python benchmarks/storm_models.py $(if $(QVBS),--qvbs $(QVBS)) $(if $(STORM),--storm $(STORM)) \
+		$(if $(PRISM),--prism $(PRISM))
+
 rates: $(READY)  ## measured rates of PDPG beside those of its theorem; writes docs/figures/rates.png
 	$(BIN)/python benchmarks/rates.py
 

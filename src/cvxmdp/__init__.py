@@ -79,6 +79,7 @@ __all__ = [
     "from_function",
     "from_gymnasium_table",
     "from_prism",
+    "from_storm",
     "from_transitions",
     "from_umb",
     "frontier",
@@ -176,6 +177,7 @@ if TYPE_CHECKING:
     from cvxmdp.policies.tables import SoftmaxTable, TabularPolicy
     from cvxmdp.problems.problem import Problem, load_problem
     from cvxmdp.problems.solution import Solution, Status, load_solution
+    from cvxmdp.problems.storm_queries import from_storm
     from cvxmdp.reports.html_page import report
     from cvxmdp.runs.cross_check import CrossCheck, cross_check
     from cvxmdp.runs.front import Front
@@ -296,6 +298,7 @@ _WHERE = {
         "Status",
         "load_solution",
     ),
+    "problems.storm_queries": ("from_storm",),
     "reports.html_page": ("report",),
     "runs.cross_check": (
         "CrossCheck",

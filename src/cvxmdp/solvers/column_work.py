@@ -35,6 +35,7 @@ STOP_EARLY = 0.9  # of the tolerance: the certificate allows for rounding and er
 KEPT = {"linear": 200, "entropy": 12, "concave": 40}  # columns, by kind of problem
 HOPELESS_STEPS, HARDLY_ROOM = 30, 1e-4  # without a feasible mixture; of the slacks' units
 CREEPING_STEPS = 50  # in which the bounds should come closer by half
+LINEAR_PROGRAM = 200_000  # pairs of a linear program that is worth a try where columns led nowhere
 TRIES = 3  # of certification before what there is is returned
 
 
@@ -294,7 +295,8 @@ class ColumnWork(Work[Plain]):
         self, state: Plain, generation: Generation, history: dict[str, Any]
     ) -> Solution | None:
         """The answer of one program, where the model is small enough for it and columns led nowhere."""
-        if not self._fits_a_program:
+        linear = self.claims.lowered.affine and self.claims.flow.actions.sum() <= LINEAR_PROGRAM
+        if not (self._fits_a_program or linear):
             return None
         try:
             found = ConvexProgram().answer(self.problem)

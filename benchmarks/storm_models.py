@@ -1,0 +1,236 @@
+"""Answers that others publish, against ours: the benchmark set QVBS, Storm's and PRISM's own tests.
+
+    python benchmarks/storm_models.py --qvbs ../qcomp --storm ../storm --prism ../prism
+
+Each takes a checkout of theirs (github.com/ahartmanns/qcomp, moves-rwth/storm, prismmodelchecker/prism), of
+which only three small models are in this repository, in tests/qvbs. An answer is right if it is within 1e-6 of
+the published one, relative, and certified to 1e-6. Seconds are for solving and certifying a built model, and
+those of Storm for checking it, in the same run.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import math
+import re
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from fractions import Fraction
+from pathlib import Path
+from typing import Any
+
+import stormpy
+
+import cvxmdp as cm
+from cvxmdp.base.errors import CvxmdpError
+from cvxmdp.models.importers.storm import StormModel
+from hardware import hardware
+
+CLOSE = 1e-6
+SECONDS = 120.0  # for one answer, at most
+STORM_TESTS = "resources/examples/testfiles/mdp"
+PRISM_TESTS = "prism-tests/functionality/verify/mdps"
+
+GATHERING = {"GOLD_TO_COLLECT": 0, "GEM_TO_COLLECT": 0, "B": 0}
+
+# As in Storm's SparseMdpPcaaMultiObjectiveModelCheckerTest; of resource gathering its pure long-run averages.
+FROM_STORM: list[tuple[str, str, dict[str, Any], Any]] = [
+    (
+        "multiobj_consensus2_3_2.nm",
+        'multi(Pmax=? [F "one_proc_err"], P>=0.8916673903 [G "one_coin_ok"])',
+        {},
+        0.10833260970000025,
+    ),
+    (
+        "multiobj_zeroconf4.nm",
+        "multi(Pmax=? [F l=4 & ip=1], P>=0.993141 [G (error=0)])",
+        {},
+        5 / 16256,
+    ),
+    (
+        "multiobj_team3.nm",
+        'multi(Pmax=? [F "task1_compl"], R{"w_1_total"}>=2.210204082 [C], P>=0.5 [F "task2_compl"])',
+        {},
+        0.7448979591841851,
+    ),
+    (
+        "resource-gathering.nm",
+        'multi(R{"rew_gold"}max=? [LRA], R{"rew_gem"}max=? [LRA])',
+        GATHERING,
+        [(27 / 241, 0), (0, 1 / 10), (27 / 349, 27 / 349)],
+    ),
+    (
+        "resource-gathering.nm",
+        'multi(R{"rew_gold"}min=? [LRA], R{"rew_gem"}max=? [LRA])',
+        GATHERING,
+        [(0, 1 / 10)],
+    ),
+    (
+        "resource-gathering.nm",
+        'multi(R{"rew_gold"}max=? [LRA], R{"rew_gem"}min=? [LRA])',
+        GATHERING,
+        [(27 / 241, 0)],
+    ),
+    (
+        "resource-gathering.nm",
+        'multi(R{"rew_gold"}min=? [LRA], R{"rew_gem"}min=? [LRA])',
+        GATHERING,
+        [(0, 0)],
+    ),
+    (
+        "resource-gathering.nm",
+        'multi(R{"rew_gold"}max=? [LRA], R{"attacks"}min=? [LRA])',
+        GATHERING,
+        [(27 / 241, 19 / 723), (3 / 31, 1 / 93), (1 / 12, 0)],
+    ),
+    (
+        "multiobj_dpm100.nm",
+        'multi(R{"power"}min=? [C<=100], R{"queue"}<=70 [C<=100])',
+        {},
+        121.6128842094743,
+    ),
+]
+
+
+@dataclass(frozen=True)
+class Case:
+    """One published answer: a number, True or False (whether some policy satisfies the bounds), or points."""
+
+    path: Path
+    text: str
+    constants: dict[str, Any]
+    wanted: Any
+
+    @property
+    def name(self) -> str:
+        given = ",".join(f"{name}={value}" for name, value in self.constants.items())
+        return f"{self.path.name} {given} {self.text}"[:100]
+
+
+def from_qvbs(folder: Path, states: int) -> Iterator[Case]:
+    """The instances with numbers, up to so many states."""
+    for index in sorted(folder.glob("benchmarks/mdp/*/index.json")):
+        facts = json.loads(index.read_text("utf-8"))
+        for file in facts["files"]:
+            for instance in file.get("open-parameter-values", []):
+                sizes = [one["number"] for one in instance.get("states", [])]
+                if not sizes or min(sizes) > states or not (index.parent / file["file"]).exists():
+                    continue
+                constants = {one["name"]: one["value"] for one in instance.get("values", [])}
+                for result in instance.get("results", []):
+                    value = _number(result["value"])
+                    if value is not None:
+                        path = index.parent / file["file"]
+                        yield Case(path, result["property"], constants, value)
+
+
+def _number(value: Any) -> float | None:
+    if isinstance(value, bool):
+        return None
+    if isinstance(value, dict):
+        exact = "num" in value
+        value = float(Fraction(value["num"], value["den"])) if exact else value.get("approx")
+    return float(value) if isinstance(value, int | float) else None
+
+
+def from_prism(folder: Path) -> Iterator[Case]:
+    """PRISM's regression tests of multi-objective queries."""
+    for path in sorted((folder / PRISM_TESTS).glob("multi-*/*.props")):
+        wanted = None
+        for line in path.read_text("utf-8").splitlines():
+            found = re.match(r"\s*//\s*RESULT:\s*(.*)", line)
+            if found:
+                wanted = found[1].strip()
+            elif line.strip() and not line.lstrip().startswith("//") and wanted is not None:
+                yield Case(path.with_suffix(""), line.strip(), {}, _result(wanted))
+                wanted = None
+
+
+def _result(text: str) -> Any:
+    if text in ("true", "false", "NaN"):
+        return text == "true"
+    if text.startswith("["):
+        return [
+            tuple(float(one) for one in point.split(","))
+            for point in re.findall(r"\(([^()]*)\)", text)
+        ]
+    return float(text)
+
+
+def from_storm(folder: Path) -> Iterator[Case]:
+    for file, text, constants, wanted in FROM_STORM:
+        yield Case(folder / STORM_TESTS / file, text, constants, wanted)
+
+
+def by_storm(case: Case) -> float:
+    """Seconds that Storm takes to check the model it built."""
+    asked = StormModel(case.path, [case.text], case.constants)
+    started = time.perf_counter()
+    stormpy.model_checking(asked.built, asked.formulas[0], only_initial_states=True)
+    return time.perf_counter() - started
+
+
+def right(case: Case) -> tuple[bool, str]:
+    """Whether our answer is the published one, and what there is to say."""
+    asked = cm.from_storm(case.path, case.text, case.constants)
+    started = time.perf_counter()
+    if isinstance(asked, tuple):
+        front = cm.pareto(*asked, tolerance=CLOSE)
+        signs = [-1 if way == "min" else 1 for way in re.findall(r"(max|min)\s*=\s*\?", case.text)]
+        reached = [[s * v for s, v in zip(signs, point, strict=True)] for point in front.points]
+        good = all(any(_near(one, other) for other in reached) for one in case.wanted)
+        return good, f"{len(reached)} points, {time.perf_counter() - started:.2f} s"
+    solution = cm.solve(asked, time_limit=SECONDS, progress=False)
+    if isinstance(case.wanted, bool):
+        proven = solution.has_policy or solution.status is cm.Status.INFEASIBLE
+        good = proven and solution.has_policy == case.wanted
+        return good, f"{solution.status.name}, {time.perf_counter() - started:.2f} s"
+    certificate = cm.certify(asked, solution)
+    seconds = time.perf_counter() - started
+    ours = solution.objective
+    away = abs(ours - case.wanted) / abs(case.wanted) if case.wanted else abs(ours)
+    size = max(abs(case.wanted), 1e-300)
+    gap = certificate.gap / size if case.wanted else certificate.gap
+    good = away <= CLOSE and gap <= CLOSE
+    said = f"{ours:.10g}, off by {away:.0e}, gap {gap:.0e}, {asked.mdp.n_states:,} states, {seconds:.2f} s"
+    return good, said
+
+
+def _near(one: tuple[float, ...], other: list[float]) -> bool:
+    pairs = zip(one, other, strict=True)
+    return all(math.isclose(a, b, rel_tol=1e-5, abs_tol=1e-5) for a, b in pairs)
+
+
+def run(title: str, cases: list[Case], timed: bool) -> None:
+    print(f"\n{title}: {len(cases)} published answers", flush=True)
+    count = 0
+    for case in cases:
+        try:
+            good, said = right(case)
+            said += f", Storm {by_storm(case):.2f} s" if timed else ""
+        except (CvxmdpError, RuntimeError, TypeError) as error:
+            good, said = False, f"{type(error).__name__}: {str(error)[:90]}"
+        count += good
+        print(f"  {'right' if good else 'WRONG'}  {case.name}: {said}", flush=True)
+    print(f"{title}: {count} of {len(cases)} right, certified", flush=True)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.split("\n", 1)[0])
+    for name in ("qvbs", "storm", "prism"):
+        parser.add_argument(f"--{name}", type=Path, help="folder of a checkout")
+    parser.add_argument("--states", type=int, default=30_000, help="of QVBS models, at most")
+    given = parser.parse_args()
+    print(hardware())
+    if given.storm:
+        run("Storm's tests", list(from_storm(given.storm)), timed=True)
+    if given.prism:
+        run("PRISM's tests", list(from_prism(given.prism)), timed=False)
+    if given.qvbs:
+        run("QVBS", list(from_qvbs(given.qvbs, given.states)), timed=True)
+
+
+if __name__ == "__main__":
+    main()
