@@ -5,9 +5,9 @@
     python benchmarks/learning.py --seeds 4          # quicker, wider intervals
     python benchmarks/learning.py corners --page docs/vr-pdpg.md    # put what is measured into the page
 
-Parts: tracking (the paper's four instances), momentum (each at its own best step), corners (what departures
-from the paper do), multipliers (problems whose constraints bind, against exact answers), rate (the gap
-against T).
+Parts: chosen (settings from the problem), barrier (the paper's first example), natural (steps), tracking (the
+paper's four instances), momentum (each at its own best step), corners (what departures from the paper do),
+multipliers (problems whose constraints bind, against exact answers), rate (the gap against T).
 """
 
 from __future__ import annotations
@@ -24,6 +24,7 @@ from pathlib import Path
 # Before NumPy is loaded: threads inside small solves would only fight with the runs'.
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
+import learning_chosen
 import learning_optima as optima
 import learning_tracking as tracking
 from cvxmdp.base.errors import CvxmdpWarning
@@ -32,7 +33,7 @@ from hardware import hardware
 FEW = 5  # seeds of the problems that are compared one by one
 
 
-PARTS = ("tracking", "momentum", "corners", "multipliers", "rate")
+PARTS = ("chosen", "barrier", "natural", "tracking", "momentum", "corners", "multipliers", "rate")
 
 
 def run(part: str, seeds: int, figure: Path) -> None:
@@ -43,6 +44,12 @@ def run(part: str, seeds: int, figure: Path) -> None:
         tracking.momenta(seeds)
     elif part == "corners":
         tracking.corners(seeds)
+    elif part == "chosen":
+        learning_chosen.chosen(min(8, seeds))
+    elif part == "barrier":
+        learning_chosen.barriers(max(20, seeds))
+    elif part == "natural":
+        learning_chosen.natural(min(4, seeds))
     elif part == "multipliers":
         optima.multipliers(min(FEW, seeds))
     else:

@@ -17,6 +17,7 @@ from cvxmdp.algorithms.recursion import initial_state, iteration, trace_of
 from cvxmdp.base.precision import double_precision
 from cvxmdp.paper.tracking import tracking_problem
 from cvxmdp.solvers.learning import read_learning, targets_of
+from cvxmdp.solvers.vr_pdpg_settings import settings_for
 from strategies import generator, random_model
 
 ITERATIONS = 30
@@ -112,7 +113,7 @@ def library_steps(case: Case, uniforms: np.ndarray, momentum: float, family: str
             initial_multiplier=START,
             policy=FAMILIES[family][1],
         )
-        learning = read_learning(solver, problem, np.zeros(n))
+        learning = read_learning(settings_for(solver, problem), problem, np.zeros(n))
         state = initial_state(learning, first_params(case, family), jnp.full(n, START))
         for numbers in uniforms:
             state, trace = step(learning, state, numbers[None])

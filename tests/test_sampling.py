@@ -22,6 +22,7 @@ from cvxmdp.experience.trajectories import (
     thresholds,
 )
 from cvxmdp.solvers.learning import read_learning
+from cvxmdp.solvers.vr_pdpg_settings import settings_for
 from strategies import generator, random_model, random_policy
 
 HORIZON = 8
@@ -122,7 +123,9 @@ def test_an_episode_that_surely_ends_has_one_step():
 def learning_of(problem: cm.Problem, batch_size: int = 1, **numbers: Any) -> Learning:
     """Settings of the recursion, with other numbers where they are given."""
     solver = cm.VRPDPG(1, 0.1, 0.5, 0.2, HORIZON, batch_size=batch_size, dual_bound=2.0)
-    learning = read_learning(solver, problem, np.zeros(len(problem.constraints)))
+    learning = read_learning(
+        settings_for(solver, problem), problem, np.zeros(len(problem.constraints))
+    )
     return replace(learning, **numbers)
 
 

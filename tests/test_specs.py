@@ -396,7 +396,7 @@ def wrong() -> dict[str, tuple[str, str, list[str]]]:
             ["line", "solver", "weight_cap was an option of cvxmdp 0.1", "remove it"],
         ),
         "value": (head, GRID + '[solver]\nname = "PDPG"\niterations = -3', ["line", "got -3"]),
-        "required": (head, GRID + '[solver]\nname = "VRPDPG"\nseed = 1', ["'primal_step'"]),
+        "required": (head, GRID + '[solver]\nname = "VRPDPG"\nseed = 1', ["'iterations'"]),
         "nameless": (head, GRID + "[solver]\niterations = 3", ["'iterations'", "add name"]),
         "seed": (head, GRID + '[solver]\nname = "PDPG"\nseed = 0.5', ["seed", "0.5"]),
         "policy": (

@@ -296,7 +296,7 @@ def test_sampling_needs_a_seed(problem, seed):
         ("momentum", -0.1),
         ("momentum", math.nan),
         ("momentum", "x"),
-        ("momentum", None),
+        ("momentum", [0.3]),
         ("primal_step", 0.0),
         ("primal_step", math.inf),
         ("primal_step", "0.1"),
@@ -471,7 +471,7 @@ def test_tracking_error_is_that_of_single_episodes():
 
 @pytest.mark.parametrize("name", ["primal_decay", "dual_decay"])
 def test_departures_are_numbers_that_are_not_negative(name):
-    for wrong in (-0.1, math.inf, "a", None):
+    for wrong in (-0.1, math.inf, "a", [0.1]):
         with pytest.raises(SolverError, match=f"{name} must be"):
             replace(SOLVER, **{name: wrong})
 

@@ -20,18 +20,32 @@ The departures from the paper are off unless asked for; each is marked where it 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, ClassVar, NamedTuple
 
 import jax
 import jax.numpy as jnp
 
+from cvxmdp.algorithms.directions import (
+    Departures,
+    explored,
+    fisher_of,
+    inner,
+    natural_of_network,
+    natural_of_table,
+)
 from cvxmdp.algorithms.estimators import (
     View,
     discounts,
     importance_weights,
     occupancy_estimate,
     to_go,
+)
+from cvxmdp.algorithms.safe_steps import (
+    border_of,
+    kept_inside,
+    norm_of,
+    slopes,
 )
 from cvxmdp.algorithms.views import Steps, view
 from cvxmdp.atoms.shapes import Shape
@@ -66,6 +80,7 @@ class Learning(Pytree):
     batch_size: int
     baseline: bool  # False in the paper
     transform: Any  # an Optax transformation in place of the normalised step, or None
+    departures: Departures = field(default_factory=Departures)  # none in the paper
     static: ClassVar[tuple[str, ...]] = (
         "shape",
         "horizon",
@@ -73,6 +88,12 @@ class Learning(Pytree):
         "baseline",
         "transform",
     )
+
+    @property
+    def functions(self) -> tuple[Shape, ...]:
+        """Everything that has a recursive gradient: f, g_i, and what departures add."""
+        added = (log.parts[0] for log in self.departures.logs)
+        return (self.objective, *self.slacks, *added, *self.departures.exploration)
 
 
 @dataclass(frozen=True, eq=False)
@@ -103,6 +124,8 @@ class LearningState(NamedTuple):
     multipliers: Array  # mu_t, (n,)
     baseline: Array  # mean reward to go, (m, H); empty without a baseline
     optimiser: Any  # of the Optax transformation
+    changes: Array  # of the arguments of logarithms, mean squares, (K,); see ``safe_steps``
+    fisher: Array  # v'F_H v, see ``directions``
     step: Array  # t
 
 
@@ -136,7 +159,7 @@ class LearningTrace(NamedTuple):
 
 def initial_state(learning: Learning, params: Params, multipliers: Array) -> LearningState:
     """Line 1, before the first trajectory."""
-    dtype, functions = multipliers.dtype, 1 + len(learning.slacks)
+    dtype, functions = multipliers.dtype, len(learning.functions)
     nothing = jnp.zeros(learning.shape, dtype)
     return LearningState(
         params,
@@ -148,6 +171,8 @@ def initial_state(learning: Learning, params: Params, multipliers: Array) -> Lea
         multipliers,
         jnp.zeros((functions, learning.horizon) if learning.baseline else (0,), dtype),
         None if learning.transform is None else learning.transform.init(params),
+        jnp.zeros(len(learning.departures.logs), dtype),
+        jnp.full((), learning.horizon, dtype),
         jnp.zeros((), jnp.int32),
     )
 
@@ -194,10 +219,11 @@ def update(
         lambda new, old: _flush(new + rest * old), corrected, state.gradients
     )
 
-    ascent = jax.tree.map(lambda leaf: _lagrangian(leaf, state.multipliers), gradients)
-    size = jnp.sqrt(sum((leaf * leaf).sum() for leaf in jax.tree.leaves(ascent)))
-    params, optimiser = _primal_step(learning, state, ascent, size)  # lines 6 and 13
-    slack = _slack(learning, occupancy)
+    seen_by = Surroundings(policy, trajectories, masses, weights, occupancy, newer, alpha)
+    params, optimiser, size, changes, fisher = _primal_step(  # lines 6 and 13
+        learning, state, gradients, seen_by
+    )
+    slack = _slack(learning, learning.departures.whole * occupancy)
     dual_step = learning.dual_step * (state.step + 1.0) ** (-learning.dual_decay)
     multipliers = jnp.clip(  # lines 7 and 14
         state.multipliers - dual_step * slack, 0.0, learning.dual_bound
@@ -212,6 +238,8 @@ def update(
         multipliers,
         baseline,
         optimiser,
+        changes,
+        fisher,
         state.step + 1,
     )
     watch = learning.watched.mean
@@ -242,21 +270,78 @@ def _lagrangian(leaf: Array, multipliers: Array) -> Array:
 
 def shadow_rewards(learning: Learning, occupancy: Array, trajectories: Steps) -> Array:
     """grad f and grad g_i at lambda along the trajectories, (m, B, H)."""
-    functions = (learning.objective, *learning.slacks)
+    functions = learning.functions
     # One by one: a compiler then computes a gradient only where the trajectories went.
     return jnp.stack([trajectories.along(function.gradient(occupancy)) for function in functions])
 
 
+class Surroundings(NamedTuple):
+    """What departures look at besides the gradients."""
+
+    policy: View
+    trajectories: Steps
+    masses: Array
+    weights: Array
+    occupancy: Array  # lambda_t
+    before: Array  # lambda_{t-1}
+    alpha: Array
+
+
 def _primal_step(
-    learning: Learning, state: LearningState, ascent: Params, size: Array
-) -> tuple[Params, Any]:
+    learning: Learning, state: LearningState, gradients: Params, around: Surroundings
+) -> tuple[Params, Any, Array, Array, Array]:
+    """theta_{t+1}, the optimiser's state, |d_L|, and what ``safe_steps`` and ``directions`` keep."""
+    departures, n = learning.departures, len(learning.slacks)
+    logs, inside = departures.logs, slice(1 + n, 1 + n + len(departures.logs))
+    weights, changes, fisher = state.multipliers, state.changes, state.fisher
+    if logs:  # departure
+        now, before = (departures.whole * x for x in (around.occupancy, around.before))
+        border = border_of(logs, now, before, changes, state.step, around.alpha)
+        weights = jnp.concatenate([weights, slopes(logs, departures.log_weights, border)])
+        changes = border.changes
+    ascent = jax.tree.map(lambda leaf: _lagrangian(leaf[: inside.stop], weights), gradients)
+    size = norm_of(ascent)
     if learning.transform is not None:  # departure
         downwards = jax.tree.map(jnp.negative, ascent)  # Optax minimises
         updates, optimiser = learning.transform.update(downwards, state.optimiser, state.params)
-        return jax.tree.map(jnp.add, state.params, updates), optimiser
-    step = learning.primal_step * (state.step + 1.0) ** (-learning.primal_decay)
-    scale = step / jnp.where(size > 0, size, 1.0)
-    return jax.tree.map(lambda leaf, d: leaf + scale * d, state.params, ascent), None
+        params = jax.tree.map(jnp.add, state.params, updates)
+        return params, optimiser, size, changes, fisher
+    if departures.exploration:  # departure
+        entropy = jax.tree.map(lambda leaf: leaf[-1], gradients)
+        ascent = explored(departures, ascent, entropy, state.step)
+    length = learning.primal_step * (state.step + 1.0) ** (-learning.primal_decay)
+    if departures.natural:  # departure
+        ascent, length = _natural(learning, state, ascent, around, length)
+    else:
+        steep = norm_of(ascent) if departures.exploration else size
+        length = length / jnp.where(steep > 0, steep, 1.0)
+    if departures.trusting:  # departure
+        moved = norm_of(jax.tree.map(jnp.subtract, state.params, state.previous))
+        fisher = fisher_of(fisher, around.weights, moved, state.step)
+        most = departures.trust / jnp.sqrt(jnp.maximum(fisher, TINY))
+        steep = norm_of(ascent)
+        length = jnp.minimum(length, most / jnp.where(steep > 0, steep, 1.0))
+    if logs:  # departure
+        own = jax.tree.map(lambda leaf: leaf[inside], gradients)
+        ascent, length = kept_inside(ascent, own, border, length)
+    params = jax.tree.map(lambda leaf, d: leaf + length * d, state.params, ascent)
+    return params, None, size, changes, fisher
+
+
+def _natural(
+    learning: Learning, state: LearningState, ascent: Params, around: Surroundings, step: Array
+) -> tuple[Params, Array]:
+    """F^{-1} d and the step's length over sqrt(<d, F^{-1} d>)."""
+    if learning.family.is_table:
+        logs = learning.family.log_table(state.params)
+        direction = natural_of_table(ascent, logs, around.occupancy)
+    else:
+        states = around.trajectories.states
+        flat = states.reshape(-1, *states.shape[2:])
+        masses = around.masses.ravel() / states.shape[0]
+        direction = natural_of_network(learning.family, state.params, ascent, flat, masses)
+    squared = inner(ascent, direction)
+    return direction, step / jnp.sqrt(jnp.where(squared > 0, squared, 1.0))
 
 
 def _slack(learning: Learning, occupancy: Array) -> Array:

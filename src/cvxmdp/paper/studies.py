@@ -104,7 +104,7 @@ def _is_short(study: Study) -> bool:
 
 
 def _shortened(study: Study) -> Study:
-    iterations = QUICK_BATCHES if study.solver.batch_size > 1 else QUICK_ITERATIONS
+    iterations = QUICK_BATCHES if (study.solver.batch_size or 1) > 1 else QUICK_ITERATIONS
     step = max(1, len(study.settings) // QUICK_RUNS)
     chosen = study.settings[::step][:QUICK_RUNS]
     return replace(

@@ -90,7 +90,9 @@ def _ordered(tasks: list[StudyRun]) -> list[StudyRun]:
     for task in tasks:
         firsts.setdefault(task.study.program, task)
     others = [task for task in tasks if firsts[task.study.program] is not task]
-    others.sort(key=lambda task: -task.study.solver.iterations * task.study.solver.batch_size)
+    others.sort(
+        key=lambda task: -task.study.solver.iterations * (task.study.solver.batch_size or 1)
+    )
     return [*firsts.values(), *others]
 
 

@@ -67,7 +67,7 @@ def _thousands(count: float) -> str:
 def steps_table(found: Found) -> Table:
     """Momenta at the same steps: the return over all episodes (how fast), and at the end (how far)."""
     header = ["instance", "step"]
-    momenta = sorted({float(s.solver.momentum) for s in found if s.part == COMPARED})
+    momenta = sorted({float(s.solver.momentum or 0) for s in found if s.part == COMPARED})
     for momentum in momenta:
         header += [f"momentum {momentum:g}: all episodes", "at the end"]
     rows = []
@@ -98,7 +98,7 @@ def samples_table(found: Found) -> Table:
             continue
         curves = many[-1]
         end = int(curves.at[-1])
-        averaging = study.solver.batch_size > 1
+        averaging = (study.solver.batch_size or 1) > 1
         # After 100 iterations Avg has seen as many episodes as the others after 10,000.
         early = curves.after(AVERAGED, 25)
         cells = [f"{early[0].mean():.1f} / {early[1].mean():.3f}" if averaging else ""]

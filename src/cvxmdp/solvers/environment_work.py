@@ -61,7 +61,7 @@ class EnvironmentWork(LearningWork):
     @property
     def episodes(self) -> int:
         """How many estimate the answer."""
-        return max(EVALUATED, self.solver.batch_size)
+        return max(EVALUATED, self.settings.batch_size)
 
     def fresh(self, state: Learned) -> Experience:
         """Episodes of the last policy that nothing was learned from."""
@@ -69,7 +69,7 @@ class EnvironmentWork(LearningWork):
             self.learning,
             state.carry.state.params,
             self.begun[0],
-            self.solver.iterations,
+            self.settings.iterations,
             self.episodes,
         )
         return drawn
@@ -90,7 +90,7 @@ class EnvironmentWork(LearningWork):
             stats |= violations
             remark = " Objective and slack are those of the last episodes it learned from."
             return policy, self._of_latest(state, visits), history, stats, remark
-        last = self.solver.iterate == "last"
+        last = self.settings.iterate == "last"
         experience = self.fresh(state) if last else self.play_mixture(policy)
         mean, tail = mean_of(self.learning, experience)
         cut = float(np.asarray(experience.cut).mean())
@@ -129,11 +129,11 @@ class EnvironmentWork(LearningWork):
     def policy(self, state: Learned) -> Any:
         """What acts on the environment's own observations: the last iterate, or one of several per episode."""
         environment, chosen = self.environment, [self.latest(state)]
-        if self.solver.iterate != "last":
+        if self.settings.iterate != "last":
             every = zip(self.drawn(state), self.answering(state), strict=True)
             chosen = [params for params, used in every if used] or chosen
         policies = [self.family.deploy(params) for params in chosen]
-        if self.solver.iterate == "last":
+        if self.settings.iterate == "last":
             return on_observations(policies[0], environment)
         return mixture_on_observations(policies, environment)
 
@@ -145,7 +145,7 @@ class EnvironmentWork(LearningWork):
 
     def play_mixture(self, mixture: Any) -> Experience:
         """Episodes of a policy that draws one of several for each."""
-        of_environment, of_policy = seeds(self.seed, self.solver.iterations, 0, count=2)
+        of_environment, of_policy = seeds(self.seed, self.settings.iterations, 0, count=2)
         mixture.seed(of_policy)
 
         def act(observations: Any, inputs: np.ndarray, begins: np.ndarray) -> np.ndarray:
@@ -166,7 +166,7 @@ class EnvironmentWork(LearningWork):
         parts = [
             environment.episodes(
                 act_of(number),
-                self.solver.horizon,
+                self.settings.horizon,
                 signals=names,
                 seed=first[number] if number < len(first) else None,
             )
@@ -176,7 +176,7 @@ class EnvironmentWork(LearningWork):
 
     def _read(self, parts: list[Episodes], count: int) -> Experience:
         """Episodes as arrays of one shape, whatever their lengths."""
-        environment, horizon = self.environment, self.solver.horizon
+        environment, horizon = self.environment, self.settings.horizon
 
         def padded(columns: list[np.ndarray]) -> np.ndarray:
             full = [
@@ -244,10 +244,10 @@ class PlayedWork(EnvironmentWork):
         return None
 
     def fresh(self, state: Learned) -> Experience:
-        return self.play(state, self.solver.iterations, self.episodes)
+        return self.play(state, self.settings.iterations, self.episodes)
 
     def advance(self, state: Learned, until: int) -> tuple[Learned, Rows]:
-        experience = self.play(state, int(state.done), self.solver.batch_size)
+        experience = self.play(state, int(state.done), self.settings.batch_size)
         carry, summary, trace = learn(
             self.learning, state.carry, self.kept_at, experience, self.plan.length
         )

@@ -2,29 +2,31 @@
 
 from __future__ import annotations
 
-from functools import partial
-from typing import TYPE_CHECKING, Any, NamedTuple
+import math
+from dataclasses import replace
+from typing import Any, NamedTuple
 
 import jax
 import numpy as np
 
 from cvxmdp.algorithms.chunks import Carry, Snapshot
+from cvxmdp.algorithms.directions import Departures
 from cvxmdp.algorithms.recursion import Learning, Watched
-from cvxmdp.atoms import Shape, walk
+from cvxmdp.algorithms.safe_steps import separated
+from cvxmdp.atoms import Shape, entropy, walk
 from cvxmdp.base.errors import SettingsError
 from cvxmdp.base.precision import on_device
 from cvxmdp.base.saved_trees import Growing
 from cvxmdp.experience.environments.environment import environment_of
 from cvxmdp.experience.trajectories import sampling_model
 from cvxmdp.policies.families import BoundDirect, BoundFamily
+from cvxmdp.policies.networks import BoundNetwork
 from cvxmdp.problems.problem import Problem
 from cvxmdp.solvers.contract import Task, spacing
-from cvxmdp.solvers.start import per_constraint, take_start
+from cvxmdp.solvers.start import exploring_start, per_constraint, take_start
+from cvxmdp.solvers.vr_pdpg_settings import Settings
 
-if TYPE_CHECKING:
-    from cvxmdp.solvers.vr_pdpg import VRPDPG
-
-
+EXPLORING = 0.5  # of the iterations, over which exploration falls to zero
 KEPT = 256  # iterates that answers are made of and violations are counted by, at most
 LEAST_KEPT = 40  # of them where the model is large, or there is none
 SOLVED = 100_000  # states of all exact occupancies together, beyond LEAST_KEPT of them
@@ -39,13 +41,13 @@ class Plan(NamedTuple):
     iterate: str
 
     @classmethod
-    def of(cls, solver: VRPDPG, rows: int | None) -> Plan:
+    def of(cls, settings: Settings, rows: int | None) -> Plan:
         """As the settings have it, with at most so many records. Chunks begin where a record does."""
-        every = solver.record_every or 1
-        if solver.record_every is None or rows is not None:
-            every = max(every, spacing(solver.iterations, rows))
-        length = -(-min(solver.evaluate_every, solver.iterations) // every) * every
-        return cls(solver.iterations, every, length, solver.iterate)
+        every = settings.record_every or 1
+        if settings.record_every is None or rows is not None:
+            every = max(every, spacing(settings.iterations, rows))
+        length = -(-min(settings.evaluate_every, settings.iterations) // every) * every
+        return cls(settings.iterations, every, length, settings.iterate)
 
     def end(self, done: int) -> int:
         """Of the chunk that is under way."""
@@ -76,16 +78,16 @@ class Learned(NamedTuple):
 class Shared:
     """What runs that differ in their seed alone have in common."""
 
-    def __init__(self, solver: VRPDPG, task: Task, pessimism: np.ndarray) -> None:
-        self.solver = solver
-        self.plan = Plan.of(solver, task.rows)
-        self.learning: Learning = single_precision(read_learning(solver, task.problem, pessimism))
+    def __init__(self, settings: Settings, task: Task, pessimism: np.ndarray) -> None:
+        self.settings = settings
+        self.plan = Plan.of(settings, task.rows)
+        self.learning: Learning = single_precision(read_learning(settings, task.problem, pessimism))
 
 
 def first_numbers(shared: Shared, task: Task) -> tuple[Any, Any, str]:
     """theta_0, or None where the family draws it, and mu_0, in single precision; and what ``start=`` gave."""
     bound = np.asarray(shared.learning.dual_bound)
-    given, problem = shared.solver.initial_multiplier, task.problem
+    given, problem = shared.settings.initial_multiplier, task.problem
     if given is not None:
         multipliers = per_constraint(given, problem, "initial_multiplier")
         outside = multipliers > bound
@@ -96,8 +98,15 @@ def first_numbers(shared: Shared, task: Task) -> tuple[Any, Any, str]:
                 f"the box that ends at dual_bound={bound[k]:g}"
             )
     found = take_start(task, shared.learning.family, given)
-    multipliers = np.minimum(found.multipliers, bound)
-    return single_precision(found.params), single_precision(multipliers), found.taken
+    multipliers, params, family = (
+        np.minimum(found.multipliers, bound),
+        found.params,
+        shared.learning.family,
+    )
+    known = problem.environment is None and not isinstance(family, BoundNetwork)
+    if shared.settings.safe and shared.settings.explore and known:
+        params = exploring_start(task, family, params)
+    return single_precision(params), single_precision(multipliers), found.taken
 
 
 def choose_iterates(plan: Plan, seed: int, problem: Problem) -> np.ndarray | None:
@@ -127,35 +136,54 @@ def not_finite(iteration: int) -> str:
     )
 
 
-def read_learning(solver: VRPDPG, problem: Problem, pessimism: np.ndarray) -> Learning:
+def read_learning(settings: Settings, problem: Problem, pessimism: np.ndarray) -> Learning:
     """Everything an iteration needs."""
-    family = solver.policy.bind(problem.space)
+    family = settings.policy.bind(problem.space)
     if isinstance(family, BoundDirect):
         raise SettingsError(
             "VR-PDPG needs scores: use Table(), LinearSoftmax, MLP or an Equinox module"
         )
-    theorem = isinstance(solver.momentum, str)
-    transform = solver.primal_step if hasattr(solver.primal_step, "update") else None
-    numbers = partial(per_constraint, problem=problem)
+    theorem = isinstance(settings.momentum, str)
+    transform = settings.primal_step if hasattr(settings.primal_step, "update") else None
+    objective, departures = _departures(settings, problem)
     return Learning(
         model=_source(problem, family),
-        objective=problem.objective_function.extended(),
+        objective=objective.extended(),
         slacks=tuple(slack.extended() for slack in problem.slack_functions.values()),
         family=family,
         watched=_watched(problem),
-        primal_step=0.0 if transform is not None else solver.primal_step,
-        primal_decay=solver.primal_decay,
-        dual_step=numbers(solver.dual_step, what="dual_step"),
-        dual_decay=solver.dual_decay,
-        dual_bound=numbers(solver.dual_bound, what="dual_bound"),
+        primal_step=0.0 if transform is not None else settings.primal_step,
+        primal_decay=settings.primal_decay,
+        dual_step=settings.dual_step,
+        dual_decay=settings.dual_decay,
+        dual_bound=settings.dual_bound,
         pessimism=pessimism,
-        momentum=1.0 if theorem else solver.momentum,
+        momentum=1.0 if theorem else settings.momentum,
         momentum_decay=0.5 if theorem else 0.0,
         shape=problem.shape,
-        horizon=solver.horizon,
-        batch_size=solver.batch_size,
-        baseline=solver.baseline,
+        horizon=settings.horizon,
+        batch_size=settings.batch_size,
+        baseline=settings.baseline,
         transform=transform,
+        departures=departures,
+    )
+
+
+def _departures(settings: Settings, problem: Problem) -> tuple[Shape, Departures]:
+    """What is maximised beside logarithms that are kept inside, and what goes beyond the paper."""
+    objective, logs, weights = separated(problem.objective_function)
+    if not settings.safe:
+        objective, logs, weights = problem.objective_function, (), ()
+    return objective, Departures(
+        logs=tuple(replace(log, parts=(log.parts[0].extended(),)) for log in logs),
+        log_weights=np.array(weights, dtype=np.float64),
+        exploration=(problem.bind(entropy()).extended(),) if settings.explore else (),
+        explore=settings.explore,
+        until=EXPLORING * settings.iterations,
+        trust=settings.trust,
+        trusting=math.isfinite(settings.trust),
+        whole=1.0 / (1.0 - settings.unseen),
+        natural=settings.direction == "natural",
     )
 
 

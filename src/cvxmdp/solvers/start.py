@@ -22,7 +22,7 @@ from cvxmdp.certificates.claims import Claims
 from cvxmdp.certificates.slater import prove
 from cvxmdp.policies.families import BoundFamily, first_params
 from cvxmdp.policies.networks import BoundMLP, BoundNetwork
-from cvxmdp.policies.occupancies import as_policy
+from cvxmdp.policies.occupancies import as_policy, occupancy_of, policy_of, uniform_policy
 from cvxmdp.policies.parametric import ParametricPolicy
 from cvxmdp.policies.policy_file import load_policy
 from cvxmdp.problems.problem import Problem
@@ -30,6 +30,8 @@ from cvxmdp.problems.solution import Solution, Status
 from cvxmdp.problems.solution_folder import DOCUMENT, POLICY, read_solution
 from cvxmdp.problems.while_learning import domain_of
 from cvxmdp.solvers.contract import Task
+
+MOST_HALVINGS = 30  # of the uniform policy's share in a start that explores
 
 
 @dataclass(frozen=True)
@@ -188,12 +190,44 @@ def _take_over(params: Any, family: BoundFamily) -> Any:
     return jax.tree.unflatten(form, [jnp.asarray(leaf, jnp.result_type(float)) for leaf in given])
 
 
+def exploring_start(task: Task, family: BoundFamily, params: Any) -> Any:
+    """Where safe learning begins: inside the domain of logarithms, with a chance to try what is not known.
+
+    From samples nobody learns what a policy never does, and policies that are surely inside often do nothing.
+    So the interior point, whose least argument of a logarithm is largest, is mixed with the uniform policy as
+    far as half of that argument stays. A given start inside the domain is averaged with it, occupancy with
+    occupancy, which is inside, too, because the arguments are concave. Without a given start, the family's
+    own if it is inside.
+    """
+    problem, mdp, inside = task.problem, task.problem.mdp, domain_of(task.problem)
+    uniform = uniform_policy(mdp).probabilities()
+
+    def least(x: np.ndarray) -> float:
+        return min(float(argument.value(x)) for argument in inside)
+
+    if params is None and least(occupancy_of(mdp, as_policy(mdp, uniform))) > 0:
+        return None
+    interior = _most_inside(Claims.of(problem), inside)
+    room = least(occupancy_of(mdp, as_policy(mdp, interior)))
+    shares = 0.5 ** np.arange(1, MOST_HALVINGS)[:, None, None]
+    mixed = mdp.flow.occupancies((1.0 - shares) * interior + shares * uniform)
+    trying = next((x for x in mixed if least(x) >= 0.5 * room), mixed[-1])
+    if params is not None:
+        own = occupancy_of(mdp, family.deploy(params))
+        trying = 0.5 * (own + trying) if least(own) > 0 else trying
+    return family.from_probabilities(policy_of(mdp, trying).probabilities())
+
+
 def _inside_domain(family: BoundFamily, claims: Claims, inside: list[Shape]) -> Any:
-    """The policy that makes the least of the logarithms' arguments largest."""
+    return family.from_probabilities(_most_inside(claims, inside))
+
+
+def _most_inside(claims: Claims, inside: list[Shape]) -> np.ndarray:
+    """The policy that makes the least of the logarithms' arguments largest, (S, A)."""
     found = prove(claims.with_objective(MinimumShape(tuple(inside))))
     if found.upper <= 0 or found.evidence.policy is None:
         raise ProblemError(
             "objective or slack is minus infinity for every policy: no policy makes the argument of every "
             f"logarithm positive (the least of them is at most {found.upper:.3g}, proven)"
         )
-    return family.from_probabilities(found.evidence.policy)
+    return found.evidence.policy

@@ -34,11 +34,13 @@ from cvxmdp.solvers.contract import Task, Work, require_gradients
 from cvxmdp.solvers.environment_work import work_of
 from cvxmdp.solvers.learning import Shared
 from cvxmdp.solvers.start import per_constraint
+from cvxmdp.solvers.vr_pdpg_settings import settings_for
 from cvxmdp.solvers.vr_pdpg_work import LearningWork
 from cvxmdp.solvers.zero_violation import ZeroViolation
 from cvxmdp.theory import sample_schedule
 
 ITERATES = ("last", "uniform", "half")
+DIRECTIONS = ("gradient", "natural")
 SQUARE_ROOT = "square root"  # the theorem's momentum, (t + 1)^(-1/2)
 
 
@@ -48,61 +50,74 @@ class VRPDPG:
     """Variance-reduced primal-dual policy gradient, Algorithm 1 to the letter.
 
     Attributes:
-        iterations: T.
+        iterations: T. Alone it is enough: leaving out any of the next four asks for settings from the
+            problem, of these and of all departures below that are left out (``vr_pdpg_settings`` says which,
+            and why). With all four given, what is left out is as in the paper.
         primal_step: the length of each step in the parameters, eta_theta.
         dual_step: eta_mu, a number or one per constraint.
         momentum: alpha in (0, 1], or "square root" for the theorem's (t+1)^(-1/2).
         horizon: H, the longest episode.
-        batch_size: trajectories per iteration.
-        dual_bound: the box of the multipliers, a number or one per constraint.
+        batch_size: trajectories per iteration; by default 1, or 10 among settings from the problem.
+        dual_bound: the box of the multipliers, a number or one per constraint; by default wide, a hundred times
+            the multiplier at which objective and constraint pull equally.
         initial_multiplier: mu_0; by default that of ``start=``, or zero.
         policy: the family of policies.
         pessimism: asks for slack of at least this much: a number, one per constraint, or "auto" for the
             smallest (up to a factor of 2) with which the returned policy is certified feasible; in an
             environment, for one with which fresh episodes bound every slack at zero from below.
-        iterate: "last"; "uniform", the theorem's: a policy that draws one iterate afresh per episode; or
-            "half": the policy of the average exact occupancy over the last half, in an environment a policy
-            that draws one from the last half per episode. Of long runs both take iterates that are spread
-            evenly, 40 to 256 over the whole run, whatever ``evaluate_every``.
+        iterate: "last", the default; "uniform", the theorem's: a policy that draws one iterate afresh per
+            episode; or "half": the policy of the average exact occupancy over the last half, in an
+            environment a policy that draws one from the last half per episode. Of long runs both take
+            iterates that are spread evenly, 40 to 256 over the whole run, whatever ``evaluate_every``.
         evaluate_every: iterations between exact evaluations.
         record_every: iterations between records of episodes, weights and multipliers in the history; recording
             all of them takes about a third of the time. By default as many as give at most 10,000 records.
 
-    Departures from the paper, all off by default (docs/vr-pdpg.md says what each does, measured):
+    Departures from the paper, all off unless settings come from the problem (docs/vr-pdpg.md says what each
+    does, measured):
 
     Attributes:
         baseline: subtract the running mean of the reward to go from it.
         primal_decay, dual_decay: steps shrink as (t+1)^(-decay).
+        safe: keep the arguments of logarithms in the objective positive (``safe_steps``): estimates outside the
+            domain of a barrier turn the step back inside, and no step loses more than half of what is left.
+        explore: how strongly, beside the ascent, steps go where the entropy of states rises; falls to zero over
+            the first half. With a model, ``start=`` is then mixed with a policy that tries things (``start``).
+        direction: "gradient", or "natural": in the norm of the policy's Fisher matrix (``directions``).
         primal_step: an Optax transformation instead of a number.
     """
 
     iterations: int
-    primal_step: Any
-    dual_step: float | Mapping[str, float]
-    momentum: float | str
-    horizon: int
-    batch_size: int = 1
-    dual_bound: float | Mapping[str, float] = 10.0
+    primal_step: Any = None
+    dual_step: float | Mapping[str, float] | None = None
+    momentum: float | str | None = None
+    horizon: int | None = None
+    batch_size: int | None = None
+    dual_bound: float | Mapping[str, float] | None = None
     initial_multiplier: float | Mapping[str, float] | None = None
     policy: PolicyFamily = field(default_factory=Table)
     pessimism: float | Mapping[str, float] | str = 0.0
-    iterate: str = "last"
+    iterate: str | None = None
     evaluate_every: int = 250
     record_every: int | None = None
-    baseline: bool = False
-    primal_decay: float = 0.0
-    dual_decay: float = 0.0
+    baseline: bool | None = None
+    primal_decay: float | None = None
+    dual_decay: float | None = None
+    safe: bool | None = None
+    explore: float | None = None
+    direction: str = "gradient"
     needs_seed: ClassVar[bool] = True
     has_lanes: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         for name in ("iterations", "horizon", "batch_size", "evaluate_every", "record_every"):
             value = getattr(self, name)
-            if name == "record_every" and value is None:
+            if name in ("horizon", "batch_size", "record_every") and value is None:
                 continue
             if isinstance(value, bool) or not isinstance(value, int) or value < 1:
                 raise SettingsError(f"{name} must be a whole number of at least 1; got {value!r}")
-        if not hasattr(self.primal_step, "update") and not _is_number(self.primal_step, above=0.0):
+        step = self.primal_step
+        if not (step is None or hasattr(step, "update") or _is_number(step, above=0.0)):
             raise SettingsError(
                 f"primal_step must be positive and finite, or an Optax transformation; got "
                 f"{self.primal_step!r}"
@@ -112,13 +127,15 @@ class VRPDPG:
                 raise SettingsError(
                     f"momentum must be a number or {SQUARE_ROOT!r}; got {self.momentum!r}"
                 )
-        elif not (_is_number(self.momentum, above=0.0) and self.momentum <= 1.0):
+        elif self.momentum is not None and not (
+            _is_number(self.momentum, above=0.0) and self.momentum <= 1.0
+        ):
             raise SettingsError(
                 f"momentum must be in (0, 1]: 1 forgets the past, small values average over it; got "
                 f"{self.momentum!r}"
             )
         refuse_removed("VRPDPG", [f'iterate="{self.iterate}"'])
-        if self.iterate not in ITERATES:
+        if self.iterate is not None and self.iterate not in ITERATES:
             raise SettingsError(
                 f"iterate must be one of {', '.join(ITERATES)}; got {self.iterate!r}"
             )
@@ -132,12 +149,23 @@ class VRPDPG:
         self._check_departures()
 
     def _check_departures(self) -> None:
-        for name in ("primal_decay", "dual_decay"):
+        for name in ("primal_decay", "dual_decay", "explore"):
             value = getattr(self, name)
-            if not _is_number(value, above=-1.0) or value < 0:
+            if value is not None and not (_is_number(value, above=-1.0) and value >= 0):
                 raise SettingsError(f"{name} must be finite and not negative; got {value!r}")
-        if not isinstance(self.baseline, bool):
-            raise SettingsError(f"baseline must be True or False; got {self.baseline!r}")
+        for name in ("baseline", "safe"):
+            if getattr(self, name) not in (True, False, None):
+                raise SettingsError(f"{name} must be True or False; got {getattr(self, name)!r}")
+        if self.direction not in DIRECTIONS:
+            raise SettingsError(
+                f"direction must be one of {', '.join(DIRECTIONS)}; got {self.direction!r}"
+            )
+        beyond = self.safe or self.explore or self.direction != "gradient"
+        if beyond and hasattr(self.primal_step, "update"):
+            raise SettingsError(
+                "safe, explore and direction change the normalised step, which an Optax transformation "
+                "replaces: give primal_step as a number, or leave them out"
+            )
 
     @classmethod
     def theory(cls, iterations: int, discount: float, **settings: Any) -> VRPDPG:
@@ -166,15 +194,16 @@ class VRPDPG:
     def prepare(self, task: Task) -> Work[Any]:
         """See ``Solver``. A seed is needed."""
         require_gradients(task.problem)
+        settings = settings_for(self, task.problem)
 
         def work(pessimism: np.ndarray) -> LearningWork:
-            return work_of(Shared(self, task, pessimism), task)
+            return work_of(Shared(settings, task, pessimism), task)
 
         if self.pessimism != "auto":
             return work(per_constraint(self.pessimism, task.problem, "pessimism"))
         if task.problem.environment is None:
             return ZeroViolation(Certifier(task.problem), work)
-        return ConfidentlyFeasible(task, self.horizon, work)
+        return ConfidentlyFeasible(task, settings.horizon, work)
 
 
 def _is_number(value: Any, above: float) -> bool:

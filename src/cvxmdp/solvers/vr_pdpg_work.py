@@ -8,7 +8,7 @@ different where it is not, ``vr_pdpg_lanes`` several runs as lanes of one progra
 from __future__ import annotations
 
 import warnings
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import cached_property
 from typing import Any, Self
 
@@ -46,6 +46,8 @@ from cvxmdp.solvers.learning import (
 from cvxmdp.solvers.start import box_note
 from cvxmdp.solvers.vr_pdpg_lanes import Lanes
 
+LEAST_LATE = 50  # records of the last half, before anything is said of their mean
+SURE = 3.0  # standard errors
 EXPLODED = 20.0  # an importance weight that says the steps are too large
 
 
@@ -62,7 +64,7 @@ class LearningWork(Work[Learned]):
     def __init__(self, shared: Shared, task: Task) -> None:
         assert task.seed is not None
         self.shared, self.task, self.seed = shared, task, task.seed
-        self.solver, self.plan = shared.solver, shared.plan
+        self.settings, self.plan = shared.settings, shared.plan
         self.learning, self.problem = shared.learning, task.problem
         self.family = self.learning.family
         self.grain, self.longest = self.plan.every, self.plan.length
@@ -144,7 +146,7 @@ class LearningWork(Work[Learned]):
     def finish(self, state: Learned, rows: Rows, status: Status) -> Solution:
         """The answer, with all that is known of it."""
         largest = float(state.largest_weight)
-        if largest > EXPLODED and self.solver.momentum != 1:  # with 1 nothing is weighted
+        if largest > EXPLODED and self.settings.momentum != 1:  # with 1 nothing is weighted
             warnings.warn(
                 f"the largest importance weight was {largest:.3g}: with such weights, variance "
                 "reduction adds variance. Take a smaller primal_step or horizon.",
@@ -153,8 +155,15 @@ class LearningWork(Work[Learned]):
             )
         trace = self._trace(rows)
         policy, evaluation, history, more, remark = self.evaluated(state, status)
+        history |= self._sampled(trace)
+        alpha = self.settings.momentum
+        warn_of_lies(
+            history,
+            self.names,
+            max(int(state.done), 1) ** -0.5 if isinstance(alpha, str) else alpha,
+        )
         stats: dict[str, Any] = {
-            "solver": f"VR-PDPG (momentum {self.solver.momentum})",
+            "solver": f"VR-PDPG (momentum {self.settings.momentum})",
             "iterations": int(state.done),
             "samples": int(state.steps),
             "largest_weight": largest,
@@ -170,24 +179,26 @@ class LearningWork(Work[Learned]):
             status,
             self._multipliers(state, trace),
             evaluation=evaluation,
-            history={**history, **self._sampled(trace)},
+            history=history,
             stats={**stats, **more},
-            message=f"{status.value}{remark}{self._box_note(state)}",
+            message=f"{status.value}{remark}{self._notes(state)}",
         )
 
     def latest(self, state: Learned) -> Any:
         """theta_T, or the latest there is."""
         return host(state.carry.state.params)
 
-    def _box_note(self, state: Learned) -> str:
+    def _notes(self, state: Learned) -> str:
+        """Multipliers at the end of their box, and settings that were chosen."""
         now, bound = state.carry.state.multipliers, self.learning.dual_bound
-        return box_note(self.names, np.asarray(now), np.asarray(bound))
+        held = box_note(self.names, np.asarray(now), np.asarray(bound))
+        return f"{held} {self.settings.chosen}" if self.settings.chosen else held
 
     def _multipliers(self, state: Learned, trace: LearningTrace) -> dict[str, float]:
         """mu_T, beside theta_T; for a mean of policies, the mean of theirs."""
         multipliers = np.asarray(state.carry.state.multipliers, dtype=float)
-        if self.solver.iterate != "last" and self.names and len(trace.multipliers):
-            begin = 0 if self.solver.iterate == "uniform" else len(trace.multipliers) // 2
+        if self.settings.iterate != "last" and self.names and len(trace.multipliers):
+            begin = 0 if self.settings.iterate == "uniform" else len(trace.multipliers) // 2
             multipliers = trace.multipliers[begin:].mean(axis=0)
         return {name: float(mu) for name, mu in zip(self.names, multipliers, strict=True)}
 
@@ -231,7 +242,7 @@ class LearningWork(Work[Learned]):
 
     def _deployed(self, state: Learned, visits: np.ndarray, tables: np.ndarray) -> Any:
         """The last policy, or one made of those that were kept, with these occupancies and probabilities."""
-        mdp, chosen, late = self.problem.mdp, self.solver.iterate, self.answering(state)
+        mdp, chosen, late = self.problem.mdp, self.settings.iterate, self.answering(state)
         if chosen == "last" or not late.any():  # stopped before the first of them
             return self.family.deploy(self.latest(state))
         mean = policy_of(mdp, visits[late].mean(axis=0))
@@ -247,7 +258,7 @@ class LearningWork(Work[Learned]):
 
     def answering(self, state: Learned) -> np.ndarray:
         """Which of those the answer is made of, where it is made of several."""
-        begin = int(state.done) // 2 if self.solver.iterate == "half" else 0
+        begin = int(state.done) // 2 if self.settings.iterate == "half" else 0
         return self.reached(state) >= begin
 
     def drawn(self, state: Learned) -> list[Any]:
@@ -307,3 +318,30 @@ class LearningWork(Work[Learned]):
     def batch(self, others: Sequence[LearningWork]) -> Batch[Any] | None:
         """Lanes of one program, where all have the same form."""
         return Lanes([self, *others])
+
+
+def warn_of_lies(history: Mapping[str, Any], names: Sequence[str], momentum: float) -> None:
+    """Say where the dual steps saw a slack of the wrong sign, on average over the last half of a run.
+
+    The recursive estimate of a slack has the variance (a^2 Var x + (1-a)^2 Var(w) E x^2) / (a (2-a)) for the
+    momentum a, returns x and importance weights w. Where Var(w) is large, its typical value is not its mean
+    either: most weights are below 1, and the recursion, which adds x and takes w x away, is too large.
+    """
+    recorded, at = history["recorded"], history.get("played", np.zeros(0))
+    half = recorded.max(initial=0) // 2
+    for name in names:
+        played = history.get("played_slack", {}).get(name, np.zeros(0))[at >= half]
+        said = history["recursive_slack"][name][recorded > half]
+        if min(played.size, said.size) < LEAST_LATE:
+            continue
+        true, believed = float(played.mean()), float(said.mean())
+        # Estimates are alike for about 2/a iterations: so many fewer of them are independent.
+        blurs = [one.std() * np.sqrt(2.0 / momentum / one.size) for one in (played, said)]
+        if true * believed < 0 and abs(true) > SURE * blurs[0] and abs(believed) > SURE * blurs[1]:
+            warnings.warn(
+                f"the recursive estimate of the slack of {name!r} was {believed:+.2g} on average over the "
+                f"last half, that of the policies {true:+.2g}: the multiplier moved the wrong way. Take a "
+                "smaller primal_step, a larger momentum or batch_size, or a longer horizon.",
+                CvxmdpWarning,
+                stacklevel=3,
+            )
