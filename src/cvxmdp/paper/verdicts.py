@@ -125,7 +125,7 @@ def _compared(runs: Mapping[Study, Curves]) -> dict[tuple[str, float], dict[floa
     for study, curves in runs.items():
         if study.part == COMPARED:
             place = (study.instance, float(study.solver.primal_step))
-            found.setdefault(place, {})[float(study.solver.momentum)] = _whole(curves)
+            found.setdefault(place, {})[float(study.solver.momentum or 0)] = _whole(curves)
     return found
 
 
