@@ -11,6 +11,7 @@ import cvxmdp as cm
 from cvxmdp.checker.arithmetic import CertificateError
 from cvxmdp.checker.bounds import PlainProblem
 from cvxmdp.problems.lowered import Lowered
+from cvxmdp.theory import problem_constants, softmax_table_constants
 from test_near_one import exact_best_within
 
 
@@ -146,3 +147,47 @@ def test_a_policy_that_never_ends_is_no_policy_of_the_problem() -> None:
     back = np.tile([1.0, 0.0], (4, 1))
     with pytest.raises(cm.CvxmdpError, match="end its episodes"):
         cm.certify(problem, back)
+
+
+def test_gradients_learn_sums_over_episodes() -> None:
+    mdp = ending_model(0)
+    used = float((mdp.signal("cost") * cm.occupancy_of(mdp, cm.uniform_policy(mdp))).sum())
+    within = {"cost": cm.linear("cost") <= used}
+    problem = cm.Problem(mdp, maximize=cm.linear("reward"), subject_to=within)
+    best = cm.solve(problem, cm.ConvexProgram()).objective
+    found = cm.solve(problem, cm.PDPG(iterations=1_000))
+    assert found.objective == pytest.approx(best, rel=1e-3)
+    steps = {"primal_step": 0.03, "dual_step": 0.05, "momentum": 0.1}
+    learned = cm.solve(problem, cm.VRPDPG(iterations=1_000, horizon=60, **steps), seed=0)
+    assert learned.objective == pytest.approx(best, rel=0.05)
+
+
+def test_solvers_that_try_policies_refuse_those_that_never_end() -> None:
+    problem = cm.Problem(corridor(), minimize=cm.linear("time"))
+    for solver in (cm.PDPG(iterations=10), cm.ColumnGeneration()):
+        with pytest.raises(cm.CvxmdpError, match="stay for ever"):
+            cm.solve(problem, solver)
+
+
+def test_evaluation_by_episodes_holds_the_truth() -> None:
+    mdp = ending_model(1)
+    uniform = cm.uniform_policy(mdp)
+    problem = cm.Problem(mdp, maximize=cm.linear("reward"))
+    truth = problem.evaluate(uniform).objective
+    found = cm.evaluate(uniform, mdp, episodes=20_000, problem=problem, seed=0).objective
+    assert found.lower <= truth <= found.upper
+    assert found.upper - found.lower < 2.0
+
+
+def test_theorems_speak_of_the_longest_stay() -> None:
+    mdp = ending_model(0)
+    problem = cm.Problem(mdp, maximize=cm.linear("reward"))
+    constants = problem_constants(problem, softmax_table_constants(1.0, 1.0))
+    assert 1.0 / (1.0 - constants.discount) == pytest.approx(mdp.flow.longest)
+
+
+def test_pictures_and_records_of_charged_problems(tmp_path) -> None:
+    solution = cm.solve(cm.Problem(corridor(), minimize=cm.linear("time")))
+    solution.plot(tmp_path / "policy.png")
+    cm.report([solution], tmp_path / "report.html")
+    assert "linear" in (tmp_path / "report.html").read_text("utf-8")

@@ -115,11 +115,18 @@ def test_restarting_begins_the_next_episode_at_once() -> None:
         mdp.restarting()
 
 
+def test_the_best_share_is_the_average_of_restarting() -> None:
+    """Of the steps taken: hazard at every step, however long episodes are."""
+    mdp = leaving(1).restarting()
+    solution = cm.solve(cm.Problem(mdp, maximize=cm.linear("hazard")), cm.ConvexProgram())
+    assert solution.objective == pytest.approx(1.0)
+
+
 def test_absorbing_states_become_ends() -> None:
     rows = np.array([[[0.5, 0.5]], [[0.0, 1.0]]])
     signals = {"steps": np.array([[1.0], [0.0]])}
     mdp = cm.TabularMDP(rows, 0, 1, signals=signals, state_names=["road", "home"])
-    with pytest.raises(cm.CvxmdpError, match=r"stay for ever in 1 state \('home'\)"):
+    with pytest.raises(cm.CvxmdpError, match=r"in 1 state \('home'\).*ending_at\(\['home'\]\)"):
         cm.Problem(mdp, minimize=cm.linear("steps"))
     ended = mdp.ending_at(["home"])
     found = cm.solve(cm.Problem(ended, minimize=cm.linear("steps")), cm.ConvexProgram())

@@ -8,7 +8,7 @@ carried along and never taken for an ending.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -95,12 +95,17 @@ def summarise(
     *,
     n_states: int | None = None,
     features: Features | None = None,
+    after: Callable[[np.ndarray], np.ndarray] | None = None,
 ) -> Sample:
-    """The sample of episodes whose inputs are states (``n_states``) or observations (``features``)."""
+    """The sample of episodes whose inputs are states (``n_states``) or observations (``features``).
+
+    ``after`` says what mass may follow after so many steps; that of the discount where none is given.
+    """
     count, longest = episodes.actions.shape
     alive = np.arange(longest) < episodes.lengths[:, None]
     weights = discount ** np.arange(longest)
-    tails = np.where(episodes.terminated, 0.0, horizon_of(discount).tail(episodes.lengths))
+    after = horizon_of(discount).tail if after is None else after
+    tails = np.where(episodes.terminated, 0.0, after(episodes.lengths))
     size = n_states if features is None else features.size
     if size is None:
         raise TypeError("states need n_states, observations need features")

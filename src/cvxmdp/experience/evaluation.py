@@ -14,7 +14,7 @@ from cvxmdp.atoms.utility import require_curvature, signal_names
 from cvxmdp.base.errors import ExperienceError, ProblemError
 from cvxmdp.base.removed import refusing_removed
 from cvxmdp.experience.concentration import Radius, VectorBound, bernstein_radius
-from cvxmdp.experience.environments.environment import Actor, Environment, default_horizon
+from cvxmdp.experience.environments.environment import Actor, Environment
 from cvxmdp.experience.environments.gymnasium_env import GymnasiumEnv
 from cvxmdp.experience.environments.simulated import ModelSimulator, actor_in, actor_of
 from cvxmdp.experience.episodes import Sample, joined, summarise
@@ -26,6 +26,7 @@ from cvxmdp.policies.feature_space import FeatureSpace
 from cvxmdp.policies.features import Features
 
 Bounds = Mapping[str, tuple[float, float]]
+HIDDEN = 1e-3  # share of the mass that a default horizon may leave out
 TOGETHER = 4_000_000  # steps of a model simulated at a time
 
 
@@ -108,7 +109,7 @@ def evaluate(
         if discount is not None or features is not None or bounds or return_bounds or episode_limit:
             raise ExperienceError("a model brings its own discount, states and bounds")
         delta = (1.0 - confidence) / max(sides, 1)
-        horizon = default_horizon(source.discount) if horizon is None else horizon
+        horizon = source.flow.steps_until(HIDDEN) if horizon is None else horizon
         sample = _play_model(source, policy, int(episodes), horizon, seed, deterministic)
         setting = _model_setting(source, sample, horizon, delta, seed)
         name = f"simulated {source.note or 'model'}"
@@ -205,15 +206,19 @@ def _play_model(
     parts = []
     for begin in range(0, episodes, block):
         batch = simulator.episodes(act, min(block, episodes - begin), horizon, random)
-        parts.append(summarise(batch, mdp.discount, mdp.n_actions, n_states=mdp.n_states))
+        parts.append(
+            summarise(
+                batch, mdp.discount, mdp.n_actions, n_states=mdp.n_states, after=mdp.flow.after
+            )
+        )
     return joined(parts)
 
 
 def _model_setting(
     mdp: TabularMDP, sample: Sample, horizon: int, delta: float, seed: int
 ) -> Setting:
-    mass, pairs = mdp.max_mass, mdp.reachable_pairs
-    tail = float(mdp.horizon.tail(horizon))  # a model is cut at the horizon and nowhere else
+    mass, pairs = min(mdp.horizon.longest, float(horizon)), mdp.reachable_pairs
+    tail = mdp.flow.tail(horizon)  # a model is cut at the horizon and nowhere else
     return Setting(
         sample=sample,
         space=mdp,
@@ -223,6 +228,7 @@ def _model_setting(
         vectors=VectorBound(sample.n, Radius(mass, mass), True, int(pairs.sum()), sample.squares()),
         one_hot=True,
         tail=Radius(tail, tail),
+        mass=min(mdp.horizon.longest, horizon + mdp.flow.longest),
         pairs=pairs,
         delta=delta,
         seed=seed,
@@ -301,6 +307,7 @@ def _env_setting(
         vectors=vectors if known else None,
         one_hot=env.has_states,
         tail=Radius(l1 * hidden, l2 * hidden),
+        mass=mass,
         pairs=np.ones(shape, dtype=bool),
         delta=delta,
         seed=seed,

@@ -45,6 +45,7 @@ class Setting:
         vectors: concentration of the occupancies, None where their size is not known.
         one_hot: whether an occupancy is that of a table.
         tail: a bound on the expected occupancy that truncation hid.
+        mass: what no episode's mass exceeds, with what may follow after it was cut.
         pairs: boolean (F, A), the entries of an occupancy that can differ from zero.
         delta: the probability of error of each one-sided bound.
         seed: of the bootstrap.
@@ -58,6 +59,7 @@ class Setting:
     vectors: VectorBound | None
     one_hot: bool
     tail: Radius
+    mass: float
     pairs: np.ndarray
     delta: float
     seed: int
@@ -185,7 +187,7 @@ def _returns(terms: list[tuple[float, Utility]], setting: Setting) -> Returns:
 
 def _within(seen: np.ndarray, step: tuple[float, float], whole: Any, setting: Setting) -> Returns:
     """Returns with steps in the interval ``step``, whole ones in ``whole`` where that is known, too."""
-    mass = setting.space.max_mass
+    mass = setting.mass
     low, high = min(step[0], 0.0), max(step[1], 0.0)
     least, most = (low * mass, high * mass) if whole is None else whole
     least, most = max(least, low * mass), min(most, high * mass)
@@ -209,7 +211,9 @@ def _of_table(table: np.ndarray, setting: Setting) -> Returns:
     if setting.model is not None:
         used = table[setting.pairs]
         step = (float(used.min()), float(used.max()))
-        return _within(seen, step, return_range(setting.model, table), setting)
+        bounded = math.isfinite(setting.model.horizon.longest)
+        whole = return_range(setting.model, table) if bounded else None
+        return _within(seen, step, whole, setting)
     if setting.one_hot:
         return _within(seen, (float(table.min()), float(table.max())), None, setting)
     if setting.vectors is None:

@@ -21,6 +21,7 @@ is computed; g / (1 - gamma) would take all digits from it as gamma nears one.
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -199,3 +200,18 @@ class DiscountedFlow(EpisodeFlow):
     def scale(self) -> float:
         """1 - gamma: one over the mass of an occupancy where no episode ends."""
         return 1.0 - self.discount
+
+    @property
+    def effective_discount(self) -> float:
+        return self.discount
+
+    def after(self, steps: np.ndarray) -> np.ndarray:
+        return np.asarray(self.discount ** np.asarray(steps, dtype=np.float64) * self.ceiling)
+
+    def tail(self, steps: int) -> float:
+        return float(self.after(np.asarray(steps)))
+
+    def steps_until(self, share: float) -> int:
+        if self.discount == 0:
+            return 1
+        return max(1, math.ceil(math.log(share) / math.log(self.discount)))

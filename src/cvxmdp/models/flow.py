@@ -148,13 +148,33 @@ class Flow(ABC):
         """Refuse problems that have no answer with this horizon; ``charge``, (S, A), is what staying costs."""
         return
 
+    @property
+    def effective_discount(self) -> float:
+        """The gamma of theorems about discounted sums: 1 - 1 / w for the longest stay w.
+
+        x(s,a) w(s) / <rho, w> is an occupancy of P(s'|s,a) w(s') / w(s) with that discount.
+        """
+        return 1.0 - 1.0 / self.longest
+
+    @property
+    def shown_scale(self) -> float:
+        """The scale of pictures, where distributions need no unit that can be compared."""
+        return self.scale
+
+    def after(self, steps: np.ndarray) -> np.ndarray:
+        """No more mass than this follows in the mean for episodes that were cut after so many steps."""
+        return np.full(np.shape(steps), self.longest)
+
     def tail(self, steps: int) -> float:
-        """No more mass than this follows after so many steps.
+        """No more mass than this follows after so many steps, in the mean over all episodes.
 
         Half of the episodes at most are longer than twice the longest expected stay, from wherever they are.
         """
-        halvings = math.floor(steps / (2.0 * self.longest))
-        return self.longest * 0.5**halvings
+        return self.longest * 0.5 ** math.floor(steps / (2.0 * self.longest))
+
+    def steps_until(self, share: float) -> int:
+        """The number of steps after which less than this share of the mass is left."""
+        return math.ceil(2.0 * self.longest * math.ceil(math.log2(1.0 / share)))
 
     def remark(self, x: np.ndarray, label: Label) -> str:
         """What whoever reads an answer with the occupancy x should know; empty where it is nothing."""

@@ -54,6 +54,10 @@ class Horizon(ABC):
     def arguments(self) -> dict[str, Any]:
         """What a model's constructor is given for it."""
 
+    def restarted(self) -> dict[str, Any]:
+        """The same where episodes begin again and never end."""
+        return self.arguments()
+
     @abstractmethod
     def flow(
         self, transition: sp.csr_array, initial: np.ndarray, actions: np.ndarray, names: Names
@@ -155,6 +159,10 @@ class Total(Horizon):
 
     def arguments(self) -> dict[str, Any]:
         return {"discount": 1.0}
+
+    def restarted(self) -> dict[str, Any]:
+        """A sum over episodes that follow each other for ever has a mean per step only."""
+        return {"average": True}
 
     def flow(
         self, transition: sp.csr_array, initial: np.ndarray, actions: np.ndarray, names: Names

@@ -64,6 +64,11 @@ class Space:
         """Occupancies times this are distributions, of a mass of at most one."""
         return self.horizon.scale
 
+    @property
+    def shown_scale(self) -> float:
+        """The scale of pictures, where distributions need no unit that can be compared."""
+        return self.scale
+
     def factor(self, per: str) -> float:
         """What <c, x> is multiplied with to be a sum "per" something."""
         return self.horizon.factor(per, lambda: self.scale)

@@ -16,6 +16,7 @@ is not available is masked (``actions``, boolean (S, A)), which is something els
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from functools import cached_property
@@ -214,6 +215,17 @@ class TabularMDP(Space):
         return self.flow.scale
 
     @property
+    def shown_scale(self) -> float:
+        """The scale of pictures, where distributions need no unit that can be compared."""
+        return self.flow.shown_scale
+
+    @property
+    def max_mass(self) -> float:
+        """What no occupancy's mass exceeds: 1 / (1 - discount), or the longest stay where that is no bound."""
+        longest = self.horizon.longest
+        return longest if math.isfinite(longest) else self.flow.mass
+
+    @property
     def reachable(self) -> np.ndarray:
         """Boolean (S,): states that some policy visits. No policy ever visits the others."""
         return self.flow.reached
@@ -272,13 +284,14 @@ class TabularMDP(Space):
         """The same model where the next episode begins as soon as one ends; the signal "ending" counts them.
 
         Args:
-            horizon: how far ahead it looks from now on, as given to a model (``discount=0.99``); that of this
-                model where nothing is given.
+            horizon: how far ahead it looks from now on, as given to a model (``discount=0.99``). Where nothing
+                is given, as far as this model; instead of a total, the average per step.
         """
         arguments = {**self.arguments(), "signals": dict(self.signals)}
-        for name in self.horizon.arguments() if horizon else ():
+        for name in self.horizon.arguments():
             del arguments[name]
-        return TabularMDP(**{**restarting(arguments, self.ending), **horizon})
+        looks = horizon or self.horizon.restarted()
+        return TabularMDP(**{**restarting(arguments, self.ending), **looks})
 
     def ending_at(self, states: Iterable[int | str]) -> TabularMDP:
         """The same model where the step taken in one of these states is the last: absorbing states become ends.

@@ -69,6 +69,10 @@ class TotalFlow(EpisodeFlow):
             )
         return 1.0 / self.mass
 
+    @property
+    def shown_scale(self) -> float:
+        return 1.0 / self.mass
+
     @cached_property
     def _whole(self) -> np.ndarray:
         """Boolean (S, A): usable pairs that do not end."""
@@ -103,17 +107,24 @@ class TotalFlow(EpisodeFlow):
             return
         free = end_components(self.transition, self._whole & (charge() == 0))
         if free.count:
+            closed = ~(self.usable & ~free.inside).any(axis=1) & (free.labels >= 0)
+            states = np.flatnonzero(closed if closed.any() else free.labels >= 0)
+            ends = ", ".join(self._named(states)) if closed.any() else "..."
             raise ModelError(
                 f"discount=1: {self._stayed(free)}, where nothing that is minimised or has a budget charges "
-                "for it. Give a budget on a cost there, a discount, a horizon, or mdp.ending_at([...])."
+                f"for it. Give a budget on a cost there, a discount, a horizon, or mdp.ending_at([{ends}])"
+                f"{' where nobody leaves them' if closed.any() else ''}."
             )
+
+    def _named(self, states: np.ndarray) -> list[str]:
+        named = [repr(self.names[s]) if self.names else str(s) for s in states[:NAMED]]
+        return [*named, "..."] if states.size > NAMED else named
 
     def _stayed(self, components: EndComponents) -> str:
         states = np.flatnonzero(components.labels >= 0)
-        named = [repr(self.names[s]) if self.names else str(s) for s in states[:NAMED]]
-        more = ", ..." if states.size > NAMED else ""
         what = "state" if states.size == 1 else "states"
-        return f"policies can stay for ever in {states.size:,} {what} ({', '.join(named)}{more})"
+        named = ", ".join(self._named(states))
+        return f"policies can stay for ever in {states.size:,} {what} ({named})"
 
     @cached_property
     def stay(self) -> np.ndarray:

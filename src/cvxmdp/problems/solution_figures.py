@@ -10,7 +10,6 @@ import numpy as np
 
 from cvxmdp.base.errors import CvxmdpError, require
 from cvxmdp.models.layout import DIRECTIONS, GridLayout
-from cvxmdp.policies.occupancies import state_distribution
 
 if TYPE_CHECKING:
     from cvxmdp.problems.solution import Solution
@@ -43,7 +42,8 @@ def plot_solution(solution: Solution, path: str | Path | None = None) -> Any:
     figure = Figure(figsize=(5.5 * columns, height), layout="constrained")
     axes = figure.subplots(1, columns, squeeze=False)[0]
     space = solution.problem.space
-    layout, share = space.layout, state_distribution(space, solution.occupancy[: space.shape[0]])
+    layout = space.layout
+    share = space.shown_scale * solution.occupancy[: space.shape[0]].sum(axis=1)
     if layout is not None:
         draw_grid(axes[0], figure, layout, share)
         draw_arrows(axes[0], layout, share, solution.policy.probabilities(), space.action_names)

@@ -190,7 +190,7 @@ def record_of(
         model=repr(problem.source),
         estimated=problem.environment is not None,
         discount=float(problem.space.discount),
-        scale=float(problem.space.scale),
+        scale=float(problem.space.shown_scale),
         action_names=problem.space.action_names,
         layout=problem.space.layout,
         status=solution.status.name.lower(),

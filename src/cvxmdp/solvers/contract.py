@@ -29,9 +29,11 @@ def unlimited() -> float:
 
 
 def require_gradients(problem: Problem) -> None:
-    """An error where the problem's horizon has no policy gradients."""
+    """An error where the problem's horizon has no policy gradients, or some policy stays for ever."""
     if reason := problem.space.horizon.gradients:
         raise SolverError(reason)
+    if problem.environment is None:
+        problem.require_bounded_stays("A policy gradient")
 
 
 @dataclass(frozen=True)

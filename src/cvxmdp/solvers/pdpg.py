@@ -186,7 +186,6 @@ class PDPG:
     def prepare(self, task: Task) -> Work[Any]:
         """See ``Solver``. A seed is only needed by families with random weights."""
         task.problem.require_model("PDPG")
-        task.problem.require_bounded_stays("PDPG")
         require_gradients(task.problem)
         if self.dual_bound is None and isinstance(self.pessimism, int | float | str):
             return without_forbidden(task, self._prepare)

@@ -189,7 +189,7 @@ def problem_constants(
         lipschitz=max(part.lipschitz or 0.0 for part in parts),
         smoothness=max(part.smoothness or 0.0 for part in parts),
         strength=objective.strength,
-        discount=problem.mdp.discount,
+        discount=problem.mdp.flow.effective_discount,
         parameterisation=parameterisation,
         margins=margins,
         slater_objective=slater_objective,
