@@ -304,7 +304,8 @@ def test_models_that_do_not_fit_are_refused() -> None:
     ends[0, 0, 1] = 1.0
     ends[1, 0, 0] = 0.75
     with pytest.raises(
-        cm.ModelError, match=r"1 row ends episodes \(first: '1', '0', 0.25\); mdp.restart"
+        cm.ModelError,
+        match=r"1 row ends episodes \(first: '1', '0', 0.25\); on a model with",
     ):
         cm.TabularMDP(ends, 0, average=True)
     split = np.zeros((3, 2, 3))
@@ -320,7 +321,7 @@ def test_models_that_do_not_fit_are_refused() -> None:
         cm.TabularMDP(dawdling, 0, average=True)
     with pytest.raises(cm.ModelError, match="has no discount"):
         cm.TabularMDP(split, 0, 0.9, average=True)
-    with pytest.raises(cm.ModelError, match=r"give discount=0\.95, or average=True"):
+    with pytest.raises(cm.ModelError, match=r"give discount=0\.95, horizon=20 or average=True"):
         cm.TabularMDP(split, 0)
     with pytest.raises(cm.ModelError, match="True or False"):
         cm.TabularMDP(split, 0, average=0.5)  # type: ignore[arg-type]

@@ -23,6 +23,7 @@ from cvxmdp.atoms.maps import (
     ExpectedActions,
     FirstRows,
     Map,
+    OverTime,
     StateSums,
 )
 from cvxmdp.atoms.sets import ConvexSet
@@ -375,12 +376,25 @@ def test_children_make_the_same_tree_again(name):
 @every_shape
 def test_functions_of_features_read_the_first_rows(name):
     shape, x = SHAPES[name], interior(31)
-    lifted = shape.on_first_rows((STATES + 1, ACTIONS))
+    lifted = shape.of_taller((STATES + 1, ACTIONS), FirstRows)
     taller = np.vstack([x, np.full((1, ACTIONS), 7.0)])
     assert float(lifted.value(taller)) == pytest.approx(float(shape.value(x)), rel=1e-12)
     gradient = np.asarray(lifted.gradient(taller))
     np.testing.assert_allclose(gradient[:STATES], shape.gradient(x), rtol=1e-12)
     assert not gradient[STATES:].any()
+
+
+@every_shape
+def test_functions_of_all_times_see_the_sum(name):
+    shape, x = SHAPES[name], interior(31)
+    lifted = shape.of_taller((3 * STATES, ACTIONS), OverTime)
+    stacked = np.vstack([0.5 * x, 0.2 * x, 0.3 * x])
+    assert float(lifted.value(stacked)) == pytest.approx(float(shape.value(x)), rel=1e-12)
+    gradient = np.tile(np.asarray(shape.gradient(x)), (3, 1))
+    np.testing.assert_allclose(np.asarray(lifted.gradient(stacked)), gradient, rtol=1e-9)
+    for map in lifted.maps():
+        direct = map.to_sparse() @ stacked.ravel()
+        np.testing.assert_allclose(np.asarray(map.apply(stacked)), direct, rtol=1e-12, atol=1e-15)
 
 
 def subclasses(kind: type) -> set[str]:

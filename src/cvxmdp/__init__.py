@@ -59,6 +59,7 @@ __all__ = [
     "Table",
     "TabularMDP",
     "TabularPolicy",
+    "TimedPolicy",
     "UniformBins",
     "Utility",
     "UtilityError",
@@ -175,6 +176,7 @@ if TYPE_CHECKING:
     from cvxmdp.policies.policy import Policy
     from cvxmdp.policies.policy_file import load_policy
     from cvxmdp.policies.tables import SoftmaxTable, TabularPolicy
+    from cvxmdp.policies.timed_policy import TimedPolicy
     from cvxmdp.problems.problem import Problem, load_problem
     from cvxmdp.problems.solution import Solution, Status, load_solution
     from cvxmdp.problems.storm_queries import from_storm
@@ -289,6 +291,7 @@ _WHERE = {
     "policies.policy": ("Policy",),
     "policies.policy_file": ("load_policy",),
     "policies.tables": ("SoftmaxTable", "TabularPolicy"),
+    "policies.timed_policy": ("TimedPolicy",),
     "problems.problem": (
         "Problem",
         "load_problem",

@@ -19,7 +19,8 @@ def linear(reward: Any, *, per: str = "total") -> Utility:
     """The discounted sum of a reward or cost, <r, x>. Affine.
 
     Args:
-        reward: the name of one of the model's signals, or an array (S,) or (S, A).
+        reward: the name of one of the model's signals, or an array (S,) or (S, A); (T, S, A) with a horizon
+            of T steps.
         per: "total" for the discounted sum; "step" for (1 - discount) times it, the average per step
             of an unending episode; "episode" for the plain sum over an episode, with discount=1.
     """
@@ -34,9 +35,9 @@ def linear(reward: Any, *, per: str = "total") -> Utility:
         raise UtilityError(
             f"linear takes the name of a signal or an array of numbers; got {reward!r}"
         ) from error
-    if array.ndim not in (1, 2) or not np.isfinite(array).all():
+    if array.ndim not in (1, 2, 3) or not np.isfinite(array).all():
         raise UtilityError(
-            f"linear takes a finite array of shape (S,) or (S, A); got shape {array.shape}"
+            f"linear takes a finite array of shape (S,), (S, A) or (T, S, A); got shape {array.shape}"
             + ("" if np.isfinite(array).all() else " with NaN or infinity in it")
         )
     array.flags.writeable = False
@@ -78,6 +79,13 @@ def per_pair(reward: str | np.ndarray, space: Space) -> np.ndarray:
     if isinstance(reward, str):
         return space.signal(reward)
     expected = space.shape
+    if reward.ndim == 3:
+        if reward.shape != (space.horizon.steps, *expected):
+            raise UtilityError(
+                f"a reward has shape {reward.shape}: one by time is (T, S, A), for a model with horizon=T; "
+                f"this one has {expected} and {space.horizon}"
+            )
+        return np.where(space.actions, reward, 0.0).reshape(space.measured)
     if reward.shape == expected[:1]:
         reward = np.repeat(reward[:, None], expected[1], axis=1)
     elif reward.shape != expected:

@@ -294,3 +294,70 @@ class FirstRows(Map):
     @property
     def is_identity(self) -> bool:
         return self.inner.is_identity
+
+    @staticmethod
+    def spread(reward: np.ndarray, shape: tuple[int, int]) -> np.ndarray:
+        """A reward of the first rows as one of all: zero below."""
+        return np.pad(reward, ((0, shape[0] - reward.shape[0]), (0, 0)))
+
+
+@dataclass(frozen=True, eq=False)
+class OverTime(Map):
+    """A map of sum_t x_t, for x of all steps above each other, (T*S, A).
+
+    Attributes:
+        inner: the map of the sum.
+        shape: of the whole x.
+    """
+
+    inner: Map
+    shape: tuple[int, int]
+
+    @property
+    def rows(self) -> int:
+        return self.inner.rows
+
+    @property
+    def _steps(self) -> int:
+        return self.shape[0] // self.inner.shape[0]
+
+    def seen(self, x: Array) -> Array:
+        """The sum; x may be visits, (T*S, 1), where those are enough."""
+        return x.reshape(self._steps, self.inner.shape[0], x.shape[1]).sum(axis=0)
+
+    def apply(self, x: Array) -> Array:
+        return self.inner.apply(self.seen(x))
+
+    def pull_back(self, u: Array) -> Array:
+        return namespace(u).tile(self.inner.pull_back(u), (self._steps, 1))
+
+    def to_sparse(self) -> sp.csr_array:
+        return sp.csr_array(sp.hstack([self.inner.to_sparse()] * self._steps))
+
+    def singular(self) -> tuple[float, float]:
+        """Differences between times are lost."""
+        largest, least = self.inner.singular()
+        return largest * math.sqrt(self._steps), least if self._steps == 1 else 0.0
+
+    def column_norms(self) -> tuple[float, float]:
+        return self.inner.column_norms()
+
+    def live(self, pairs: np.ndarray) -> np.ndarray:
+        return self.inner.live(
+            np.asarray(pairs.reshape(self._steps, *self.inner.shape).any(axis=0))
+        )
+
+    def covering(self, reward: np.ndarray) -> np.ndarray | None:
+        return self.inner.covering(reward.reshape(self._steps, *self.inner.shape).max(axis=0))
+
+    @property
+    def needs_pairs(self) -> bool:
+        return self.inner.needs_pairs
+
+    @staticmethod
+    def spread(reward: np.ndarray, shape: tuple[int, int]) -> np.ndarray:
+        """A reward of one step as one of every step; one by time has them already."""
+        return np.tile(reward, (shape[0] // reward.shape[0], 1))
+
+
+Taller = type[FirstRows] | type[OverTime]

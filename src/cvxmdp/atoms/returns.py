@@ -18,11 +18,12 @@ from cvxmdp.atoms.maps import DenseMap
 from cvxmdp.atoms.sets import ConvexSet, spelled
 from cvxmdp.atoms.shapes import NormShape, Shape
 from cvxmdp.atoms.shapes.norm_sets import NormSet, Singleton
+from cvxmdp.atoms.shapes.shape import measured
 from cvxmdp.atoms.utility import Utility, require_curvature
 from cvxmdp.base.errors import UtilityError
 from cvxmdp.models.space import Space
 from cvxmdp.models.table import model_of
-from cvxmdp.policies.occupancies import occupancy_of
+from cvxmdp.policies.occupancies import measured_occupancy
 
 
 @dataclass(frozen=True, repr=False)
@@ -74,7 +75,7 @@ class ReturnsDistance(Utility):
 
     @staticmethod
     def _row(reward: Utility, space: Space) -> np.ndarray:
-        affine = reward.lower(space).on_first_rows(space.measured).affine()
+        affine = measured(reward.lower(space), space).affine()
         assert affine is not None, "returns() checked that"
         return affine.reward.ravel()
 
@@ -83,7 +84,7 @@ class ReturnsDistance(Utility):
 
         def read_point(point: Any, what: str) -> np.ndarray:
             if not isinstance(point, np.ndarray):
-                return np.asarray(seen.apply(occupancy_of(model_of(space, what), point)))
+                return np.asarray(seen.apply(measured_occupancy(model_of(space, what), point)))
             if point.shape != shape:
                 raise UtilityError(
                     f"{what} has shape {point.shape}; a number is needed for each of {shape[0]} returns"

@@ -28,6 +28,7 @@ from cvxmdp.checker.certificate_document import (
     evidence_digest,
 )
 from cvxmdp.policies import TabularPolicy
+from cvxmdp.policies.timed_policy import table_policy
 
 # What a file claims, by what is proven; ``check`` knows the same lists.
 COMMON = ("infeasible", "sense", "statement", "assumes")
@@ -251,7 +252,7 @@ def _rebuilt(document: Any) -> Certificate:
     known |= {name: float(notes[name]) for name in ("repair_share", "flow_residual", "flow_cost")}
     return Certificate(
         **known,
-        policy=None if policy is None else TabularPolicy(decode(policy)),
+        policy=None if policy is None else table_policy(decode(policy)),
         slack=_numbers(claims["slack"]),
         given_slack=_numbers(notes["given_slack"]),
         multipliers=_numbers(claims["multipliers"]),

@@ -30,8 +30,7 @@ from cvxmdp.certificates.on_truth import TrueCertifier
 from cvxmdp.certificates.repair import Repaired, repair
 from cvxmdp.certificates.slater import Room, Slater, room_of, slater_of
 from cvxmdp.checker.bounds import Achieved
-from cvxmdp.policies import TabularPolicy
-from cvxmdp.policies.occupancies import as_policy
+from cvxmdp.policies.occupancies import rows_of
 from cvxmdp.problems.lowered import Evidence
 from cvxmdp.problems.problem import Problem
 from cvxmdp.problems.solution import Solution, Status
@@ -117,7 +116,7 @@ class Certifier:
             answer = None  # a solver that says "infeasible": there is no policy to look at
         given, kept = None, None
         if answer is not None:
-            matrix = as_policy(self.problem.mdp, answer).probabilities()
+            matrix = rows_of(self.problem.mdp, answer)
             given = self.claims.achieved(matrix)
             if math.isinf(given.flow_residual):
                 raise ProblemError(
@@ -148,7 +147,7 @@ class Certifier:
 
     def upper(self, answer: Solution) -> Proof | None:
         """The proof that nothing is much better than a solution."""
-        given = self.claims.achieved(as_policy(self.problem.mdp, answer).probabilities())
+        given = self.claims.achieved(rows_of(self.problem.mdp, answer))
         return self._upper(answer, given, None, given.objective, ENOUGH)
 
     def _upper(
@@ -289,7 +288,7 @@ class Certifier:
         return Certificate(
             upper=ceiling if sign > 0 else -floor,
             lower=floor if sign > 0 else -ceiling,
-            policy=TabularPolicy(kept.policy) if kept is not None else None,
+            policy=self.claims.policy(kept.policy) if kept is not None else None,
             slack=slack,
             multipliers=proof.evidence.multipliers if proof is not None else {},
             infeasible=False,

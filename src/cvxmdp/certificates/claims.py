@@ -29,6 +29,8 @@ from cvxmdp.checker.bounds import (
 )
 from cvxmdp.checker.fingerprint import fingerprint
 from cvxmdp.models.flow import Flow
+from cvxmdp.policies.tables import TabularPolicy
+from cvxmdp.policies.timed_policy import from_rows
 from cvxmdp.problems.lowered import Evidence, Lowered
 from cvxmdp.problems.problem import Problem
 
@@ -87,6 +89,10 @@ class Claims:
     def without_constraints(self) -> Claims:
         """The same model and objective, unconstrained."""
         return self.with_objective(self.lowered.objective)
+
+    def policy(self, rows: np.ndarray) -> TabularPolicy:
+        """The policy that has these rows in the flow."""
+        return from_rows(rows, self.lowered.horizon.steps)
 
     def achieved(self, policy: np.ndarray) -> Achieved:
         """What a policy, (S, A) probabilities, surely achieves: nothing where it never ends its episodes."""

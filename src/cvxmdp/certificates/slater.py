@@ -189,7 +189,7 @@ def slater_of(claims: Claims, room: Room | None = None) -> Slater:
         unconstrained, dual_bound = math.inf, None
         conflict = tuple(name for name, weight in weights.items() if weight > 0)
     return Slater(
-        TabularPolicy(policy),
+        claims.policy(policy),
         found.slack,
         margin,
         proof.upper,

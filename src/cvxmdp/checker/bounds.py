@@ -31,6 +31,7 @@ from cvxmdp.checker.arithmetic import (
 )
 from cvxmdp.checker.checked_average import CheckedAverage
 from cvxmdp.checker.checked_episodes import CheckedEpisodes
+from cvxmdp.checker.checked_finite import CheckedFinite
 from cvxmdp.checker.checked_flow import CheckedFlow
 from cvxmdp.checker.closed_forms import CONVEX, ClosedForm
 from cvxmdp.checker.composite_forms import FormSetting, MinimumForm, read_form
@@ -115,7 +116,9 @@ class PlainProblem:
 
 def read_flow(plain: Mapping[str, Any]) -> CheckedFlow:
     """The model of a problem, by its horizon."""
-    return CheckedAverage(plain) if "average" in plain else CheckedEpisodes(plain)
+    if "average" in plain:
+        return CheckedAverage(plain)
+    return CheckedFinite(plain) if "horizon" in plain else CheckedEpisodes(plain)
 
 
 def upper_bound(

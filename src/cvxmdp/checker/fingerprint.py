@@ -11,7 +11,7 @@ import scipy.sparse as sp
 
 MODEL = ("discount", "sense", "note", "initial", "actions", "transition", "objective")
 
-HORIZON = ("average",)  # beside a discount
+HORIZON = ("average", "horizon")  # beside a discount
 
 
 def fingerprint(plain: Mapping[str, Any]) -> str:

@@ -17,7 +17,7 @@ from cvxmdp.checker.arithmetic import CertificateError
 from cvxmdp.checker.certificate_document import read_json
 
 PROBLEM_FORMAT = "cvxmdp problem 2"
-HORIZON = ("discount", "average")  # what a horizon is told by
+HORIZON = ("discount", "average", "horizon")  # what a horizon is told by
 DOCUMENT, ARRAYS = "problem.json", "problem.safetensors"
 LARGEST_DOCUMENT, LARGEST_ARRAYS, LARGEST_HEADER = 2**28, 2**36, 2**27  # bytes
 NUMBER_TYPES = {"F64": "<f8", "F32": "<f4", "I64": "<i8", "I32": "<i4", "BOOL": "|b1"}

@@ -29,7 +29,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from cvxmdp.models.flow import Equations, Flow
-from cvxmdp.models.planning import Device, EpisodeOracle, longest_stay, optimal_values
+from cvxmdp.models.planning import Device, EpisodeOracle, Oracle, longest_stay, optimal_values
 from cvxmdp.models.systems import DENSE_LIMIT, solve_discounted, solve_relative
 
 SOLVED_TOGETHER = 256  # states up to which policies are evaluated several at a time
@@ -129,7 +129,7 @@ class EpisodeFlow(Flow):
                     return more * best
         return COVERED[0] * top * self.stay
 
-    def oracle(self, device: Device | None = None) -> EpisodeOracle:
+    def oracle(self, device: Device | None = None) -> Oracle:
         return EpisodeOracle(self, device)
 
     def occupancy(self, policy: np.ndarray) -> np.ndarray:

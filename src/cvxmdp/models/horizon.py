@@ -9,6 +9,7 @@ policy and the oracle. A kind of horizon is a class here, a flow beside it, and 
 |------------|----------------------------------------------|-----------------|
 | discounted | out(x) = rho + gamma P'x                     | 1 / (1 - gamma) |
 | total      | out(x) = rho + P'x, x finite                 | longest stay    |
+| finite     | out(x_0) = rho, out(x_t+1) = gamma P'x_t     | sum of gamma^t  |
 | average    | out(x) = P'x, <1, x> = 1                     | 1               |
 
 ``state_distribution`` is out(x) / u, and atoms that speak of distributions read x / u.
@@ -25,16 +26,17 @@ from typing import Any, ClassVar, Protocol
 import numpy as np
 import scipy.sparse as sp
 
-from cvxmdp.base.errors import ModelError, UtilityError
+from cvxmdp.base.errors import ModelError, PolicyError, UtilityError
 from cvxmdp.base.text_tables import number
 from cvxmdp.models.average_flow import AverageFlow, recurrent_parts
 from cvxmdp.models.episode_flow import DiscountedFlow
+from cvxmdp.models.finite_flow import FiniteFlow
 from cvxmdp.models.flow import Flow, naming
 from cvxmdp.models.total_flow import TotalFlow, of_reached
-from cvxmdp.models.validation import read_factor
+from cvxmdp.models.validation import read_factor, read_steps
 
 Names = tuple[str, ...] | None
-HORIZON_ARGUMENTS = ("discount", "average")  # of a model's constructor
+HORIZON_ARGUMENTS = ("discount", "average", "horizon")  # of a model's constructor
 UNITS = ("total", "step", "episode")  # that sums of signals are given in
 ENDING = 1.0 - 1e-9  # share of the steps of an unending episode, below which episodes do end
 
@@ -45,10 +47,12 @@ class Horizon(ABC):
     Attributes:
         kind: its name.
         discount: gamma.
+        steps: T, where policies may depend on time; else None.
     """
 
     kind: ClassVar[str]
     discount: float
+    steps: int | None = None  # T, where time is part of the state
 
     @abstractmethod
     def arguments(self) -> dict[str, Any]:
@@ -68,6 +72,14 @@ class Horizon(ABC):
             transition, initial, actions: see ``Flow``.
             names: of the states, for messages; None where they have none.
         """
+
+    def rows(self, policy: np.ndarray) -> np.ndarray:
+        """A policy's probabilities as the flow takes them."""
+        return policy
+
+    def collected(self, x: np.ndarray) -> np.ndarray:
+        """What the flow calls an occupancy as users see it: of states and actions."""
+        return x
 
     def require(self, model: HorizonModel) -> None:  # noqa: B027 (most ask for nothing)
         """Raise a ``ModelError`` that names states where a model does not fit."""
@@ -213,6 +225,14 @@ class Average(Horizon):
     ) -> Flow:
         return AverageFlow.of(transition, initial, actions)
 
+    def rows(self, policy: np.ndarray) -> np.ndarray:
+        """A policy's probabilities as the flow takes them."""
+        return policy
+
+    def collected(self, x: np.ndarray) -> np.ndarray:
+        """What the flow calls an occupancy as users see it: of states and actions."""
+        return x
+
     def require(self, model: HorizonModel) -> None:
         """Nothing ends, and exactly one end component can be reached."""
         ends = np.argwhere(model.ending > 0)
@@ -222,7 +242,7 @@ class Average(Horizon):
             rows = "1 row ends episodes" if len(ends) == 1 else f"{len(ends):,} rows end episodes"
             raise ModelError(
                 f"average=True: {rows} (first: {pair}, {model.ending[state, action]:g}); "
-                "mdp.restarting() begins the next episode at once."
+                "on a model with a discount, mdp.restarting(average=True) begins the next episode at once."
             )
         parts = recurrent_parts(model.transition, model.initial, model.actions)
         if len(parts) > 1:
@@ -269,6 +289,77 @@ class Average(Horizon):
         return "average per step"
 
 
+@dataclass(frozen=True)
+class Finite(Horizon):
+    """The first T steps, of which step k counts gamma^k; gamma is at most 1. Policies may depend on time."""
+
+    steps: int
+    discount: float = 1.0
+    kind: ClassVar[str] = "finite"
+
+    def arguments(self) -> dict[str, Any]:
+        return {"discount": self.discount, "horizon": self.steps}
+
+    def flow(
+        self, transition: sp.csr_array, initial: np.ndarray, actions: np.ndarray, names: Names
+    ) -> Flow:
+        return FiniteFlow.of(transition, initial, actions, self.discount, self.steps)
+
+    def rows(self, policy: np.ndarray) -> np.ndarray:
+        """All tables above each other; one that does not depend on time is that of every step."""
+        if policy.ndim == 3 and len(policy) != self.steps:
+            raise PolicyError(
+                f"the policy has tables for {len(policy):,} steps, the model's horizon is {self.steps:,}"
+            )
+        tables = (
+            policy if policy.ndim == 3 else np.broadcast_to(policy, (self.steps, *policy.shape))
+        )
+        return tables.reshape(-1, policy.shape[-1])
+
+    def collected(self, x: np.ndarray) -> np.ndarray:
+        return np.asarray(x.reshape(self.steps, -1, x.shape[-1]).sum(axis=0))
+
+    @property
+    def gradients(self) -> str:
+        return (
+            f"horizon={self.steps}: gradient solvers move policies that do not depend on time. ConvexProgram "
+            "and ColumnGeneration solve it exactly; to follow gradients, unroll the model: mdp.unroll(T)."
+        )
+
+    @property
+    def longest(self) -> float:
+        return float(self.tail(0))
+
+    def tail(self, steps: Any) -> Any:
+        weights = self.discount ** np.arange(self.steps)
+        after = np.append(np.cumsum(weights[::-1])[::-1], 0.0)
+        return after[np.minimum(np.asarray(steps, dtype=np.int64), self.steps)]
+
+    @property
+    def scale(self) -> float:
+        return 1.0 / self.longest
+
+    def factor(self, per: str, scale: Callable[[], float]) -> float:
+        if per == "episode" and self.discount == 1.0:
+            return 1.0
+        return super().factor(per, scale)
+
+    def sums(self, total: float, budget: float, steps: float) -> list[str]:
+        kind = "sum" if self.discount == 1.0 else "discounted sum"
+        per_step = f"per step {number(self.scale * total)} (budget {number(self.scale * budget)})"
+        if self.scale * steps < ENDING:
+            per_step += f" of {number(self.longest)} steps, of which {number(steps)} are taken"
+            per_step += f": share of the steps taken {number(total / steps)}"
+        return [
+            f"{kind} over {self.steps:,} steps {number(total)} (budget {number(budget)})",
+            per_step,
+        ]
+
+    def __str__(self) -> str:
+        ahead = "1 step" if self.steps == 1 else f"{self.steps:,} steps"
+        return ahead if self.discount == 1.0 else f"{ahead}, discount {self.discount:g}"
+
+
 class HorizonModel(Protocol):
     """What a horizon may ask of a model."""
 
@@ -284,24 +375,28 @@ class HorizonModel(Protocol):
         """Its name or index."""
 
 
-def horizon_of(discount: Any = None, average: Any = False) -> Horizon:
+def horizon_of(discount: Any = None, average: Any = False, horizon: Any = None) -> Horizon:
     """The horizon that a user gave."""
     if not isinstance(average, bool | np.bool_):
         raise ModelError(f"average is True or False; got {average!r}")
     if average and discount is not None:
         raise ModelError(f"average=True has no discount; got discount={discount!r}")
+    if average and horizon is not None:
+        raise ModelError(f"average=True never ends; got horizon={horizon!r}")
     if average:
         return Average()
+    if horizon is not None:
+        return Finite(read_steps(horizon), 1.0 if discount is None else read_factor(discount))
     if discount is None:
-        raise ModelError("how far ahead to look is missing: give discount=0.95, or average=True")
+        raise ModelError(
+            "how far ahead to look is missing: give discount=0.95, horizon=20 or average=True"
+        )
     factor = read_factor(discount)
     return Total() if factor == 1.0 else Discounted(factor)
 
 
 def changed(arguments: dict[str, Any], changes: Mapping[str, Any]) -> dict[str, Any]:
     """A model's arguments without those of its horizon that do not go with the changes."""
-    if changes.get("average"):
-        drop = {"discount"}
-    else:
-        drop = {"average"} if changes.get("discount") is not None else set()
+    given = {name for name in HORIZON_ARGUMENTS if changes.get(name) not in (None, False)}
+    drop = set(HORIZON_ARGUMENTS) if "average" in given else {"average"} if given else set()
     return {name: value for name, value in arguments.items() if name not in drop}

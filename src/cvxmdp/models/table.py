@@ -61,6 +61,8 @@ class TabularMDP(Space):
         counts: of an estimated model, what it was estimated from (``from_transitions`` gives it).
         relative_error: every probability may be wrong by this share of itself (see ``uncertain``).
         average: True for the long-run mean per step, instead of a discount.
+        horizon: T, for the first T steps alone; policies may then depend on time, and ``discount`` is 1 where
+            it is not given.
     """
 
     transition: sp.csr_array
@@ -84,6 +86,7 @@ class TabularMDP(Space):
         counts: Counts | None = None,
         relative_error: float = 0.0,
         average: bool = False,
+        horizon: int | None = None,
     ) -> None:
         rows = validation.read_transition(transition)
         n_states = rows.matrix.shape[1]
@@ -99,7 +102,7 @@ class TabularMDP(Space):
         fields = {
             "transition": validation.FixedRows(matrix),
             "initial": validation.read_initial(initial, n_states, label),
-            "horizon": horizon_of(discount, average),
+            "horizon": horizon_of(discount, average, horizon),
             "signals": MappingProxyType(
                 {
                     name: validation.read_signal(name, given, rows, ending, mask, label)
@@ -228,7 +231,12 @@ class TabularMDP(Space):
     @property
     def reachable(self) -> np.ndarray:
         """Boolean (S,): states that some policy visits. No policy ever visits the others."""
-        return self.flow.reached
+        return np.asarray(self.flow.reached.reshape(-1, self.n_states).any(axis=0))
+
+    @property
+    def measured(self) -> tuple[int, int]:
+        """The shape of what the flow calls an occupancy: where time counts, of every step."""
+        return (self.horizon.steps or 1) * self.n_states, self.n_actions
 
     @property
     def reachable_pairs(self) -> np.ndarray:
@@ -278,7 +286,8 @@ class TabularMDP(Space):
 
     def unroll(self, horizon: int) -> TabularMDP:
         """The same decisions for ``horizon`` steps: states are (time, state), the last step ends."""
-        return TabularMDP(**unrolled(self.arguments(), horizon))
+        arguments = {**self.arguments(), "average": False, "horizon": None}
+        return TabularMDP(**unrolled({**arguments, "discount": self.discount}, horizon))
 
     def restarting(self, **horizon: Any) -> TabularMDP:
         """The same model where the next episode begins as soon as one ends; the signal "ending" counts them.

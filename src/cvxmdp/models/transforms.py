@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from operator import index
 from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
 
 from cvxmdp.base.errors import ModelError
+from cvxmdp.models.validation import read_steps
 
 
 def unrolled(arguments: Mapping[str, Any], horizon: int) -> dict[str, Any]:
@@ -26,12 +26,7 @@ def unrolled(arguments: Mapping[str, Any], horizon: int) -> dict[str, Any]:
     Returns:
         The arguments of a model with horizon * S states.
     """
-    try:
-        steps = index(horizon)
-    except TypeError as error:
-        raise ModelError(f"horizon must be a whole number of steps; got {horizon!r}") from error
-    if steps < 1:
-        raise ModelError(f"horizon must be at least 1 step; got {steps}")
+    steps = read_steps(horizon)
     n_states = arguments["initial"].size
     later = sp.eye_array(steps, k=1, format="csr")  # time t leads to t + 1, the last to the end
     initial = np.zeros(steps * n_states)

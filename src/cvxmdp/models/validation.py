@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping, Sequence, Sized
 from dataclasses import dataclass
+from operator import index
 from typing import Any
 
 import numpy as np
@@ -309,6 +310,17 @@ def read_factor(given: Any) -> float:
     if not 0.0 <= discount <= 1.0:
         raise ModelError(f"discount must be at least 0 and at most 1; got {discount}")
     return discount
+
+
+def read_steps(given: Any) -> int:
+    """A number of steps, at least 1."""
+    try:
+        steps = index(given)
+    except TypeError as error:
+        raise ModelError(f"horizon must be a whole number of steps; got {given!r}") from error
+    if steps < 1:
+        raise ModelError(f"horizon must be at least 1 step; got {steps}")
+    return steps
 
 
 def read_names(given: Sequence[str] | None, count: int, what: str) -> tuple[str, ...] | None:

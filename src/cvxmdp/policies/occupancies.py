@@ -13,13 +13,14 @@ from cvxmdp.models.validation import numbers
 from cvxmdp.policies.by_name import by_name, needs_names
 from cvxmdp.policies.policy import Policy
 from cvxmdp.policies.tables import TabularPolicy
+from cvxmdp.policies.timed_policy import from_rows, table_policy
 
 MASK_ROUNDING = 1e-12
 
 
 def uniform_policy(mdp: TabularMDP) -> TabularPolicy:
     """The policy that is uniform over the available actions."""
-    return TabularPolicy(mdp.flow.uniform)
+    return TabularPolicy(mdp.actions / mdp.actions.sum(axis=1, keepdims=True))
 
 
 def as_policy(mdp: TabularMDP, given: Any) -> Policy:
@@ -29,7 +30,7 @@ def as_policy(mdp: TabularMDP, given: Any) -> Policy:
     """
     if isinstance(getattr(given, "policy", None), Policy):
         given = given.policy
-    policy = given if isinstance(given, Policy) else TabularPolicy(given)
+    policy = given if isinstance(given, Policy) else table_policy(given)
     if isinstance(policy, TabularPolicy) and needs_names(policy, mdp):
         policy = by_name(policy, mdp)
     expected = (mdp.n_states, mdp.n_actions)
@@ -40,12 +41,25 @@ def as_policy(mdp: TabularMDP, given: Any) -> Policy:
         )
     outside = np.where(mdp.actions, 0.0, policy.probabilities())
     if outside.max() > MASK_ROUNDING:
-        state, action = np.argwhere(outside > MASK_ROUNDING)[0]
+        place = tuple(np.argwhere(outside > MASK_ROUNDING)[0])
+        state, action = place[-2:]
         raise PolicyError(
             f"the policy takes action {mdp.action_label(action)} in state {mdp.state_label(state)} "
-            f"with probability {outside[state, action]:.3g}, where it is not available"
+            f"with probability {outside[place]:.3g}, where it is not available"
         )
+    if outside.ndim == 3 and mdp.horizon.steps is None:
+        raise PolicyError("the policy depends on time, which models with horizon=T alone know of")
     return policy
+
+
+def rows_of(mdp: TabularMDP, given: Any) -> np.ndarray:
+    """A policy as the model's flow takes it: with a horizon, the tables of all steps above each other."""
+    return mdp.horizon.rows(as_policy(mdp, given).probabilities())
+
+
+def measured_occupancy(mdp: TabularMDP, policy: Any) -> np.ndarray:
+    """The occupancy as the model's flow has it: with a horizon, of all steps above each other."""
+    return mdp.flow.occupancy(rows_of(mdp, policy))
 
 
 def occupancy_of(mdp: TabularMDP, policy: Any) -> np.ndarray:
@@ -55,7 +69,7 @@ def occupancy_of(mdp: TabularMDP, policy: Any) -> np.ndarray:
         mdp: the model.
         policy: a policy, or an (S, A) array of probabilities.
     """
-    return mdp.flow.occupancy(as_policy(mdp, policy).probabilities())
+    return mdp.horizon.collected(measured_occupancy(mdp, policy))
 
 
 def policy_of(mdp: TabularMDP, occupancy: Any) -> TabularPolicy:
@@ -63,27 +77,28 @@ def policy_of(mdp: TabularMDP, occupancy: Any) -> TabularPolicy:
 
     Args:
         mdp: the model.
-        occupancy: shape (S, A), not negative.
+        occupancy: shape (S, A), not negative; by time, (T, S, A), where the model has a horizon of T steps.
     """
-    x = _read_occupancy(mdp, occupancy)
+    steps = mdp.horizon.steps
+    x = _read_occupancy(mdp, occupancy, mdp.shape if steps is None else (steps, *mdp.shape))
     if not np.isfinite(x).all() or (x < 0).any():
-        state, action = np.argwhere(~np.isfinite(x) | (x < 0))[0]
+        place = tuple(np.argwhere(~np.isfinite(x) | (x < 0))[0])
         raise PolicyError(
-            f"an occupancy is finite and not negative; got {x[state, action]} at state "
-            f"{mdp.state_label(state)}, action {mdp.action_label(action)}"
+            f"an occupancy is finite and not negative; got {x[place]} at state "
+            f"{mdp.state_label(place[-2])}, action {mdp.action_label(place[-1])}"
         )
     outside = np.where(mdp.actions, 0.0, x)
     if outside.max() > MASK_ROUNDING * x.sum():
-        state, action = np.unravel_index(np.argmax(outside), outside.shape)
+        place = np.unravel_index(np.argmax(outside), outside.shape)
         raise PolicyError(
-            f"the occupancy is {x[state, action]:.3g} at state {mdp.state_label(int(state))}, action "
-            f"{mdp.action_label(int(action))}, where this action is not available"
+            f"the occupancy is {x[place]:.3g} at state {mdp.state_label(int(place[-2]))}, action "
+            f"{mdp.action_label(int(place[-1]))}, where this action is not available"
         )
-    return TabularPolicy(mdp.flow.policy(x))
+    return from_rows(mdp.flow.policy(x.reshape(mdp.measured)), steps)
 
 
-def _read_occupancy(space: Space, occupancy: Any) -> np.ndarray:
-    expected = space.shape
+def _read_occupancy(space: Space, occupancy: Any, shape: tuple[int, ...] = ()) -> np.ndarray:
+    expected = shape or space.shape
     x = numbers(occupancy, "an occupancy", PolicyError)
     if x.shape != expected:
         raise PolicyError(f"an occupancy is an array of shape {expected}; got shape {x.shape}")
@@ -97,4 +112,4 @@ def state_distribution(mdp: Space, occupancy: Any) -> np.ndarray:
 
 def episode_visits(mdp: TabularMDP, policy: Any) -> np.ndarray | None:
     """Undiscounted expected visits per episode, (S, A), where episodes surely end: ``Flow.episode_visits``."""
-    return mdp.flow.episode_visits(as_policy(mdp, policy).probabilities(), mdp.ending)
+    return mdp.flow.episode_visits(rows_of(mdp, policy), mdp.ending)

@@ -14,8 +14,15 @@ from cvxmdp.policies.networks import NetworkPolicy
 from cvxmdp.policies.observers import ObservedMixture, StatePolicy
 from cvxmdp.policies.parametric import ParametricPolicy
 from cvxmdp.policies.tables import SoftmaxTable, TabularPolicy
+from cvxmdp.policies.timed_policy import TimedPolicy
 
-ON_STATES: tuple[Any, ...] = (TabularPolicy, SoftmaxTable, MixturePolicy, ParametricPolicy)
+ON_STATES: tuple[Any, ...] = (
+    TabularPolicy,
+    TimedPolicy,
+    SoftmaxTable,
+    MixturePolicy,
+    ParametricPolicy,
+)
 KINDS = {one.kind: one for one in (*ON_STATES, StatePolicy, NetworkPolicy)}
 
 

@@ -65,7 +65,9 @@ class Lowered:
         self.flow = problem.mdp.flow
         self.sense, self.statement = problem.sense, repr(problem)
         self.note, self.horizon = str(problem.mdp.note), problem.mdp.horizon
-        self.transition = problem.mdp.transition  # as it was given; the flow's rows sum to one
+        # As they were given: the flow's rows sum to one, and may be of every time.
+        self.transition, self.initial = problem.mdp.transition, problem.mdp.initial
+        self.actions = problem.mdp.actions
         self.objective: Shape = problem.objective_function
         self.slacks: dict[str, Shape] = dict(problem.slack_functions)
         self._problem = problem
@@ -115,7 +117,6 @@ class Lowered:
 
     def plain(self) -> dict[str, Any]:
         """The whole problem as plain data, for the checker and for files."""
-        flow = self.flow
         found = {
             "format": PROBLEM_FORMAT,
             "sense": self.sense,
@@ -123,8 +124,8 @@ class Lowered:
             "note": self.note,
             **self.horizon.arguments(),
             "transition": self.transition,
-            "initial": flow.initial,
-            "actions": flow.actions,
+            "initial": self.initial,
+            "actions": self.actions,
             "objective": self.objective.plain(),
             "slacks": {name: g.plain() for name, g in self.slacks.items()},
         }

@@ -11,12 +11,13 @@ from typing import Any
 import numpy as np
 
 from cvxmdp.atoms import Constraint, Curvature, Shape, Utility
+from cvxmdp.atoms.shapes.shape import measured
 from cvxmdp.atoms.utility import require_curvature, signal_names
 from cvxmdp.base.errors import ProblemError, did_you_mean
 from cvxmdp.models.space import HasSpace, Space
 from cvxmdp.models.table import TabularMDP
 from cvxmdp.policies.feature_space import FeatureSpace
-from cvxmdp.policies.occupancies import as_policy, occupancy_of
+from cvxmdp.policies.occupancies import measured_occupancy
 from cvxmdp.policies.readers import Observable
 from cvxmdp.problems.problem_folder import read_problem, write_problem
 
@@ -120,8 +121,7 @@ class Problem:
         unknown = self.space.unknown
         if unknown is not None:
             function = function.worst_at(unknown, self.space.reachable_pairs & ~unknown[:, None])
-        # Where signals have rows of their own, these lie below those that functions read.
-        return function if self.shape == self.space.shape else function.on_first_rows(self.shape)
+        return measured(function, self.space)
 
     def _bind_slacks(self) -> Mapping[str, Shape]:
         bound = {}
@@ -209,7 +209,7 @@ class Problem:
         self.require_model("an exact evaluation")
         if policy is None:
             raise ProblemError("there is no policy to evaluate; got None")
-        return self.evaluate_occupancy(occupancy_of(self.mdp, as_policy(self.mdp, policy)))
+        return self.evaluate_occupancy(measured_occupancy(self.mdp, policy))
 
     def evaluate_occupancy(self, x: np.ndarray) -> Evaluation:
         """Objective and slack of an occupancy, shape (S, A)."""

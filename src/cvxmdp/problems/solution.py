@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import numpy as np
 
 from cvxmdp.atoms.utility import Utility
-from cvxmdp.base.errors import FileFormatError, PolicyError
+from cvxmdp.base.errors import FileFormatError, PolicyError, ProblemError
 from cvxmdp.policies.occupancies import as_policy
 from cvxmdp.policies.tables import TabularPolicy
 from cvxmdp.problems.lowered import Evidence
@@ -116,7 +116,23 @@ class Solution:
     @property
     def occupancy(self) -> np.ndarray:
         """Its occupancy; see above."""
+        return self.problem.space.horizon.collected(self.measured)
+
+    @property
+    def measured(self) -> np.ndarray:
+        """The occupancy as the problem's functions take it: with a horizon, of all steps above each other."""
         return self._present(self.occupancy_or_none, "occupancy")
+
+    @property
+    def occupancy_by_time(self) -> np.ndarray:
+        """The occupancy of every step, (T, S, A), for a model with ``horizon=T``."""
+        steps = self.problem.space.horizon.steps
+        if steps is None:
+            raise ProblemError(
+                "occupancies by time are those of a model with horizon=T; this one has "
+                f"{self.problem.space.horizon}"
+            )
+        return self.measured.reshape(steps, *self.problem.space.shape)
 
     def _present(self, value: Found | None, what: str) -> Found:
         if value is None:

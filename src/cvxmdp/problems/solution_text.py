@@ -38,7 +38,7 @@ def constraint_rows(solution: Solution) -> list[ConstraintRow]:
         value = (
             math.nan
             if not solution.has_policy
-            else constraint.utility.measured(solution.problem.bind, solution.occupancy)
+            else constraint.utility.measured(solution.problem.bind, solution.measured)
         )
         cells = (name, repr(constraint), number(value), number(slack))
         rows.append(
@@ -63,7 +63,7 @@ def _units(solution: Solution, constraint: Any) -> str:
     affine = problem.bind(constraint.utility).affine()
     assert affine is not None
     reward = unit * affine.reward
-    total = float(np.vdot(reward, solution.occupancy))
+    total = float(np.vdot(reward, solution.measured))
     budget = constraint.budget * unit
     horizon = problem.space.horizon
     if problem.environment is not None:
@@ -94,7 +94,7 @@ def _about(solution: Solution) -> list[str]:
     note, endings = problem.space.note, endings_in(repr(problem.source))
     lines = [f"Of the {note}." if note else "", f"{endings}." if endings else ""]
     if problem.environment is None and solution.has_policy:
-        lines.append(problem.mdp.flow.remark(solution.occupancy, problem.mdp.state_label))
+        lines.append(problem.mdp.flow.remark(solution.measured, problem.mdp.state_label))
     return [line for line in lines if line]
 
 

@@ -269,7 +269,7 @@ class _Tracer:
             (best.lower, best.upper) if self.direction > 0 else (best.upper, best.lower)
         )
         self.infeasible_until = proven
-        used = float(utility.lower(self.problem.space).value(self.free[0].occupancy))
+        used = float(self.problem.bind(utility).value(self.free[0].measured))
         # A little room at the tight end keeps a Slater point; none is lost at the loose end.
         size = max(best.size, best.range) or 1.0
         width = max(self.direction * (used - reached), ROUNDING * size)

@@ -174,7 +174,7 @@ def record_of(
         # Of an environment, what is measured of signals stands below the features.
         arrays["occupancy"] = np.asarray(solution.occupancy)[: problem.space.shape[0]]
         table = table_of(solution.policy)
-        if table is not None:
+        if table is not None and table.ndim == 2:  # what depends on time has no picture
             arrays["probabilities"] = np.asarray(table)
     if all(name in solution.history for name in SNAPSHOTS):
         at, visits = (np.asarray(solution.history[name]) for name in SNAPSHOTS)
@@ -255,7 +255,7 @@ def _constraints(solution: Solution) -> tuple[ConstraintFacts, ...]:
         value = math.nan
         if solution.has_policy:
             bound = solution.problem.bind(constraint.utility)
-            value = float(bound.value(solution.occupancy))
+            value = float(bound.value(solution.measured))
         facts.append(
             ConstraintFacts(
                 name,

@@ -20,8 +20,7 @@ from cvxmdp.certificates.claims import Claims
 from cvxmdp.certificates.evidence import is_large
 from cvxmdp.certificates.measured import infeasible_answer
 from cvxmdp.certificates.repair import Repaired, repair
-from cvxmdp.policies import TabularPolicy
-from cvxmdp.policies.occupancies import as_policy
+from cvxmdp.policies.occupancies import rows_of
 from cvxmdp.problems.lowered import Evidence
 from cvxmdp.problems.solution import Solution, Status, infeasible_message
 from cvxmdp.solvers.contract import Judgement, Rows, Task, Work, spacing
@@ -100,7 +99,7 @@ class ColumnWork(Work[Plain]):
         return self._kept(generation, done=0, tries=0, target=target, ended=None, trouble="")
 
     def _take_start(self, generation: Generation) -> None:
-        policy = as_policy(self.problem.mdp, self.start).probabilities()
+        policy = rows_of(self.problem.mdp, self.start)
         generation.add_policy(np.asarray(policy, dtype=np.float64))
         known = known_multipliers(self.problem, self.start)
         if known is not None and len(known):
@@ -265,7 +264,7 @@ class ColumnWork(Work[Plain]):
         # constraint, the repaired one.
         policy, evaluation = certificate.policy, None
         if policy is None or certificate.repaired:
-            policy = policy or TabularPolicy(self.claims.flow.policy(x))
+            policy = policy or self.claims.policy(self.claims.flow.policy(x))
         else:
             evaluation = self.problem.evaluate_occupancy(x)
         known = certificate.multipliers or dict.fromkeys(self.claims.slacks, math.nan)
@@ -329,7 +328,7 @@ class ColumnWork(Work[Plain]):
             status = Status.INACCURATE
         return Solution.of_policy(
             self.problem,
-            TabularPolicy(self.claims.flow.policy(generation.safest())),
+            self.claims.policy(self.claims.flow.policy(generation.safest())),
             status,
             dict.fromkeys(self.claims.slacks, math.nan),
             history=history,

@@ -33,7 +33,6 @@ from cvxmdp.certificates.certify import Certifier
 from cvxmdp.certificates.claims import ENOUGH
 from cvxmdp.certificates.evidence import by_columns
 from cvxmdp.certificates.measured import Measured, infeasible_answer, measure
-from cvxmdp.policies import TabularPolicy
 from cvxmdp.problems.lowered import Evidence, Lowered
 from cvxmdp.problems.problem import Problem
 from cvxmdp.problems.solution import Solution, Status
@@ -229,7 +228,7 @@ def _concluded(
     residual = np.abs(problem.mdp.flow.residual(measured.achieved.occupancy)).sum()
     return Solution.of_policy(
         problem,
-        TabularPolicy(measured.policy),
+        certifier.claims.policy(measured.policy),
         status,
         evidence.multipliers,
         stats={**found.stats, "flow_residual": float(residual), "certified_gap": measured.gap},

@@ -18,7 +18,7 @@ LARGE_TOLERANCE = 1e-3  # certified relative gap that is asked of large concave 
 def choose_exact(problem: Problem) -> tuple[Solver, str]:
     """The exact solver for a problem with a model, and the reason in words."""
     functions = (problem.objective_function, *problem.slack_functions.values())
-    pairs = int(problem.mdp.reachable_pairs.sum())
+    pairs = int(problem.mdp.flow.usable.sum())
     if all(function.affine() is not None for function in functions):
         if pairs > LARGEST_LINEAR_PROGRAM:
             return ColumnGeneration(), f"a linear problem with {pairs:,} pairs is decomposed"

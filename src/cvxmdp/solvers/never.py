@@ -51,6 +51,8 @@ class Never:
     def of(cls, problem: Problem) -> Never | None:
         """None where nothing is forbidden outright, or everything is."""
         flow = problem.mdp.flow
+        if problem.space.horizon.steps is not None:
+            return None  # what is forbidden may depend on time, and a model's actions do not
         forbidden, names = np.zeros(flow.shape, dtype=bool), []
         for name, slack in problem.slack_functions.items():
             part = slack.affine()

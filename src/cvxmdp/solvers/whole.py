@@ -6,8 +6,8 @@ from collections.abc import Callable
 from typing import Any
 
 from cvxmdp.base.saved_trees import Plain
-from cvxmdp.policies import TabularPolicy
 from cvxmdp.policies.tables import table_of
+from cvxmdp.policies.timed_policy import table_policy
 from cvxmdp.problems.problem import Problem
 from cvxmdp.problems.solution import Solution, Status
 from cvxmdp.solvers.contract import Judgement, Rows, Work
@@ -79,5 +79,5 @@ def answer_from(problem: Problem, plain: dict[str, Any]) -> Solution:
     if plain["policy"] is None:
         return Solution.without_policy(problem, status, **details)
     multipliers = dict(zip(problem.constraints, plain["multipliers"], strict=True))
-    policy = TabularPolicy(plain["policy"])
+    policy = table_policy(plain["policy"])
     return Solution.of_policy(problem, policy, status, multipliers, **details)

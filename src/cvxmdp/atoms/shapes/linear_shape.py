@@ -8,6 +8,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
+from cvxmdp.atoms.maps import Taller
 from cvxmdp.atoms.shapes.shape import (
     Affine,
     ConicForm,
@@ -76,7 +77,6 @@ class LinearShape(Shape):
         worst = seen.max() if sign < 0 else seen.min()
         return LinearShape(np.where(unknown[:, None], worst, self.reward))
 
-    def on_first_rows(self, shape: tuple[int, int]) -> Shape:
-        """Nothing for the rows below; a signal's reward has them already."""
-        missing = shape[0] - self.reward.shape[0]
-        return LinearShape(np.pad(self.reward, ((0, missing), (0, 0))))
+    def of_taller(self, shape: tuple[int, int], by: Taller) -> Shape:
+        """Nothing for the rows below, which a signal's reward has already; the same at all times."""
+        return LinearShape(by.spread(np.asarray(self.reward), shape))

@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 import numpy as np
 import scipy.sparse as sp
 
-from cvxmdp.atoms.maps import FirstRows, Map
+from cvxmdp.atoms.maps import Map, Taller
 from cvxmdp.atoms.shapes.entropy_shape import entropy_change
 from cvxmdp.atoms.shapes.shape import (
     TINY,
@@ -203,6 +203,6 @@ class RelativeEntropyShape(MappedShape):
         moved = {"base_map": base, "base_offset": offset}
         return {"kind": self.kind, "map": matrix, "offset": zero, **moved}
 
-    def on_first_rows(self, shape: tuple[int, int]) -> Shape:
-        base = None if self.base_map is None else FirstRows(self.base_map, shape)
-        return replace(self, map=FirstRows(self.map, shape), base_map=base)
+    def of_taller(self, shape: tuple[int, int], by: Taller) -> Shape:
+        base = None if self.base_map is None else by(self.base_map, shape)
+        return replace(self, map=by(self.map, shape), base_map=base)

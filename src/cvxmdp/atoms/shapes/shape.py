@@ -29,7 +29,7 @@ from typing import Any, ClassVar, NamedTuple, Protocol, Self
 
 import numpy as np
 
-from cvxmdp.atoms.maps import FirstRows, Map
+from cvxmdp.atoms.maps import FirstRows, Map, OverTime, Taller
 from cvxmdp.atoms.walks import Tree
 from cvxmdp.base.arrays import Array
 from cvxmdp.base.interval import Interval
@@ -276,9 +276,9 @@ class Shape(Tree["Shape"], Pytree):
         """The kind and the numbers, as plain data."""
         raise NotImplementedError
 
-    def on_first_rows(self, shape: tuple[int, int]) -> Shape:
-        """The same function of the first rows of a taller array, of this shape."""
-        return self.with_children([part.on_first_rows(shape) for part in self.children()])
+    def of_taller(self, shape: tuple[int, int], by: Taller) -> Shape:
+        """The same function of a taller array, of this shape: of its first rows, or its sum over time."""
+        return self.with_children([part.of_taller(shape, by) for part in self.children()])
 
     def worst_at(self, unknown: np.ndarray, known: np.ndarray, sign: float = 1.0) -> Shape:
         """The same with the worst coefficient of all in states of which nothing is known.
@@ -329,9 +329,17 @@ class MappedShape(Shape):
     def maps(self) -> tuple[Map, ...]:
         return (self.map,)
 
-    def on_first_rows(self, shape: tuple[int, int]) -> Shape:
+    def of_taller(self, shape: tuple[int, int], by: Taller) -> Shape:
         # A map of signals looks at their rows already.
-        return self if self.map.shape == shape else replace(self, map=FirstRows(self.map, shape))
+        return self if self.map.shape == shape else replace(self, map=by(self.map, shape))
+
+
+def measured(function: Shape, space: Space) -> Shape:
+    """The function of what is measured of a space: signals' rows lie below, or each time has rows."""
+    if space.measured == space.shape:
+        return function
+    by: Taller = FirstRows if space.horizon.steps is None else OverTime
+    return function.of_taller(space.measured, by)
 
 
 def slope_of(dual: Any, factor: float) -> np.ndarray | None:
