@@ -6,6 +6,7 @@ import math
 import zipfile
 import zlib
 from pathlib import Path
+from tokenize import TokenError
 from typing import IO
 
 import numpy as np
@@ -16,6 +17,17 @@ from cvxmdp.base.storage import require_file
 LARGEST = (
     2**31
 )  # bytes of numbers; a table of a million states and ten actions has some 1e8 entries
+# What zipfile raises for broken archives: offsets that lead nowhere, methods nobody knows, passwords.
+BROKEN = (
+    zipfile.BadZipFile,
+    zlib.error,
+    EOFError,
+    NotImplementedError,
+    OSError,
+    OverflowError,
+    RuntimeError,
+    ValueError,
+)
 NUMBERS = "fiub"  # the kinds of NumPy types that are read as numbers
 
 
@@ -26,8 +38,9 @@ def read_npz(path: Path, largest: int = LARGEST) -> dict[str, np.ndarray]:
         path: the file.
         largest: how many bytes of numbers are read, at most.
     """
+    found = require_file(path)
     try:
-        with zipfile.ZipFile(require_file(path)) as archive:
+        with zipfile.ZipFile(found) as archive:
             members = [entry for entry in archive.infolist() if entry.filename.endswith(".npy")]
             if sum(entry.file_size for entry in members) > largest:
                 raise FileFormatError(f"{path.name} unpacks to more than {largest:,} bytes")
@@ -36,7 +49,7 @@ def read_npz(path: Path, largest: int = LARGEST) -> dict[str, np.ndarray]:
                 with archive.open(entry) as file:
                     name = entry.filename.removesuffix(".npy")
                     arrays[name] = read_npy(file, entry.file_size, f"{path.name}#{name}")
-    except (zipfile.BadZipFile, NotImplementedError, RuntimeError, EOFError, zlib.error) as error:
+    except BROKEN as error:
         raise FileFormatError(f"{path.name} is not an npz file: {error}") from error
     return arrays
 
@@ -48,7 +61,7 @@ def read_npy(file: IO[bytes], size: int, what: str) -> np.ndarray:
         version = form.read_magic(file)
         read_header = {1: form.read_array_header_1_0, 2: form.read_array_header_2_0}[version[0]]
         shape, fortran, dtype = read_header(file)
-    except (ValueError, KeyError, OSError, TypeError, SyntaxError) as error:
+    except (ValueError, KeyError, OSError, TypeError, SyntaxError, TokenError) as error:
         raise FileFormatError(f"{what} is not an array in NumPy's format: {error}") from error
     if dtype.hasobject or dtype.kind not in NUMBERS + "SU":
         raise FileFormatError(f"{what} holds {dtype}, not numbers; save it as float64")

@@ -270,6 +270,8 @@ def _read_csv(path: Path, error: type[CvxmdpError]) -> LogTable:
             header = [name.strip() for name in next(reader)]
         except StopIteration:
             raise error(f"{path.name} is empty; its first line names the columns") from None
+        except (csv.Error, UnicodeDecodeError) as cause:
+            raise error(f"{path.name}, line 1: {cause}") from cause
         if len(set(header)) != len(header):
             raise error(f"{path.name}, line 1: a column is named twice in {header}")
         cells: list[list[str]] = [[] for _ in header]

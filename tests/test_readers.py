@@ -1,0 +1,195 @@
+"""Files with something wrong in them: whoever reads them says so in our words, soon, and in little memory."""
+
+from __future__ import annotations
+
+import io
+import re
+import resource
+import shutil
+import struct
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from random import Random
+from typing import Any
+
+import numpy as np
+import pytest
+
+import cvxmdp as cm
+from cvxmdp.base.npz_files import read_npy, read_npz
+from cvxmdp.runs.specs.problem_specs import read_problem, read_sweep
+
+QUICK, LONG = 12, 1_000  # mutated files of each kind
+MEMORY = 2**31  # bytes that reading a file of a few kilobytes may take at the very most
+WORDS = re.compile(rb'-?\d+(\.\d+)?([eE]-?\d+)?|"[^"]{0,40}"|true|false')
+OTHERS = [b"0", b"-1", b"1e308", b"NaN", b"Infinity", b"999999999999", b"9" * 40, b"null", b'"x"',
+          b"[]", b"{}", b"true", b"1e-320", b"3.5", b"[[[[1]]]]"]  # fmt: skip
+
+PROBLEM = """
+maximize = "entropy() + 0.5 * linear('reward')"
+[subject_to]
+hazard = "linear('hazard', per='step') <= 0.1"
+near = "distance(file('expert.npz#occupancy'), norm='l2') <= 2.0"
+[model]
+kind = "gridworld"
+size = 3
+slip = 0.1
+discount = 0.9
+hazards = [4]
+[solver]
+name = "PDPG"
+iterations = 5
+"""
+
+
+def model() -> cm.TabularMDP:
+    return cm.gridworld(3, slip=0.1, discount=0.9, hazards=[4], rewards={8: 1.0})
+
+
+def problem() -> cm.Problem:
+    budget = cm.linear("hazard", per="step") <= 0.1
+    return cm.Problem(
+        model(), maximize=cm.entropy() + cm.linear("reward"), subject_to={"h": budget}
+    )
+
+
+@pytest.fixture(scope="module")
+def honest(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with one good file, or folder, of every kind."""
+    folder = tmp_path_factory.mktemp("honest")
+    asked, random = problem(), np.random.default_rng(0)
+    solution = cm.solve(asked, cm.ConvexProgram())
+    model().save(folder / "model.safetensors")
+    cm.TabularPolicy(random.dirichlet(np.ones(4), 9)).save(folder / "policy.safetensors")
+    cm.certify(asked, solution).save(folder / "certificate.json")
+    asked.save(folder / "problem")
+    solution.save(folder / "solution")
+    cm.solve(asked, cm.ColumnGeneration(1e-2), folder=folder / "run")
+    (folder / "prism").mkdir()
+    cm.to_prism(model(), folder / "prism" / "grid")
+    model().to_umb(folder / "model.umb")
+    occupancy = cm.occupancy_of(model(), cm.uniform_policy(model()))
+    np.savez_compressed(folder / "expert.npz", occupancy=occupancy)
+    (folder / "problem.toml").write_text(PROBLEM)
+    (folder / "sweep.toml").write_text(
+        'problem = "problem.toml"\n[over]\nprimal_step = [0.1, 0.2]\n'
+    )
+    steps = {"episode": [0, 0, 0, 1, 1], "state": [0, 1, 2, 0, 3], "action": [0, 1, 2, 3, 0]}
+    log = {
+        **steps,
+        "next_state": [1, 2, 8, 3, 0],
+        "reward": [0.5, 0, 1, 0, 0],
+        "terminated": [0, 0, 1, 0, 0],
+    }
+    rows = zip(*log.values(), strict=True)
+    lines = [",".join(log), *(",".join(map(str, row)) for row in rows)]
+    (folder / "log.csv").write_text("\n".join(lines))
+    np.savez(folder / "steps.npz", **{name: np.array(column) for name, column in log.items()})
+    return folder
+
+
+READERS: dict[str, Callable[[Path], Any]] = {
+    "model.safetensors": cm.TabularMDP.load,
+    "policy.safetensors": cm.load_policy,
+    "certificate.json": lambda path: cm.check(path, problem()),
+    "problem": cm.load_problem,
+    "solution": cm.load_solution,
+    "run": cm.load_solution,
+    "prism": lambda path: cm.from_prism(path / "grid", 0.9),
+    "model.umb": lambda path: cm.from_umb(path, discount=0.9),
+    "expert.npz": read_npz,
+    "problem.toml": read_problem,
+    "sweep.toml": read_sweep,
+    "log.csv": lambda path: cm.from_transitions(path, 0.9),
+    "steps.npz": lambda path: cm.demonstrations(path, model()),
+}
+
+
+def mutated(data: bytes, random: Random) -> bytes:
+    """Bytes changed, lost or added; or another number or word where one stood, headers kept whole."""
+    changed, kind = bytearray(data), random.random()
+    place = random.randrange(max(len(data), 1))
+    if kind < 0.15:
+        for _ in range(random.randint(1, 8)):
+            changed[random.randrange(len(data))] = random.randrange(256)
+    elif kind < 0.25:
+        del changed[place:]
+    elif kind < 0.35:
+        changed[place:place] = random.randbytes(random.randint(1, 30))
+    elif kind < 0.45:
+        del changed[place : place + random.randint(1, 60)]
+    else:
+        found = random.choice(list(WORDS.finditer(data)) or [re.match(b"", data)])
+        other = random.choice(OTHERS)
+        changed[found.start() : found.end()] = other  # type: ignore[union-attr]
+        if data[8:9] == b"{":  # safetensors: the header's length comes first
+            (length,) = struct.unpack("<Q", data[:8])
+            longer = len(changed) - len(data)
+            changed[:8] = struct.pack("<Q", length + longer)
+    return bytes(changed)
+
+
+@contextmanager
+def little_memory() -> Iterator[None]:
+    """Asking for more than ``MEMORY`` beyond what the process has is a MemoryError."""
+    before = resource.getrlimit(resource.RLIMIT_AS)
+    has = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
+    resource.setrlimit(resource.RLIMIT_AS, (has + MEMORY, before[1]))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_AS, before)
+
+
+def read_many(name: str, count: int, honest: Path, folder: Path) -> None:
+    """Every mutated file is read, or refused with an error of ours."""
+    shutil.copytree(honest, folder, dirs_exist_ok=True)
+    READERS[name](folder / name)
+    whole = folder / name
+    files = (
+        [whole] if whole.is_file() else sorted(path for path in whole.rglob("*") if path.is_file())
+    )
+    random, refused = Random(name), 0
+    for _ in range(count):
+        target = random.choice(files)
+        data = target.read_bytes()
+        target.write_bytes(mutated(data, random) if data else b"?")
+        try:
+            with little_memory():
+                refused += not READERS[name](whole)
+        except cm.CvxmdpError:
+            refused += 1
+        finally:
+            target.write_bytes(data)
+    assert refused > 0
+
+
+pytestmark = pytest.mark.skipif(
+    not Path("/proc/self/statm").exists(), reason="asks Linux for memory"
+)
+
+
+@pytest.mark.parametrize("name", READERS)
+def test_a_broken_file_is_refused_in_our_words(name: str, honest: Path, tmp_path: Path) -> None:
+    read_many(name, QUICK, honest, tmp_path)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("name", READERS)
+def test_a_thousand_broken_files_of_every_kind(name: str, honest: Path, tmp_path: Path) -> None:
+    read_many(name, LONG, honest, tmp_path)
+
+
+def test_a_header_that_is_no_dictionary_and_bytes_that_are_no_text(tmp_path: Path) -> None:
+    np.save(tmp_path / "a.npy", np.ones(3))
+    cut = (tmp_path / "a.npy").read_bytes().replace(b"}", b" ")
+    with pytest.raises(cm.FileFormatError, match="not an array"):
+        read_npy(io.BytesIO(cut), len(cut), "a.npy")
+    np.savez(tmp_path / "a.npz", a=np.ones(3))
+    (tmp_path / "b.npz").write_bytes((tmp_path / "a.npz").read_bytes()[:-30] + b"\xff" * 30)
+    with pytest.raises(cm.FileFormatError):
+        read_npz(tmp_path / "b.npz")
+    (tmp_path / "log.csv").write_bytes(b"episode,st\xffte\n0,1\n")
+    with pytest.raises(cm.CvxmdpError, match=r"log\.csv, line 1"):
+        cm.from_transitions(tmp_path / "log.csv", 0.9)
