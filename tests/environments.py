@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from typing import Any, ClassVar
 
 import gymnasium
@@ -81,19 +82,23 @@ class Trouble(Counter):
 
     def __init__(self, kind: str) -> None:
         self.kind = kind
-        if kind == "nan":
+        if kind in ("nan", "box"):
             self.observation_space = gymnasium.spaces.Box(-1, 1, (2,))
 
     def reset(self, *, seed: int | None = None, options: Any = None):
         observation, info = super().reset(seed=seed)
         self.length = 9
-        return (np.zeros(2) if self.kind == "nan" else observation), info
+        return (np.zeros(2) if self.kind in ("nan", "box") else observation), info
 
     def step(self, action):
         answer = list(super().step(action))
-        if self.kind == "nan":
+        if self.kind in ("nan", "box"):
             answer[0] = np.zeros(2)
         if self.age == 4:
+            if self.kind == "hangs":
+                time.sleep(60)
+            if self.kind == "box":
+                answer[0] = np.array([0.0, 1.5])
             if self.kind == "raises":
                 raise OSError("the simulator is gone")
             if self.kind == "nan":

@@ -482,6 +482,11 @@ def prism_folder(folder: Path) -> Path:
     return folder / "model"
 
 
+def umb_file(folder: Path) -> Path:
+    cm.garnet(4, 2, 2, seed=0).to_umb(folder / "model.umb")
+    return folder / "model.umb"
+
+
 LOG = {
     "state": [0, 1, 0, 1],
     "action": [0, 1, 1, 0],
@@ -498,6 +503,7 @@ MODELS: dict[str, Callable[[Path], cm.TabularMDP]] = {
     ),
     "from_gymnasium_table": lambda folder: cm.from_gymnasium_table("FrozenLake-v1", 0.9),
     "from_prism": lambda folder: cm.from_prism(prism_folder(folder), 0.9),
+    "from_umb": lambda folder: cm.from_umb(umb_file(folder), discount=0.9),
     "from_transitions": lambda folder: cm.from_transitions(LOG, 0.9),
 }
 every_model = pytest.mark.parametrize("name", MODELS)

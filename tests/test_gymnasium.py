@@ -180,6 +180,8 @@ def test_a_vector_environment_of_its_own_make() -> None:
         ("raises", r"raised OSError at step 3 of an episode: the simulator is gone"),
         ("nan", r"gave the observation \[ ?0\. +nan\] at step 3 of an episode; NaN"),
         ("outside", r"gave the observation \[77\] at step 3 of an episode, outside its own space"),
+        ("box", r"gave the observation \[0\. +1\.5\] at step 3 of an episode, outside its own box"),
+        ("hangs", r"gave no answer within 0\.05 seconds at step 3 of an episode.*step_seconds="),
         ("info", r"gave no info\['cost'\] at step 3.*absent=\{'cost': 0\.0\}"),
         ("reward", r"gave the signal 'reward' as inf at step 3"),
         ("tuple", r"gave 4 values for a step; expected"),
@@ -190,8 +192,9 @@ def test_trouble_in_an_episode(kind, message, lanes) -> None:
     if kind == "tuple" and lanes == 2:
         message = "raised ValueError at step 3"
     inner = Trouble(kind) if lanes == 1 else SyncVectorEnv([lambda: Trouble(kind)] * lanes)
-    features = cm.UniformBins([-1, -1], [1, 1], 2) if kind == "nan" else None
-    env = cm.GymnasiumEnv(inner, 0.9, features=features)
+    features = cm.UniformBins([-1, -1], [1, 1], 2) if kind in ("nan", "box") else None
+    seconds = 0.05 if kind == "hangs" else 600.0
+    env = cm.GymnasiumEnv(inner, 0.9, features=features, step_seconds=seconds)
     with pytest.raises(ExperienceError, match=message):
         play(env, seed=0)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, Protocol
 
 import numpy as np
@@ -12,6 +13,7 @@ from cvxmdp.base.errors import ExperienceError, require
 from cvxmdp.policies.features import Features
 
 FAR = 1e6
+ROUNDED = 1e-5  # of a border: what float32 may make of numbers at it
 
 
 def counted_actions(space: Any, name: str) -> tuple[int, int]:
@@ -44,6 +46,27 @@ class ObservationReader:
     name: str
     low: Any = -np.inf
     high: Any = np.inf
+
+    def require_inside(self, found: np.ndarray, when: str) -> None:
+        """That arrays lie in the box which the environment promised; discrete parts were looked at already."""
+        if self.sizes:
+            return
+        low, high = self._reach
+        wrong = ((found < low) | (found > high)).reshape(len(found), -1).any(axis=1)
+        if wrong.any():
+            raise ExperienceError(
+                f"{self.name} gave the observation {found[int(np.argmax(wrong))]} {when}, outside its own box. "
+                "Correct its observation_space, or clip what it gives "
+                "(gymnasium.wrappers.TransformObservation)."
+            )
+
+    @cached_property
+    def _reach(self) -> tuple[np.ndarray, np.ndarray]:
+        """The borders, and as far beyond them as rounding in float32 may lead."""
+        low, high = self._borders
+        return low - ROUNDED * np.maximum(np.abs(low), 1.0), high + ROUNDED * np.maximum(
+            np.abs(high), 1.0
+        )
 
     @property
     def _borders(self) -> list[np.ndarray]:

@@ -167,7 +167,9 @@ class Environment:
                 )
 
     def _read(self, observations: Any, lanes: int, when: str) -> np.ndarray:
-        return self.reader.read(observations, lanes, when, numbered=self.numbered)
+        found = self.reader.read(observations, lanes, when, numbered=self.numbered)
+        self.reader.require_inside(found, when)
+        return found
 
     def _read_some(
         self, observations: Any, previous: np.ndarray, done: np.ndarray, when: str

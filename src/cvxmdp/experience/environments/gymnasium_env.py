@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping
 from typing import Any
 
@@ -11,6 +12,7 @@ from cvxmdp.base.described import described
 from cvxmdp.base.errors import ExperienceError, did_you_mean, require
 from cvxmdp.experience.declared import read_bounds
 from cvxmdp.experience.environments.environment import Environment, LaneStep
+from cvxmdp.experience.environments.patience import ImpatientError, patience
 from cvxmdp.experience.environments.side_by_side import Outcome, Several, Told
 from cvxmdp.models.validation import read_discount, read_table
 from cvxmdp.policies.features import Features
@@ -39,6 +41,8 @@ class GymnasiumEnv(Environment):
             missing entry is an error.
         bounds: the least and the largest value of signals, {"cost": (0, 1)}: what is proven of counted states
             rests on this promise.
+        step_seconds: how long the environment may take for one step or reset; then it is an error, and what was
+            learned so far is kept.
         **make_arguments: passed to ``gymnasium.make`` with an id.
     """
 
@@ -52,12 +56,16 @@ class GymnasiumEnv(Environment):
         signals: Mapping[str, Outcome] | None = None,
         absent: Mapping[str, float] | None = None,
         bounds: Mapping[str, tuple[float, float]] | None = None,
+        step_seconds: float = 600.0,
         **make_arguments: Any,
     ) -> None:
         gymnasium = require("gymnasium", "gym")
         self.discount = read_discount(discount)
         self.absent = {name: float(value) for name, value in (absent or {}).items()}
         self.bounds = read_bounds(bounds)
+        self.step_seconds = float(step_seconds)
+        if not 0 < self.step_seconds < math.inf:
+            raise ExperienceError(f"step_seconds must be positive and finite; got {step_seconds}")
         self.made_here = isinstance(env_or_id, str)
         if n_envs is not None and (n_envs < 1 or not self.made_here):
             raise ExperienceError(
@@ -132,7 +140,8 @@ class GymnasiumEnv(Environment):
     def reset(self, seed: int | None = None) -> Any:
         arguments = {} if seed is None else {"seed": int(seed)}
         try:
-            answer = self.env.reset(**arguments)
+            with patience(self.step_seconds):
+                answer = self.env.reset(**arguments)
         except Exception as error:
             raise self._failed(error, "when it was reset") from error
         observations = answer[0] if isinstance(answer, tuple) else answer
@@ -144,10 +153,11 @@ class GymnasiumEnv(Environment):
         given = np.asarray(actions) + self.first_action
         self._require_allowed(actions, done, when)
         try:
-            if isinstance(self.env, Several):
-                answer = self.env.step(given, done)
-            else:
-                answer = self.env.step(given if self.vector else int(given[0]))
+            with patience(self.step_seconds):
+                if isinstance(self.env, Several):
+                    answer = self.env.step(given, done)
+                else:
+                    answer = self.env.step(given if self.vector else int(given[0]))
         except Exception as error:
             raise self._failed(error, when) from error
         if not isinstance(answer, tuple) or len(answer) not in (5, 6):
@@ -259,6 +269,10 @@ class GymnasiumEnv(Environment):
         return np.array([float(lane.get(name, 0.0)) for lane in lanes]), there
 
     def _failed(self, error: Exception, when: str) -> ExperienceError:
+        if isinstance(error, ImpatientError):
+            return ExperienceError(
+                f"{self.name} gave {error} {when}. If it is only slow, allow more: step_seconds=..."
+            )
         return ExperienceError(
             f"{self.name} raised {type(error).__name__} {when}: {error}. Nothing of the episode is used."
         )

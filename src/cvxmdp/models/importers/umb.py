@@ -59,7 +59,11 @@ def _model(umb: Any, name: str) -> ExplicitModel:
     given = umb.branch_to_probability
     chances = np.ones(n_branches) if given is None else np.array([float(p) for p in given])
     targets = np.asarray(umb.branch_to_target, dtype=np.int64)
-    matrix = sp.csr_array((chances, targets, branches), shape=(system.num_choices, n_states))
+    try:
+        matrix = sp.csr_array((chances, targets, branches), shape=(system.num_choices, n_states))
+        matrix.check_format(full_check=True)  # SciPy's compiled code trusts what is in there
+    except ValueError as error:
+        raise FileFormatError(f"{name}: its branches are malformed: {error}") from error
     state_of = np.repeat(np.arange(n_states), np.diff(choices))
     matrix.sum_duplicates()
     first = np.asarray(umb.state_is_initial, dtype=np.float64)
