@@ -85,32 +85,15 @@ def examples() -> list[Example]:
 
 Learner = Callable[[Example, int], Any]  # the example and how many iterations of BATCH trajectories
 
-
-def recommended(example: Example, iterations: int, **changes: Any) -> cm.VRPDPG:
-    """As docs/vr-pdpg.md has it where constraints bind; episodes of four times the discount's own length."""
-    settings: dict[str, Any] = {
-        "primal_step": 0.3,
-        "dual_step": 3.0,
-        "momentum": 0.3,
-        "horizon": round(4 / (1 - example.problem.mdp.discount)),
-        "batch_size": BATCH,
-        "dual_bound": 1_000.0,
-        "baseline": True,
-        "primal_decay": 0.25,
-        "dual_decay": 0.25,
-        "iterate": "half",
-    }
-    return cm.VRPDPG(iterations, **{**settings, **changes})
-
-
 # A learner is a line; None where it does not take the example.
 LEARNERS: dict[str, Learner] = {
     "PDPG, exact gradients": lambda example, n: cm.PDPG(iterations=min(n, 1_000)),
     "VR-PDPG, theorem": lambda example, n: cm.VRPDPG.theory(
         BATCH * n, example.problem.mdp.discount, dual_bound=1_000.0
     ),
-    "VR-PDPG, recommended": recommended,
-    "VR-PDPG, momentum 1": lambda example, n: recommended(example, n, momentum=1.0),
+    "VR-PDPG, recommended": lambda example, n: cm.VRPDPG(iterations=n),
+    "VR-PDPG, momentum 1": lambda example, n: cm.VRPDPG(iterations=n, momentum=1.0),
+    "VR-PDPG, natural": lambda example, n: cm.VRPDPG(iterations=n, direction="natural"),
     # What counts prove about a barrier without constraints is not there yet.
     "ModelBased": lambda example, n: cm.ModelBased(10 * n) if example.problem.constraints else None,
 }
