@@ -262,6 +262,12 @@ def test_the_estimate_alone_is_never_called_proven() -> None:
     certificate = cm.certify(problem, cm.solve(problem), confidence=None)
     assert "roven" not in str(certificate)
     assert "Of the estimate alone" in str(certificate)
+    tight = cm.Problem(
+        problem.mdp, maximize=problem.utility, subject_to={"cost": cm.linear("cost") <= 0.5}
+    )
+    for text in (str(cm.solve(tight)), cm.solve(tight)._repr_html_(), str(cm.slater(tight))):
+        assert "roven" not in text
+        assert "(of the estimate)" in text
 
 
 def test_large_sets_by_the_distance_to_the_estimate(monkeypatch: pytest.MonkeyPatch) -> None:

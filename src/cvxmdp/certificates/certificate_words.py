@@ -7,11 +7,12 @@ from typing import TYPE_CHECKING
 
 from cvxmdp.base.text_tables import number, text_table
 from cvxmdp.models.table import endings_in
+from cvxmdp.problems.solution_text import ESTIMATED, said_of_model
 
 if TYPE_CHECKING:
     from cvxmdp.certificates.certificate import Certificate
 
-ESTIMATE = "it speaks of the estimated model"
+ESTIMATE = f"it speaks of the {ESTIMATED}"
 
 
 def largest_of(*numbers: float) -> float:
@@ -26,9 +27,7 @@ def certificate_words(certificate: Certificate) -> str:
     text = "\n".join([*lines, _promises(certificate)])
     if not any(promise.startswith(ESTIMATE) for promise in certificate.assumes):
         return text
-    # What holds of an estimate is computed; nothing is proven of the model that it is an estimate of.
-    said = text.replace("Proven: n", "N").replace(" (proven)", "")
-    return f"Of the estimate alone, which says nothing of the true model:\n{said}"
+    return f"Of the estimate alone, which says nothing of the true model:\n{said_of_model(text, ESTIMATED)}"
 
 
 def _infeasible(certificate: Certificate) -> list[str]:

@@ -30,6 +30,7 @@ from cvxmdp.checker.bounds import Achieved
 from cvxmdp.policies import TabularPolicy
 from cvxmdp.problems.lowered import Evidence
 from cvxmdp.problems.problem import Problem
+from cvxmdp.problems.solution_text import said_of_model
 
 NEGLIGIBLE = 1e-6  # weight of a constraint that is a solver's rounding, not part of a conflict
 SHARES = (0.0, 1e-4, 1e-3, 1e-2, 0.1, 0.3, 0.5, 0.7, 0.9, 1.0)  # of a policy inside f's domain
@@ -50,6 +51,7 @@ class Slater:
         conflict: the constraints that cannot hold together strictly; empty with a Slater point.
         weights: of the constraints in the proof of ``margin_bound``.
         evidence: what proves it: multipliers, tangents and values of the smallest slack.
+        note: of the model: of an estimate nothing is proven.
     """
 
     policy: TabularPolicy
@@ -62,6 +64,7 @@ class Slater:
     conflict: tuple[str, ...]
     weights: dict[str, float]
     evidence: Evidence
+    note: str = ""
 
     @property
     def exists(self) -> bool:
@@ -74,6 +77,9 @@ class Slater:
         return self.margin_bound < 0
 
     def __str__(self) -> str:
+        return said_of_model(self._words(), self.note)
+
+    def _words(self) -> str:
         lines = []
         if self.exists:
             lines.append(
@@ -199,6 +205,7 @@ def slater_of(claims: Claims, room: Room | None = None) -> Slater:
         conflict,
         weights,
         proof.evidence,
+        claims.checked.note,
     )
 
 

@@ -196,14 +196,14 @@ def _lowest_nu(
 
 def effective_counts(counts: np.ndarray, a: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Bounds on s_x = sum_{k < c} k / (a + k) from below and above."""
-    few = counts <= SMALL
-    plain = np.zeros_like(a)
-    for k in range(1, SMALL):
-        plain += np.where(few & (counts > k), k / (a + k), 0.0)
     wide = a * (digamma(a + counts) - digamma(a))
     sizes = counts + a * (np.abs(digamma(a + counts)) + np.abs(digamma(a)) + 1.0)
-    middle = np.where(few, plain, counts - wide)
-    off = np.where(few, ULPS * plain, ULPS * sizes)
+    middle, off = counts - wide, ULPS * sizes
+    few = np.flatnonzero(counts <= SMALL)
+    plain = np.zeros(few.size)
+    for k in range(1, SMALL):
+        plain += np.where(counts[few] > k, k / (a[few] + k), 0.0)
+    middle[few], off[few] = plain, ULPS * plain
     return np.clip(middle - off, 0.0, counts), np.clip(middle + off, 0.0, counts)
 
 

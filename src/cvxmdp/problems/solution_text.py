@@ -21,6 +21,16 @@ if TYPE_CHECKING:
 HEADER = ("constraint", "requires", "value", "slack", "multiplier")
 
 
+ESTIMATED = "estimated model"  # begins the notes of models that are estimates
+
+
+def said_of_model(text: str, note: str) -> str:
+    """A text as it stands; of an estimate nothing is called proven."""
+    if not note.startswith(ESTIMATED):
+        return text
+    return text.replace("Proven: ", "Of the estimate: ").replace("(proven)", "(of the estimate)")
+
+
 @dataclass(frozen=True)
 class ConstraintRow:
     """One constraint: the cells of its row, and a line on its units where it is linear."""
@@ -101,7 +111,8 @@ def _about(solution: Solution) -> list[str]:
 def solution_text(solution: Solution) -> str:
     """The solution as text."""
     problem = solution.problem
-    lines = [f"{solution.status.name.capitalize().replace('_', ' ')}: {solution.message}", ""]
+    message = said_of_model(solution.message, str(solution.problem.space.note))
+    lines = [f"{solution.status.name.capitalize().replace('_', ' ')}: {message}", ""]
     lines.append(f"{problem.sense} {problem.utility!r} = {number(solution.objective)}")
     lines += _about(solution)
     rows = constraint_rows(solution)
@@ -121,7 +132,7 @@ def solution_html(solution: Solution) -> str:
     problem = solution.problem
     parts = [
         f"<p><b>{escape(solution.status.name.capitalize().replace('_', ' '))}</b>: "
-        f"{escape(solution.message)}</p>",
+        f"{escape(said_of_model(solution.message, str(solution.problem.space.note)))}</p>",
         f"<p>{problem.sense} <code>{escape(repr(problem.utility))}</code> = "
         f"<b>{number(solution.objective)}</b></p>",
     ]
