@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from cvxmdp.algorithms.conic import units_of
 from cvxmdp.algorithms.primal_dual import iteration as core
 from cvxmdp.algorithms.primal_dual.pieces import Method
 from cvxmdp.base.errors import SettingsError
@@ -24,6 +25,7 @@ from cvxmdp.theory import direct_constants, problem_constants, theory_pessimism
 if TYPE_CHECKING:
     from cvxmdp.solvers.pdpg import PDPG
 
+NO_ROOM = 1e-2  # of a slack's size: the margin that the box of multipliers is made for where there is none
 PROPORTIONAL = 0.1  # of the natural scale of multiplier per slack, for primal_step="auto"
 
 
@@ -77,7 +79,11 @@ class PDPGSetting:
             self.infeasible = self.no_policy()
             return np.ones(self.n), np.ones(self.n)
         if room.dual_bound is None:
-            raise SettingsError(f"the multipliers have no bound. {room} Give dual_bound= yourself.")
+            # The budgets leave no room, and no theorem a bound. Affine functions have multipliers all the same:
+            # the box is that of a margin of a hundredth of the slacks, and one at its border is said.
+            units = units_of(self.certifier.claims.lowered)
+            bound = units.objective / (NO_ROOM * np.array(list(units.slacks.values())))
+            return bound, PROPORTIONAL * bound / self._typical(scale, uniform.occupancy)
         bound = np.array(list(room.dual_bound.values()))
         self.margins = np.array(list(room.margins.values()))
         # Outside the domain of a logarithm there is no slack to go by.
