@@ -47,6 +47,7 @@ SLOW = [
     "sampling",
     "runs",
     "sweeps",
+    "typing",
     "vr_pdpg",
     "worked_exact",
     "worked_learned",

@@ -297,6 +297,7 @@ def test_a_polytope_without_interior_is_a_promise():
 # certify: bounds for any policy of any problem.
 
 
+@pytest.mark.slow
 @settings(max_examples=25)
 @given(seed=seeds)
 def test_no_feasible_policy_beats_the_bound_and_the_policy_reaches_its_own(seed):

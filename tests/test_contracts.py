@@ -596,6 +596,7 @@ def test_episodes_are_those_of_the_model_and_of_the_seed(name):
     assert not np.array_equal(first.inputs, other.inputs)
 
 
+@pytest.mark.slow
 @every_environment
 def test_an_environment_takes_the_place_of_a_model(name):
     mdp = played_model()

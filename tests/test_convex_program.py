@@ -467,6 +467,7 @@ def test_what_is_known_is_said_where_no_way_has_evidence(monkeypatch: pytest.Mon
     assert math.isfinite(solution.objective)
 
 
+@pytest.mark.slow
 def test_a_budget_at_the_edge_of_feasibility_is_never_called_optimal_wrongly(
     grid: cm.TabularMDP,
 ) -> None:

@@ -355,6 +355,7 @@ for _ in range(20):
 """
 
 
+@pytest.mark.slow
 def test_a_reader_beside_a_writer_sees_a_whole_run_or_an_error(tmp_path, record):
     save_run(tmp_path / "source", record)
     save_run(tmp_path / "run", record)
