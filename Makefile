@@ -13,7 +13,7 @@ export OPENBLAS_NUM_THREADS ?= 1
 # The worked examples of docs/examples, in their order there.
 EXAMPLES := cliff_walking taxi inventory frozen_lake cart_pole mountain_car
 
-.PHONY: demo examples reproduce check test test-long lint types browser bench rates learning four-examples screenshot docs docs-serve dist lock clean help
+.PHONY: demo examples reproduce check test test-long lint types browser bench rates experience learning four-examples screenshot docs docs-serve dist lock clean help
 
 help:            ## this list
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/' | expand -t 16
@@ -65,6 +65,9 @@ rates: $(READY)  ## measured rates of PDPG beside those of its theorem; writes d
 
 four-examples: $(READY) ## the paper's four examples: optimum, PDPG, VR-PDPG in several ways, ModelBased, 20 seeds each
 	$(BIN)/python benchmarks/four_examples.py
+
+experience: $(READY) ## counting and planning, measured: the tables of docs/experience.md (half an hour)
+	$(BIN)/python benchmarks/experience.py
 
 learning: $(READY) ## what VR-PDPG learns, measured: the tables and the figure of docs/vr-pdpg.md
 	$(BIN)/python benchmarks/learning.py

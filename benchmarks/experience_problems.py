@@ -13,6 +13,12 @@ import numpy as np
 import cvxmdp as cm
 
 
+def spending(mdp: cm.TabularMDP, utility: cm.Utility, signal: str, share: float) -> float:
+    """A share of what the best without budgets spends, so that the budget binds."""
+    free = cm.solve(cm.Problem(mdp, maximize=utility))
+    return share * float(np.vdot(mdp.signal(signal), free.occupancy))
+
+
 def entropy_on_a_grid() -> cm.Problem:
     """Visit everything evenly, the hazards seldom."""
     mdp = cm.gridworld(5, slip=0.2, discount=0.95, start=0, hazards=[7, 12, 17])
@@ -92,12 +98,12 @@ def fair_queues() -> cm.Problem:
 
 
 def busy_queues() -> cm.Problem:
-    """Throughput, with budgets of power and of waiting."""
-    budgets = {
-        "power": cm.linear("power", per="step") <= 0.5,
-        "waiting": cm.linear("waiting", per="step") <= 2.2,
-    }
-    return cm.Problem(queues(), maximize=cm.linear("all"), subject_to=budgets)
+    """Throughput, with a budget of power, and more for the second queue than would be best."""
+    mdp, power = queues(), {"power": cm.linear("power", per="step") <= 0.5}
+    best = cm.solve(cm.Problem(mdp, maximize=cm.linear("all"), subject_to=power))
+    usual = float(np.vdot(mdp.signal("second"), best.occupancy))
+    budgets = {**power, "second": cm.linear("second") >= 1.1 * usual}
+    return cm.Problem(mdp, maximize=cm.linear("all"), subject_to=budgets)
 
 
 def frozen_lake(size: int) -> cm.Problem:
@@ -109,25 +115,21 @@ def frozen_lake(size: int) -> cm.Problem:
         map_name=f"{size}x{size}",
     )
     reach = cm.linear("reward")
-    falls = np.vdot(mdp.signal("fall"), cm.solve(cm.Problem(mdp, maximize=reach)).occupancy)
-    budget = {"falls": cm.linear("fall") <= 0.75 * float(falls)}
+    budget = {"falls": cm.linear("fall") <= spending(mdp, reach, "fall", 0.75)}
     return cm.Problem(mdp, maximize=reach, subject_to=budget)
 
 
 def cliff_walking() -> cm.Problem:
-    """Slippery: reach the goal soon, and fall at most half as often as the fastest."""
+    """Slippery: reach the goal soon, with half of the time that the fastest spends on the edge."""
     mdp = cm.from_gymnasium_table(
         "CliffWalking-v1",
         0.95,
-        signals={"fall": lambda s, a, t, r, end: float(r == -100)},
+        signals={"edge": lambda s, a, t, r, end: float(25 <= s <= 34)},
         is_slippery=True,
     )
     mdp = mdp.with_signals(step=np.ones(mdp.shape))
-    fast = cm.solve(cm.Problem(mdp, minimize=cm.linear("step")))
-    falls = float(np.vdot(mdp.signal("fall"), fast.occupancy))
-    return cm.Problem(
-        mdp, minimize=cm.linear("step"), subject_to={"falls": cm.linear("fall") <= 0.5 * falls}
-    )
+    budget = {"edge": cm.linear("edge") <= spending(mdp, -cm.linear("step"), "edge", 0.5)}
+    return cm.Problem(mdp, minimize=cm.linear("step"), subject_to=budget)
 
 
 def taxi() -> cm.Problem:
@@ -138,8 +140,7 @@ def taxi() -> cm.Problem:
         signals={"driving": lambda s, a, t, r, end: float(s // 20 != t // 20)},
     )
     reward = cm.linear("reward")
-    driven = np.vdot(mdp.signal("driving"), cm.solve(cm.Problem(mdp, maximize=reward)).occupancy)
-    budget = {"driving": cm.linear("driving") <= 0.8 * float(driven)}
+    budget = {"driving": cm.linear("driving") <= spending(mdp, reward, "driving", 0.8)}
     return cm.Problem(mdp, maximize=reward, subject_to=budget)
 
 
@@ -150,7 +151,7 @@ def _registered() -> set[str]:
 
 
 def inventory() -> cm.Problem:
-    """Stock of up to ten, demand of up to five a day: profit, with few lost sales."""
+    """Stock of up to ten, demand of up to five a day: profit, with a third of the best one's lost sales."""
     n, demand = 11, np.array([0.1, 0.25, 0.3, 0.2, 0.1, 0.05])
     transition = np.zeros((n, 6, n))
     profit, lost = np.zeros((n, 6)), np.zeros((n, 6))
@@ -164,12 +165,13 @@ def inventory() -> cm.Problem:
                 lost[stock, order] += chance * (asked - sold)
             profit[stock, order] -= (1.0 if order else 0.0) + 0.5 * order + 0.1 * full
     mdp = cm.TabularMDP(transition, 3, 0.95, signals={"profit": profit, "lost": lost})
-    budget = {"lost": cm.linear("lost", per="step") <= 0.1}
-    return cm.Problem(mdp, maximize=cm.linear("profit"), subject_to=budget)
+    profit_made = cm.linear("profit")
+    budget = {"lost": cm.linear("lost") <= spending(mdp, profit_made, "lost", 1 / 3)}
+    return cm.Problem(mdp, maximize=profit_made, subject_to=budget)
 
 
 def machine() -> cm.Problem:
-    """A machine that wears out: keep on, maintain or replace, with a budget for repairs."""
+    """A machine that wears out: keep on, maintain or replace, with half of the best one's repairs."""
     n = 8
     transition, output, repair = np.zeros((n, 3, n)), np.zeros((n, 3)), np.zeros((n, 3))
     for wear in range(n):
@@ -182,8 +184,9 @@ def machine() -> cm.Problem:
         output[wear] = (1.0 - (wear / (n - 1)) ** 2) * np.array([1.0, 0.7, 0.0])
         repair[wear, 1], repair[wear, 2] = 0.4, 1.5
     mdp = cm.TabularMDP(transition, 0, 0.95, signals={"output": output, "repair": repair})
-    budget = {"repair": cm.linear("repair", per="step") <= 0.12}
-    return cm.Problem(mdp, maximize=cm.linear("output"), subject_to=budget)
+    made = cm.linear("output")
+    budget = {"repair": cm.linear("repair") <= spending(mdp, made, "repair", 0.5)}
+    return cm.Problem(mdp, maximize=made, subject_to=budget)
 
 
 def deep_chain() -> cm.Problem:
@@ -211,10 +214,10 @@ PROBLEMS: dict[str, Callable[[], cm.Problem]] = {
     "two queues, throughput, two budgets": busy_queues,
     "FrozenLake 4x4, 3/4 of its falls": lambda: frozen_lake(4),
     "FrozenLake 8x8, 3/4 of its falls": lambda: frozen_lake(8),
-    "CliffWalking, half of its falls": cliff_walking,
+    "CliffWalking, half of its time on the edge": cliff_walking,
     "Taxi, 4/5 of its driving": taxi,
-    "inventory, few lost sales": inventory,
-    "machine, repairs": machine,
+    "inventory, a third of its lost sales": inventory,
+    "machine, half of its repairs": machine,
     "deep chain, moves": deep_chain,
 }
 

@@ -69,3 +69,15 @@ def test_hidden_concavity_is_drawn(run, capsys, monkeypatch, tmp_path):
     assert policies.returns[0] == pytest.approx(0.9**4 / 0.1)
     assert policies.returns[-1] == pytest.approx(0.8 * 0.9**4 / 0.1)
     assert "dents of" in capsys.readouterr().out
+
+
+@pytest.mark.slow
+def test_a_plan_from_a_log_breaks_in_reality_what_a_cautious_one_keeps(run):
+    found = run("courier_log")
+    budget = 0.22
+    assert all(slack >= -1e-9 for slack in found.plain.slack.values())  # so says the estimate
+    assert sum(spent > 1.1 * budget for spent in found.plain_spent.values()) >= 2
+    assert found.cautious.status.name == "CAUTIOUS"
+    assert all(spent <= budget for spent in found.cautious_spent.values())
+    assert found.tight.status.name != "CAUTIOUS"
+    assert "these would have to be tried" in found.tight.message

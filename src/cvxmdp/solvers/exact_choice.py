@@ -19,10 +19,11 @@ def choose_exact(problem: Problem) -> tuple[Solver, str]:
     """The exact solver for a problem with a model, and the reason in words."""
     functions = (problem.objective_function, *problem.slack_functions.values())
     pairs = int(problem.mdp.flow.usable.sum())
+    given = "the model is known" if problem.mdp.counts is None else "the model is an estimate"
     if all(function.affine() is not None for function in functions):
         if pairs > LARGEST_LINEAR_PROGRAM:
             return ColumnGeneration(), f"a linear problem with {pairs:,} pairs is decomposed"
-        return ConvexProgram(), "the model is known, and ConvexProgram gives the exact answer"
+        return ConvexProgram(), f"{given}, and ConvexProgram gives the exact answer"
     if not all(function.has_conic_form for function in functions):
         if problem.space.horizon.gradients:
             reason = "a function of your own has no conic form, and columns only need its gradient"
@@ -32,4 +33,4 @@ def choose_exact(problem: Problem) -> tuple[Solver, str]:
     if pairs > LARGEST_PROGRAM:
         reason = f"{pairs:,} pairs are too many for a convex program in reasonable time"
         return ColumnGeneration(tolerance=LARGE_TOLERANCE), reason
-    return ConvexProgram(), "the model is known, and ConvexProgram gives the exact answer"
+    return ConvexProgram(), f"{given}, and ConvexProgram gives the exact answer"

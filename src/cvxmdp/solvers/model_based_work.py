@@ -37,6 +37,7 @@ LATELY = (
 FIRST_SHARE = 500  # the first plan comes after this part of the steps
 LEAST_FIRST = 200  # and not before so many
 LEAST_EXPLORING, MORE_EXPLORING = 0.1, 0.6  # the explorer's share is the first + the second * u
+TRACE = 1e-9  # probability of an action that nobody means
 LEARNING, EVALUATING = 0, 1  # what random numbers are for
 EVALUATED = 100  # episodes, at least, from which the answer's objective and slack are estimated
 
@@ -84,7 +85,7 @@ class ModelBasedWork(Work[Counted]):
         if start is None:
             return None
         if self.problem.environment is None:
-            return as_policy(self.problem.mdp, start).probabilities()
+            return without_traces(as_policy(self.problem.mdp, start).probabilities())
         given = getattr(start, "policy", start)
         table = table_of(given)
         found = TabularPolicy(given).probabilities() if table is None else table
@@ -93,7 +94,7 @@ class ModelBasedWork(Work[Counted]):
             raise PolicyError(
                 f"start is a policy for {found.shape} states and actions; there are {expected} here"
             )
-        return found
+        return without_traces(found)
 
     def first(self) -> Counted:
         uniform = self.ground.counter.available.astype(np.float64)
@@ -272,8 +273,8 @@ class ModelBasedWork(Work[Counted]):
             )
         try:
             certificate = certify(asked, policy, confidence=self.solver.confidence)
-        except ProblemError as error:
-            return {}, f" Of the true model: {error}"
+        except (PolicyError, ProblemError) as error:
+            return {}, f" Of the true model nothing is proven: {error}."
         maximise = self.problem.sign > 0
         found = {
             "certificate": certificate,
@@ -325,6 +326,12 @@ class ModelBasedWork(Work[Counted]):
             "evaluate(solution, environment, episodes)."
         )
         return self.problem.evaluate_occupancy(mean), stats, remark
+
+
+def without_traces(policy: np.ndarray) -> np.ndarray:
+    """A policy without probabilities that are a solver's rounding: what is hardly ever tried is not known."""
+    kept = np.where(policy > TRACE, policy, 0.0)
+    return np.asarray(kept / kept.sum(axis=1, keepdims=True))
 
 
 def shares_of(unknown: float) -> np.ndarray:
