@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import jax.numpy as jnp
 import numpy as np
 import pytest
 import scipy.sparse as sp
@@ -84,6 +85,22 @@ def test_counts_are_those_of_a_model_that_is_estimated_from_the_same_steps() -> 
     assert (counts.outcomes != other.outcomes).nnz == 0
     np.testing.assert_array_equal(counts.initial, other.initial)
     assert 0 < episodes.terminated.sum() < len(episodes.terminated)
+
+
+def jax_chain() -> object:
+    """Four states in gymnax's protocol: one action goes on, the other back; the last state pays."""
+
+    class Chain:
+        num_actions, num_states, name = 2, 4, "chain"
+
+        def reset(self, key):
+            return jnp.asarray(0), jnp.asarray(0)
+
+        def step(self, key, state, action):
+            after = jnp.where(action == 1, jnp.minimum(state + 1, 3), 0)
+            return after, after, (state == 3) * (action == 1) * 1.0, jnp.asarray(False), {}
+
+    return Chain()
 
 
 def counted(outcomes: np.ndarray) -> tuple[cm.TabularMDP, object]:
@@ -170,6 +187,10 @@ def test_what_steps_are_for_is_said() -> None:
             cm.ModelBased(steps)
     with pytest.raises(cm.SettingsError, match="confidence is a probability"):
         cm.ModelBased(100, confidence=95)
+    endless = cm.Problem(chain(3).mdp.replace(discount=0.9), maximize=cm.linear("reward"))
+    ends = endless.mdp.replace(transition=0.9 * endless.mdp.transition, discount=1.0)
+    with pytest.raises(cm.SettingsError, match=r"learns with a discount below 1; here is total"):
+        cm.solve(endless.with_model(ends), cm.ModelBased(100), seed=0)
     pytest.importorskip("gymnasium")
     fourier = cm.RandomFourier(4, 20, seed=0)
     env = cm.GymnasiumEnv("CartPole-v1", 0.9, features=fourier)
@@ -180,6 +201,31 @@ def test_what_steps_are_for_is_said() -> None:
         cm.solve(waves, cm.ModelBased(9), seed=0)
     with pytest.raises(cm.SettingsError, match=r"ModelBased counts states"):
         cm.solve(waves, cm.ModelBased(100), seed=0)
+
+
+def test_an_environment_is_gone_on_with_the_same_bits(tmp_path) -> None:
+    pytest.importorskip("gymnasium")
+
+    def learned_in(**more: object) -> cm.Solution:
+        env = cm.GymnasiumEnv("FrozenLake-v1", 0.8, n_envs=4)
+        problem = cm.Problem(env, maximize=cm.linear("reward"))
+        return cm.solve(problem, cm.ModelBased(800), seed=3, **more)
+
+    whole = learned_in()
+    learned_in(folder=tmp_path / "run", time_limit=1e-6)
+    again = learned_in(folder=tmp_path / "run")
+    np.testing.assert_array_equal(again.policy.probabilities(), whole.policy.probabilities())
+    assert again.objective == whole.objective
+
+
+def test_an_environment_in_jax_is_played() -> None:
+    env = cm.JaxEnv(jax_chain(), 0.9, n_envs=8, bounds={"reward": (0, 1)})
+    found = cm.solve(cm.Problem(env, maximize=cm.linear("reward")), seed=0, steps=1_500)
+    assert found.stats["solver"] == "ModelBased"
+    best = 0.9**3 / (
+        1 - 0.9
+    )  # three steps to the end of the chain, and a reward in every step there
+    assert found.objective == pytest.approx(best, rel=0.02)  # cut where a thousandth is left
 
 
 def test_bins_are_counted_as_if_they_were_states() -> None:

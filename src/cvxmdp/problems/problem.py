@@ -171,8 +171,9 @@ class Problem:
         if self.environment is not None:
             raise ProblemError(
                 f"{what} needs a model, and {self.environment!r} only shows episodes. Learn from them: "
-                "solve(problem, VRPDPG(...), seed=0), then evaluate(solution, environment, episodes). Or make "
-                "a model: from_gymnasium_table where there is a table, from_transitions of logged data."
+                "solve(problem, seed=0, steps=100_000), or solve(problem, VRPDPG(...), seed=0); then "
+                "evaluate(solution, environment, episodes). Or make a model: from_gymnasium_table "
+                "where there is a table, from_transitions of logged data."
             )
 
     @property

@@ -241,6 +241,7 @@ class ModelBasedWork(Work[Counted]):
             "samples": int(state.steps),
             "standard_error": errors,
             "model": model,
+            **({"start": "probabilities of the policy"} if self.start is not None else {}),
             **violations_while_learning(self.problem, history, history["episodes"]),
             **more,
             **proof,
@@ -282,9 +283,9 @@ class ModelBasedWork(Work[Counted]):
             "true_objective": certificate.reaches,
             "true_slack": dict(certificate.slack),
         }
-        hint = ""
-        if not math.isfinite(certificate.reaches):
-            hint = " Promised ranges of signals would help: GymnasiumEnv(..., bounds={...})."
+        counter, hint = self.ground.counter, ""
+        if any(name not in counter.bounds for name in counter.signals):
+            hint = " Promised ranges of signals say more: GymnasiumEnv(..., bounds={...})."
         return found, f"{hint}\n{certificate}"
 
     def history(self, state: Counted, rows: Rows) -> dict[str, Any]:

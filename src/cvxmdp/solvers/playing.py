@@ -61,6 +61,11 @@ class Playground(Protocol):
 
 def playground(problem: Problem, steps: int, seed: int) -> Playground:
     """Where the problem is played; an error where its states cannot be counted."""
+    if not math.isfinite(problem.space.horizon.longest):
+        raise SettingsError(
+            f"ModelBased plays episodes of some discounted steps, and learns with a discount below 1; here is "
+            f"{problem.space.horizon}. A discount near one (0.99, 0.999) approximates it."
+        )
     environment = environment_of(problem)
     if environment is None:
         return ModelGround(problem.mdp, seed, min(LANES, steps))
