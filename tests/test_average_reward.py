@@ -362,3 +362,63 @@ def test_forged_values_prove_no_less_than_is_true() -> None:
     for _ in range(20):
         values = rng.normal(scale=10.0, size=2)
         assert upper_bound(checked, {}, {**certificate.proof, "values": values}) >= 8 / 11
+
+
+def test_a_queue_with_a_budget_on_fast_service() -> None:
+    """Admission and two speeds: birth-death chains, whose stationary distribution is a product, by hand."""
+    room, arrive = 5, 0.4
+    serve = np.array([0.3, 0.6])
+    transition = np.zeros((room + 1, 2, room + 1))
+    for length, speed in itertools.product(range(room + 1), range(2)):
+        up = arrive * (1 - (serve[speed] if length else 0.0)) if length < room else 0.0
+        down = serve[speed] * (1 - arrive) if 0 < length < room else serve[speed] * (length > 0)
+        transition[length, speed] = 0.0
+        transition[length, speed, min(length + 1, room)] += up
+        transition[length, speed, max(length - 1, 0)] += down
+        transition[length, speed, length] += 1.0 - up - down
+    waiting = np.arange(room + 1.0)
+    fast = np.tile([0.0, 1.0], (room + 1, 1))
+    mdp = cm.TabularMDP(transition, 0, average=True, signals={"waiting": waiting, "fast": fast})
+
+    def mean_length(speeds: np.ndarray) -> float:
+        chain = transition[np.arange(room + 1), speeds]
+        ups, downs = np.diag(chain, 1), np.diag(chain, -1)
+        shares = np.cumprod(np.append(1.0, ups / downs))
+        return float(waiting @ shares / shares.sum())
+
+    everything = [np.array(one) for one in itertools.product(range(2), repeat=room + 1)]
+    best = min(mean_length(one) for one in everything)
+    problem = cm.Problem(mdp, minimize=cm.linear("waiting"))
+    assert cm.solve(problem).objective == pytest.approx(best, abs=1e-9)
+    limits = {"fast": cm.linear("fast") <= 0.3}
+    limited = cm.Problem(mdp, minimize=cm.linear("waiting"), subject_to=limits)
+    found = [cm.solve(limited, solver) for solver in SOLVERS]
+    assert found[0].objective == pytest.approx(found[1].objective, rel=2e-6)
+    assert best < found[0].objective < mean_length(np.zeros(room + 1, dtype=int))
+    # A discount near one approaches it, from the same start.
+    near = cm.Problem(
+        mdp.replace(discount=1 - 1e-6),
+        minimize=cm.linear("waiting", per="step"),
+        subject_to={"fast": cm.linear("fast", per="step") <= 0.3},
+    )
+    assert cm.solve(near).objective == pytest.approx(found[0].objective, abs=1e-4)
+    assert len(cm.frontier(limited, "fast", budgets=[0.1, 0.3]).rows()) == 2
+
+
+def test_one_long_path_proves_nothing_but_is_near() -> None:
+    problem = machine(0.05)
+    solution = cm.solve(problem)
+    found = cm.evaluate(solution, problem.mdp, 50, seed=0, horizon=400)
+    assert not found.objective.proven
+    assert found.objective.value == pytest.approx(solution.objective, abs=0.06)
+    assert found.steps == 20_000
+
+
+def test_restarting_episodes_are_a_long_run() -> None:
+    """Shares of the steps of episodes are those of the long run of episodes one after the other."""
+    ends = cm.gridworld(3, slip=0.1, goal=8, discount=0.9)
+    forever = ends.restarting(average=True)
+    assert forever.horizon.kind == "average"
+    solution = cm.solve(cm.Problem(forever, maximize=cm.linear("ending")))
+    assert cm.certify(solution.problem, solution).relative_gap < 1e-9
+    assert solution.objective > 0.2  # four steps or a few more from corner to corner

@@ -248,3 +248,53 @@ def test_what_is_refused() -> None:
         cm.TabularMDP(base.transition, 0, horizon=3, average=True)
     with pytest.raises(cm.UtilityError, match='per="episode"'):
         cm.Problem(base.replace(discount=0.9), maximize=cm.linear("price", per="episode"))
+
+
+def test_episodes_of_a_simulated_model_are_whole() -> None:
+    problem = store(3, 0.5)
+    solution = cm.solve(problem)
+    found = cm.evaluate(solution, problem.mdp, 400, seed=0)
+    assert found.truncated == 0
+    assert found.objective.proven
+    assert found.objective.lower <= solution.objective <= found.objective.upper
+    assert found.occupancy == pytest.approx(solution.occupancy, abs=0.1)
+
+
+def test_inventory_over_a_season() -> None:
+    """Orders of a shop with four places: the exact recursion, and fewer orders under a budget."""
+    places, demand = 4, np.array([0.3, 0.4, 0.3])
+    transition = np.zeros((places + 1, places + 1, places + 1))
+    profit, orders = np.zeros((places + 1, places + 1)), np.zeros((places + 1, places + 1))
+    mask = np.zeros((places + 1, places + 1), dtype=bool)
+    for stock, order in itertools.product(range(places + 1), repeat=2):
+        if stock + order > places:
+            continue
+        mask[stock, order] = True
+        orders[stock, order] = float(order > 0)
+        for wanted, chance in enumerate(demand):
+            sold = min(wanted, stock + order)
+            transition[stock, order, stock + order - sold] += chance
+            profit[stock, order] += chance * (3.0 * sold - 0.1 * (stock + order - sold))
+        profit[stock, order] -= 1.0 * order + 0.5 * (order > 0)
+    season = cm.TabularMDP(
+        transition, 0, horizon=12, signals={"profit": profit, "orders": orders}, actions=mask
+    )
+    values = np.zeros(places + 1)
+    for _ in range(12):
+        values = np.where(mask, profit + transition @ values, -np.inf).max(axis=1)
+    problem = cm.Problem(season, maximize=cm.linear("profit"))
+    assert cm.solve(problem).objective == pytest.approx(values[0], abs=1e-9)
+    few = cm.Problem(
+        season, maximize=cm.linear("profit"), subject_to={"orders": cm.linear("orders") <= 4}
+    )
+    both = [cm.solve(few, solver) for solver in SOLVERS]
+    assert both[0].objective == pytest.approx(both[1].objective, rel=2e-6)
+    assert both[0].objective < values[0] - 0.01
+    # Over many steps the mean per step is that of the long run, up to what the start and the end are worth.
+    gain = cm.linear("profit", per="step")
+    rate = {"orders": cm.linear("orders", per="step") <= 1 / 3}
+    forever = cm.solve(cm.Problem(season.replace(average=True), maximize=gain, subject_to=rate))
+    long = season.replace(horizon=240)
+    lasting = cm.solve(cm.Problem(long, maximize=gain, subject_to=rate))
+    assert lasting.objective == pytest.approx(forever.objective, abs=0.05)
+    assert cm.certify(forever.problem, forever).relative_gap < 1e-6

@@ -17,7 +17,7 @@ from cvxmdp.experience.concentration import Radius, VectorBound, bernstein_radiu
 from cvxmdp.experience.environments.environment import Actor, Environment
 from cvxmdp.experience.environments.gymnasium_env import GymnasiumEnv
 from cvxmdp.experience.environments.simulated import ModelSimulator, actor_in, actor_of
-from cvxmdp.experience.episodes import Sample, joined, summarise
+from cvxmdp.experience.episodes import Episodes, Sample, joined, summarise
 from cvxmdp.experience.intervals import Setting, interval_of, leaves
 from cvxmdp.experience.policy_evaluation import PolicyEvaluation
 from cvxmdp.models.horizon import horizon_of
@@ -86,7 +86,9 @@ def evaluate(
         discount, features: for an environment that is not a ``GymnasiumEnv``; the discount of the problem's
             model where not given.
         confidence: the probability with which all bounds hold at once.
-        horizon: where episodes are cut; where discount^horizon falls below 1e-3 when not given.
+        horizon: where episodes are cut; where discount^horizon falls below 1e-3 when not given. With
+            ``average=True`` one long path is played, and ``episodes`` are batches of so many steps of it; their
+            means are bootstrapped, and prove nothing.
         bounds: smallest and largest value per step of the environment's signals, {"reward": (0, 1)}. Without
             them nothing can be proven of a signal. A model knows its own.
         return_bounds: the same for the discounted sum over a whole episode, where that is narrower: a reward of
@@ -110,6 +112,7 @@ def evaluate(
             raise ExperienceError("a model brings its own discount, states and bounds")
         delta = (1.0 - confidence) / max(sides, 1)
         horizon = source.flow.steps_until(HIDDEN) if horizon is None else horizon
+        horizon = min(horizon, source.horizon.steps or horizon)
         sample = _play_model(source, policy, int(episodes), horizon, seed, deterministic)
         setting = _model_setting(source, sample, horizon, delta, seed)
         name = f"simulated {source.note or 'model'}"
@@ -202,10 +205,14 @@ def _play_model(
     )
     random = np.random.default_rng(draws)
     simulator = ModelSimulator(mdp)
+    if not mdp.horizon.episodic:
+        return _long_run(simulator, act, episodes, horizon, random)
     block = max(1, TOGETHER // horizon)
     parts = []
     for begin in range(0, episodes, block):
         batch = simulator.episodes(act, min(block, episodes - begin), horizon, random)
+        if horizon == mdp.horizon.steps:  # nothing is cut where nothing follows
+            batch = replace(batch, terminated=np.ones_like(batch.terminated))
         parts.append(
             summarise(
                 batch, mdp.discount, mdp.n_actions, n_states=mdp.n_states, after=mdp.flow.after
@@ -214,9 +221,29 @@ def _play_model(
     return joined(parts)
 
 
+def _long_run(
+    simulator: ModelSimulator, act: Actor, batches: int, steps: int, random: np.random.Generator
+) -> Sample:
+    """One path, cut into batches of so many steps; the first batch is for getting started, and left out."""
+    mdp = simulator.mdp
+    path = simulator.episodes(act, 1, (batches + 1) * steps, random)
+    cut = (path.inputs[0, steps:].reshape(batches, steps), path.actions[0, steps:])
+    lengths, whole = np.full(batches, steps), np.ones(batches, dtype=bool)
+    batch = Episodes(cut[0], cut[1].reshape(batches, steps), {}, lengths, whole, path.last)
+    sample = summarise(batch, 1.0, mdp.n_actions, n_states=mdp.n_states, after=mdp.flow.after)
+    shares = sample.occupancies / float(steps)
+    means = {name: shares @ signal.ravel() for name, signal in mdp.signals.items()}
+    return replace(sample, occupancies=shares, returns=means)
+
+
 def _model_setting(
     mdp: TabularMDP, sample: Sample, horizon: int, delta: float, seed: int
 ) -> Setting:
+    if (
+        not mdp.horizon.episodic
+    ):  # batches of one path depend on each other: nothing is proven of them
+        seen, pairs = Radius(0.0, 0.0), mdp.reachable_pairs
+        return Setting(sample, mdp, None, {}, {}, None, True, seen, math.inf, pairs, delta, seed)
     mass, pairs = min(mdp.horizon.longest, float(horizon)), mdp.reachable_pairs
     tail = mdp.flow.tail(horizon)  # a model is cut at the horizon and nowhere else
     return Setting(

@@ -211,7 +211,8 @@ def _of_table(table: np.ndarray, setting: Setting) -> Returns:
     if setting.model is not None:
         used = table[setting.pairs]
         step = (float(used.min()), float(used.max()))
-        bounded = math.isfinite(setting.model.horizon.longest)
+        horizon = setting.model.horizon
+        bounded = math.isfinite(horizon.longest) and horizon.steps is None
         whole = return_range(setting.model, table) if bounded else None
         return _within(seen, step, whole, setting)
     if setting.one_hot:

@@ -143,6 +143,17 @@ class FiniteFlow(EpisodeFlow):
             found[later] += self.discount * (chain[rows, later].T @ found[rows])
         return found
 
+    def after(self, steps: np.ndarray) -> np.ndarray:
+        weights = self.discount ** np.arange(self.steps)
+        left = np.append(np.cumsum(weights[::-1])[::-1], 0.0)
+        return np.asarray(left[np.minimum(np.asarray(steps, dtype=np.int64), self.steps)])
+
+    def tail(self, steps: int) -> float:
+        return float(self.after(np.asarray(steps)))
+
+    def steps_until(self, share: float) -> int:
+        return self.steps
+
     def episode_visits(self, policy: np.ndarray, ending: np.ndarray) -> None:
         """Steps beyond the horizon do not count."""
         return

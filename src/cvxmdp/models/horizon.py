@@ -53,6 +53,7 @@ class Horizon(ABC):
     kind: ClassVar[str]
     discount: float
     steps: int | None = None  # T, where time is part of the state
+    episodic: ClassVar[bool] = True  # paths can be cut into episodes that are independent
 
     @abstractmethod
     def arguments(self) -> dict[str, Any]:
@@ -216,6 +217,7 @@ class Average(Horizon):
 
     discount: float = 1.0
     kind: ClassVar[str] = "average"
+    episodic: ClassVar[bool] = False
 
     def arguments(self) -> dict[str, Any]:
         return {"average": True}

@@ -16,6 +16,7 @@ from cvxmdp.experience.episodes import Episodes
 from cvxmdp.models.table import TabularMDP
 from cvxmdp.policies import TabularPolicy
 from cvxmdp.policies.observers import ObservedPolicy
+from cvxmdp.policies.timed_policy import table_policy
 
 
 def actor_of(
@@ -40,7 +41,7 @@ def actor_of(
     if hasattr(policy, "problem") and hasattr(policy, "policy"):
         policy = policy.policy
     if not hasattr(policy, "predict"):
-        policy = TabularPolicy(policy)
+        policy = table_policy(policy)
     if isinstance(policy, TabularPolicy):
         if policy.n_actions != n_actions or n_states not in (None, policy.n_states):
             raise PolicyError(
