@@ -7,6 +7,7 @@ import pytest
 
 import cvxmdp as cm
 from cvxmdp.certificates.checking import fingerprint
+from cvxmdp.runs.specs.problem_specs import read_problem
 
 
 def leaving(discount: float) -> cm.TabularMDP:
@@ -135,3 +136,21 @@ def test_absorbing_states_become_ends() -> None:
         mdp.ending_at(["hom"])
     with pytest.raises(cm.CvxmdpError, match="is no state"):
         mdp.ending_at([7])
+
+
+@pytest.mark.parametrize(
+    ("keys", "shown"),
+    [
+        ("discount = 1", "total reward"),
+        ("horizon = 5", "5"),
+        ("average = true", "average"),
+        ("horizon = 5\ndiscount = 0.9", "0.9"),
+    ],
+)
+def test_horizons_in_problem_files(keys: str, shown: str, tmp_path) -> None:
+    text = 'maximize = "linear(\\"reward\\")"\n[model]\nkind = "garnet"\n'
+    text += f"n_states = 4\nn_actions = 2\nbranching = 2\nseed = 0\n{keys}\n"
+    if "discount = 1" in keys:
+        text += "ending = 0.2\n"
+    (tmp_path / "problem.toml").write_text(text, "utf-8")
+    assert shown in str(read_problem(tmp_path / "problem.toml").problem.mdp.horizon)

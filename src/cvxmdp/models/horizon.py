@@ -160,7 +160,7 @@ class Discounted(Horizon):
         return [f"discounted sum {number(total)} (budget {number(budget)})", per_step]
 
     def __str__(self) -> str:
-        return f"discount {self.discount:g}"
+        return f"discount {self.discount!r}"  # to the last digit: 1 - 1e-9 is not 1
 
 
 @dataclass(frozen=True)

@@ -228,10 +228,12 @@ class TabularMDP(Space):
         longest = self.horizon.longest
         return longest if math.isfinite(longest) else self.flow.mass
 
-    @property
+    @cached_property
     def reachable(self) -> np.ndarray:
         """Boolean (S,): states that some policy visits. No policy ever visits the others."""
-        return np.asarray(self.flow.reached.reshape(-1, self.n_states).any(axis=0))
+        found = self.flow.reached.reshape(-1, self.n_states).any(axis=0)
+        validation.freeze(found)
+        return np.asarray(found)
 
     @property
     def measured(self) -> tuple[int, int]:

@@ -204,6 +204,18 @@ def _by_columns(certifier: Certifier) -> Found:
     return Found("Column generation", "it ended", x, proof.evidence, stats)
 
 
+def _limits(problem: Problem) -> str:
+    """What float64 allows, where stays are so long that it is less than what was asked."""
+    flow = problem.mdp.flow
+    least = smallest_tolerance(flow)
+    if least <= ENOUGH:
+        return ""
+    return (
+        f" Stays of up to {flow.longest:.1e} steps magnify rounding: with {problem.mdp.horizon} float64 is "
+        f"sure to prove a relative gap of {least:.0e} and no less."
+    )
+
+
 def _concluded(
     problem: Problem, certifier: Certifier, best: tuple[Measured, Found] | None, ended: list[str]
 ) -> Solution:
@@ -222,7 +234,7 @@ def _concluded(
     sentence = measured.sentence or "No bound on the best objective was found"
     message = f"{sentence[0].upper()}{sentence[1:]}."
     if status is Status.INACCURATE:
-        message = f"{status.value} {message} {words}."
+        message = f"{status.value} {message} {words}.{_limits(problem)}"
     evidence = found.evidence
     assert evidence is not None
     residual = np.abs(problem.mdp.flow.residual(measured.achieved.occupancy)).sum()

@@ -277,6 +277,30 @@ def _made(
         raise SpecError(f"Gymnasium cannot make {name!r}: {error}") from error
 
 
+class Ahead(Strict):
+    """How far ahead a model of any kind looks, where that is no discount."""
+
+    horizon: Annotated[int, Field(ge=1)] | None = None
+    average: bool = False
+
+    @property
+    def given(self) -> dict[str, Any]:
+        """What a model is given for it."""
+        steps = {} if self.horizon is None else {"horizon": self.horizon}
+        return {**steps, **({"average": True} if self.average else {})}
+
+    def of(self, model: TabularMDP | GymnasiumEnv) -> TabularMDP | GymnasiumEnv:
+        """The model with this horizon."""
+        if not self.given:
+            return model
+        if not isinstance(model, TabularMDP):
+            raise SpecError(
+                "an environment looks ahead by its discount: horizon and average are for models"
+            )
+        return model.replace(**self.given)
+
+
+AHEAD = tuple(Ahead.model_fields)
 MODELS: Mapping[str, type[Any]] = {
     "gridworld": Gridworld,
     "garnet": Garnet,
@@ -295,7 +319,12 @@ def build_model(table: Mapping[str, Any], folder: ArrayFolder) -> TabularMDP | G
         raise SpecError(f"kind is missing: one of {', '.join(repr(name) for name in MODELS)}")
     if not isinstance(kind, str) or kind not in MODELS:
         raise SpecError(f"unknown kind {kind!r}. {did_you_mean(str(kind), MODELS)}")
-    return validated(MODELS[kind], table, ("model",)).build(folder)
+    ahead = validated(Ahead, {name: table[name] for name in AHEAD if name in table}, ("model",))
+    rest = {name: value for name, value in table.items() if name not in AHEAD}
+    if ahead.given and "discount" in MODELS[kind].model_fields:
+        # All steps count the same, unless the file says otherwise.
+        rest = {"discount": 1.0, **rest}
+    return ahead.of(validated(MODELS[kind], rest, ("model",)).build(folder))
 
 
 def _cells(given: Any) -> Any:
