@@ -73,3 +73,26 @@ def test_first_states_are_drawn_exactly():
     mdp = cm.garnet(5, 2, 2, seed=2).replace(initial=np.array([0.1, 0.2, 0.3, 0.3, 0.1]))
     asked = cm.Problem(mdp, maximize=cm.linear("reward"))
     assert cm.cross_check(asked, cm.solve(asked)).difference <= 1e-12
+
+
+HORIZONS = {
+    "total": {"discount": 1.0},
+    "finite": {"horizon": 5},
+    "finite and discounted": {"horizon": 5, "discount": 0.8},
+    "average": {"average": True},
+}
+
+
+@pytest.mark.parametrize("kind", HORIZONS)
+def test_every_horizon(kind):
+    made = cm.garnet(4, 2, 2, seed=3, ending=0.3 if kind == "total" else 0.0)
+    mdp = cm.TabularMDP(made.transition, made.initial, signals=dict(made.signals), **HORIZONS[kind])
+    wanted = cm.linear("reward") - 0.5 * cm.linear("cost")
+    free = cm.solve(cm.Problem(mdp, maximize=wanted))
+    cost = cm.Problem(mdp, minimize=cm.linear("cost"))
+    least, used = cm.solve(cost).objective, cost.evaluate(free.policy).objective
+    for limits in ({}, {"cost": cm.linear("cost") <= 0.5 * (least + used)}):
+        asked = cm.Problem(mdp, maximize=wanted, subject_to=limits)
+        checked = cm.cross_check(asked, cm.solve(asked))
+        assert checked, str(checked)
+        assert checked.exact == (kind != "average" or not limits)

@@ -225,3 +225,18 @@ def step_down(points, vertex):
         b_eq=[1.0],
         bounds=[(0, 1)] * count + [(None, None)],
     ).fun
+
+
+@pytest.mark.parametrize("horizon", [{"discount": 1.0}, {"horizon": 4}, {"average": True}])
+def test_other_horizons(horizon):
+    made = cm.garnet(4, 2, 2, seed=3, ending=0.3 if "discount" in horizon else 0.0)
+    mdp = cm.TabularMDP(made.transition, made.initial, signals=dict(made.signals), **horizon)
+    objectives = {"reward": cm.linear("reward"), "cost": -cm.linear("cost")}
+    front = cm.pareto(cm.Problem(mdp, maximize=cm.linear("reward")), objectives, tolerance=0.05)
+    assert front.distance <= 0.05
+    best = cm.solve(weighted(front, [1.0, 0.7])).objective
+    assert front.lower([1.0, 0.7]) - 1e-7 <= best <= front.upper([1.0, 0.7]) + 1e-7
+    target = front.points[[0, -1]].mean(axis=0)
+    policy = front.reaching(target)
+    reached = [cm.Problem(mdp, maximize=u).evaluate(policy).objective for u in objectives.values()]
+    assert (np.array(reached) >= target - 1e-7).all()

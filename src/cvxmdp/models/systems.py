@@ -24,6 +24,7 @@ FACTOR_LIMIT = 150_000  # unknowns beyond which an incomplete factorisation cost
 MOST_POLISHING = 2_000  # plain sweeps at the end of an exact solution
 DIRECT_LIMIT = 500  # unknowns up to which a dense factorisation beats iterations that are slow
 MOST_SWEEPS = 1_000
+ROUNDED_AWAY = 64.0  # units in the last place of the largest value: changes that are rounding
 PROBE = 5  # sweeps over which the rate of convergence is measured
 FAST_MIXING = 0.7  # rate per sweep up to which plain sweeps are the fastest
 # Steps of BiCGSTAB, and those in a row without progress, before it counts as broken down.
@@ -142,7 +143,9 @@ def settle(
         following += right
         v, change = following, following - v
         left = norm(change)
-        if left <= target or (count >= 2 and not left < smallest):
+        # Without a discount a change may keep its size for as long as it takes to reach an end.
+        rounding = left <= ROUNDED_AWAY * EPS * float(np.abs(v).max())
+        if left <= target or (count >= 2 and rounding and not left < smallest):
             return v, sweeps
         if count == PROBE:
             probed = left

@@ -1,9 +1,10 @@
 r"""Queries in Storm's language as problems: probabilities, rewards and long-run averages are sums of signals.
 
 P [F a], P [a U b], P [G a], P [G F a], R [F a], R [C], with or without step bounds, and multi(...) of these are
-signals of a product with a little memory (``models.importers.memory_product``), under total reward; LRA [a] and
-R [LRA] are average reward. P [G a] is 1 - P [F !a]. Rewards until a goal are infinite where it may be missed:
-minimising, policies have to reach it; maximising, all of them must. Bounds are taken as closed ones: > as >=.
+signals of a product with a little memory (``models.importers.memory_product``), under total reward; where all
+steps are bounded by one number, under that finite horizon. LRA [a] and R [LRA] are average reward. P [G a] is
+1 - P [F !a]. Rewards until a goal are infinite where it may be missed: minimising, policies have to reach it;
+maximising, all of them must. Bounds are taken as closed ones: > as >=.
 """
 
 from __future__ import annotations
@@ -134,6 +135,8 @@ class _Query:
                 raise self._refused("long-run averages beside sums")
             rewards = {one.text: one.reward for one in asked}
             return replace(self.model, rewards=rewards, labels={}).table(average=True)
+        lengths = {None if one.memory is None else one.memory.steps for one in asked}
+        steps = lengths.pop() if len(lengths) == 1 else None
         memories: dict[tuple[Any, ...], OpenGoal] = {}
         payments = {}
         recurring = {one.text: one.recurring for one in asked if one.recurring is not None}
@@ -142,12 +145,16 @@ class _Query:
                 continue
             place = None
             if one.memory is not None:
-                key = (one.memory.stay.tobytes(), one.memory.steps, one.memory.closing)
-                memories.setdefault(key, one.memory)
+                # Where all agree on the steps, the horizon counts them.
+                memory = one.memory if steps is None else replace(one.memory, steps=None)
+                key = (memory.stay.tobytes(), memory.steps, memory.closing)
+                memories.setdefault(key, memory)
                 place = list(memories).index(key)
             payments[one.text] = Payment(one.reward, place)
-        made = product(self.model, list(memories.values()), payments, recurring)
-        return made.table(discount=1.0)
+        found = list(memories.values())
+        if steps:
+            return product(self.model, found, payments, timed=True).table(horizon=steps)
+        return product(self.model, found, payments, recurring).table(discount=1.0)
 
     def _refused(self, what: str) -> ProblemError:
         return ProblemError(f"{self.formula}: {what} is outside. {OUTSIDE}.")

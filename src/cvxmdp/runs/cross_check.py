@@ -90,14 +90,32 @@ def cross_check(
     curved = next((f for f, part in zip(functions, parts, strict=True) if part is None), None)
     if curved is not None:
         raise ProblemError("cross_check asks a model checker, and those know linear problems only")
-    asked = _Asked(problem, [part for part in parts if part is not None])
-    exact = problem.mdp.n_states <= EXACT_STATES if exact is None else exact
+    asked = _Asked(problem, [_Part.of(problem, part) for part in parts if part is not None])
+    if exact is None:
+        # Long-run averages under bounds are the one question that Storm answers in floats only.
+        bounded_average = asked.path == "LRA" and len(parts) > 1
+        exact = problem.mdp.n_states <= EXACT_STATES and not bounded_average
     ours = solution.objective if solution.has_policy else math.nan
     if not solution.has_policy and solution.status is not Status.INFEASIBLE:
         raise ProblemError(f"there is no answer to check: the solution is {solution.status.name}")
     started = time.perf_counter()
     found = asked.ask(exact, abs(ours) if abs(ours) > 0 else 1.0)
     return CrossCheck(problem.sign * found, ours, exact, tolerance, time.perf_counter() - started)
+
+
+class _Part(NamedTuple):
+    """An affine function of the occupancy: rewards (S, A), and an offset."""
+
+    reward: np.ndarray
+    offset: float
+
+    @classmethod
+    def of(cls, problem: Problem, affine: Any) -> _Part:
+        """Of functions of all steps' occupancies, those that pay the same at every step."""
+        layers = affine.reward.reshape(-1, *problem.mdp.shape)
+        if (layers != layers[0]).any():
+            raise ProblemError("cross_check takes signals that are the same at every step")
+        return cls(layers[0], affine.offset)
 
 
 class _Row(NamedTuple):
@@ -111,7 +129,7 @@ class _Row(NamedTuple):
 class _Asked:
     """A problem in the words of a model checker."""
 
-    def __init__(self, problem: Problem, parts: list[Any]) -> None:
+    def __init__(self, problem: Problem, parts: list[_Part]) -> None:
         self.mdp, self.parts = problem.mdp, parts
         self.horizon = self.mdp.horizon.arguments()
         self.rows = {int(pair): self._row(int(pair)) for pair in np.flatnonzero(self.mdp.actions)}
@@ -172,13 +190,18 @@ class _Asked:
         if row.ending > 0:
             yield f"\t\t{self.mdp.n_states + 1} : {row.ending}"
 
-    def property(self) -> str:
-        """The question."""
-        path = "C"
+    @property
+    def path(self) -> str:
+        """What is summed up, in a formula."""
         if self.horizon.get("average"):
-            path = "LRA"
-        elif "horizon" in self.horizon:
-            path = f"C<={self.horizon['horizon'] + 1}"  # one more: the first state is drawn
+            return "LRA"
+        if "horizon" in self.horizon:
+            return f"C<={self.horizon['horizon'] + 1}"  # one more: the first state is drawn
+        return "C"
+
+    def question(self) -> str:
+        """The property."""
+        path = self.path
         best = f'R{{"f"}}max=? [{path}]'
         bounds = [
             f'R{{"g{place}"}}>={_decimal(shift - Fraction(float(part.offset)))} [{path}]'
@@ -197,13 +220,13 @@ class _Asked:
             kind = stormpy.Rational if exact else float
             model = stormpy.build_model_from_drn[kind](path)
         environment = _environment(stormpy, exact, PRECISION * Fraction(size))
-        asked = stormpy.parse_properties(self.property())[0]
+        asked = stormpy.parse_properties(self.question())[0]
         try:
             found = stormpy.model_checking(
                 model, asked, only_initial_states=True, environment=environment
             )
         except RuntimeError as error:
-            raise SolverError(f"Storm cannot answer {self.property()}: {error}") from error
+            raise SolverError(f"Storm cannot answer {self.question()}: {error}") from error
         if not found.is_quantitative():
             return math.nan  # "false": the bounds cannot be satisfied
         value = found.get_value(0)

@@ -17,7 +17,8 @@ from cvxmdp.base.errors import ProblemError
 from cvxmdp.base.text_tables import number, text_table
 from cvxmdp.certificates.certificate import Certificate
 from cvxmdp.policies import TabularPolicy
-from cvxmdp.policies.occupancies import occupancy_of, policy_of
+from cvxmdp.policies.occupancies import measured_occupancy
+from cvxmdp.policies.timed_policy import from_rows
 from cvxmdp.problems.problem import Problem
 from cvxmdp.problems.solution import Solution
 from cvxmdp.runs.front_figure import plot_front
@@ -162,7 +163,8 @@ class Front:
             )
         mdp = self.problem.mdp
         used = [(share, self.policies[j]) for j, share in enumerate(found.x[:-1]) if share > 0]
-        return policy_of(mdp, sum(share * occupancy_of(mdp, policy) for share, policy in used))
+        mixed = sum(share * measured_occupancy(mdp, policy) for share, policy in used)
+        return from_rows(mdp.flow.policy(np.asarray(mixed)), mdp.horizon.steps)
 
     def rows(self) -> list[tuple[str, ...]]:
         """The points as cells: its number, the objectives, and their weights in units of the ranges."""

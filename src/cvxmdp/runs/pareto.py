@@ -22,6 +22,7 @@ from cvxmdp.base.errors import ProblemError, SettingsError
 from cvxmdp.base.progress import Progress
 from cvxmdp.certificates.certify import certify
 from cvxmdp.certificates.claims import Claims
+from cvxmdp.policies.occupancies import rows_of
 from cvxmdp.problems.problem import Problem
 from cvxmdp.problems.solution import Status
 from cvxmdp.runs.envelopes import farthest, inner_facets, outer_vertices
@@ -184,7 +185,8 @@ class _Explorer:
         certificate = certify(problem, solution, confidence=None)
         values = np.full(len(self.objectives), -math.inf)
         if certificate.policy is not None:
-            surely = self.claims.achieved(certificate.policy.probabilities()).slack
+            rows = rows_of(problem.mdp, certificate.policy)
+            surely = self.claims.achieved(rows).slack
             values = np.array([surely[name] for name in self.objectives])
         self.solved.append(FrontPoint(weights, solution, certificate, values))
 

@@ -70,6 +70,8 @@ def product(
     memories: Sequence[OpenGoal],
     payments: Mapping[str, Payment],
     recurring: Mapping[str, np.ndarray] | None = None,
+    *,
+    timed: bool = False,
 ) -> ExplicitModel:
     """The model with its memories, reachable states only; its rewards are the payments.
 
@@ -78,6 +80,7 @@ def product(
         memories: numbered in this order.
         payments: by the name of their signal.
         recurring: by the name of their signal, labels (S,) that pay if they are met for ever.
+        timed: whether a horizon counts the steps, so that waiting is not nothing.
     """
     sizes = tuple(memory.size for memory in memories) or (1,)
     count = int(np.prod(sizes, dtype=np.int64))  # product states are state * count + memory
@@ -120,7 +123,7 @@ def product(
     for name in labels:
         whole.rewards[name] = np.zeros(whole.state_of.size)
     whole = replace(whole, labels=labels)
-    made = _alive(_collapsed(*_closing(whole, must)))
+    made = _alive(whole if timed else _collapsed(*_closing(whole, must)))
     return replace(made, labels={})
 
 
