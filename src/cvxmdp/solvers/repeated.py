@@ -35,6 +35,7 @@ class Tries(NamedTuple):
     number: Any  # of the try that is under way, from 0
     current: Try
     kept: Try  # the answer if the search ends here; under way itself where there is none
+    plain: Try  # the first one, without pessimism, once it has ended
     too_little: Any  # the largest pessimism known not to be enough, (n,)
     halvings: Any  # of the pessimism so far; -1 before one was enough
     over: Any
@@ -74,7 +75,7 @@ class Repeated(Work[Tries]):
     def first(self) -> Tries:
         nothing = np.zeros(self.n)
         one = self.another(nothing)
-        return Tries(np.array(0), one, one, nothing, np.array(-1), np.array(False))
+        return Tries(np.array(0), one, one, one, nothing, np.array(-1), np.array(False))
 
     def where(self, state: Tries) -> tuple[int, int]:
         """In the try that is under way."""
@@ -98,7 +99,9 @@ class Repeated(Work[Tries]):
             return state, {}
         status = ended or Status.ITERATION_LIMIT
         current = current._replace(status=np.array(STATUSES.index(status)))
-        return self.concluded(state._replace(current=current), self.answer(current, status)), {}
+        plain = state.plain if state.number else current
+        state = state._replace(current=current, plain=plain)
+        return self.concluded(state, self.answer(current, status)), {}
 
     @abstractmethod
     def concluded(self, state: Tries, solution: Solution) -> Tries:

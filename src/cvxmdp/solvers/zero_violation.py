@@ -20,7 +20,7 @@ from cvxmdp.certificates.certificate import Certificate
 from cvxmdp.certificates.certify import Certifier
 from cvxmdp.problems.solution import Solution
 from cvxmdp.solvers.contract import Work
-from cvxmdp.solvers.repeated import Repeated, Tries
+from cvxmdp.solvers.repeated import STATUSES, Repeated, Tries
 
 MOST_HALVINGS = 20  # to a millionth of what was enough at first
 
@@ -29,7 +29,8 @@ class ZeroViolation(Repeated):
     """The smallest pessimism, up to a factor of 2, with which the answer is surely feasible; and its price.
 
     Where even the largest pessimism that leaves a policy is not enough, the answer is mixed with the Slater
-    point, as ``certify`` does it.
+    point, as ``certify`` does it. So is that of the run without pessimism, and the better of the two is
+    returned: where that run misses a constraint by little, mixing costs little.
     """
 
     def __init__(self, certifier: Certifier, make: Callable[[np.ndarray], Work[Any]]) -> None:
@@ -65,15 +66,32 @@ class ZeroViolation(Repeated):
         """With the proof, and what feasibility costs."""
         if not solution.has_policy:
             return solution
-        certificate = self.certifier.certify(solution, None)
-        if certificate.repaired and certificate.policy is not None:
-            solution = _take_repaired(solution, certificate)
-        bound = certificate.upper if self.problem.sign > 0 else certificate.lower
-        price = self.problem.sign * (bound - solution.objective)
+        sign = self.problem.sign
+        solution, certificate = self._repaired(solution)
+        bound = certificate.upper if sign > 0 else certificate.lower
+        if state.number and state.kept.state is not state.plain.state:
+            status = STATUSES[int(state.plain.status)]
+            plain, other = self._repaired(self.answer(state.plain, status))
+            bound = (
+                min(certificate.upper, other.upper)
+                if sign > 0
+                else max(certificate.lower, other.lower)
+            )
+            better = sign * (plain.objective - solution.objective) > 0
+            if other.policy is not None and (better or certificate.policy is None):
+                solution, certificate = plain, other
+        price = sign * (bound - solution.objective)
         proven = certificate.policy is not None
         stats = {**solution.stats, "violation_proven_zero": proven, "price": price}
         message = f"{solution.message} {_note(proven, stats['pessimism'], price, bound)}"
         return replace(solution, stats=stats, message=message)
+
+    def _repaired(self, solution: Solution) -> tuple[Solution, Certificate]:
+        """The answer, mixed with the Slater point as far as it takes, and what is proven of it."""
+        certificate = self.certifier.certify(solution, None)
+        if certificate.repaired and certificate.policy is not None:
+            solution = _take_repaired(solution, certificate)
+        return solution, certificate
 
     def stopped(self, solution: Solution) -> Solution:
         proven = solution.has_policy and not self._shortfall(solution).any()
