@@ -412,7 +412,10 @@ def learning_cases() -> Iterator[Case]:
     yield "learned/other seed", lambda: proven(exploring(), learner(), seed=1)
     yield "learned/several budgets", lambda: learned(several(), dual_bound=50.0)
     yield "learned/ends, masked", lambda: learned(several("masked, ends"))
-    yield "learned/theory", lambda: cm.solve(exploring(), cm.VRPDPG.theory(100, 0.9), seed=0)
+    yield (
+        "learned/theory",
+        lambda: cm.solve(exploring(), cm.VRPDPG.theory(exploring(), 100), seed=0),
+    )
     yield "learned/warm start", lambda: from_solution(learner(), exploring)
     if OLD:
         plain = cm.VRPDPG.reinforce(40, **usual)

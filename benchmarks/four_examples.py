@@ -89,7 +89,7 @@ Learner = Callable[[Example, int], Any]  # the example and how many iterations o
 LEARNERS: dict[str, Learner] = {
     "PDPG, exact gradients": lambda example, n: cm.PDPG(iterations=min(n, 1_000)),
     "VR-PDPG, theorem": lambda example, n: cm.VRPDPG.theory(
-        BATCH * n, example.problem.mdp.discount, dual_bound=1_000.0
+        example.problem, BATCH * n, dual_bound=1_000.0
     ),
     "VR-PDPG, recommended": lambda example, n: cm.VRPDPG(iterations=n),
     "VR-PDPG, momentum 1": lambda example, n: cm.VRPDPG(iterations=n, momentum=1.0),

@@ -173,8 +173,8 @@ def averages(case: Case, iterations: int, seeds: int) -> tuple[np.ndarray, np.nd
     """(1/T) sum_t [f* - f(lambda(theta_t))] and (1/T) sum_t g(lambda(theta_t)), one per seed."""
     problem = case.problem
     solver = cm.VRPDPG.theory(
+        problem,
         iterations,
-        problem.mdp.discount,
         dual_bound=dict(case.constants.dual_bound),
         evaluate_every=iterations,
         record_every=iterations,

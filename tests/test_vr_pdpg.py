@@ -189,14 +189,18 @@ def test_batches_are_counted(problem):
 
 
 def test_theory_gives_the_schedule_of_the_theorem(problem):
-    solver = cm.VRPDPG.theory(10_000, 0.9, dual_bound=3.0)
+    solver = cm.VRPDPG.theory(problem, 10_000, dual_bound=3.0)
     assert solver.primal_step == pytest.approx(10_000**-0.5)
     assert solver.dual_step == pytest.approx(10_000**-0.75)
     assert solver.horizon == math.ceil(0.5 * math.log(10_000) / math.log(1 / 0.9))
     assert solver.momentum == "square root"
     assert solver.dual_bound == 3.0
-    few = cm.solve(problem, cm.VRPDPG.theory(16, 0.9), seed=0)
+    short = cm.VRPDPG.theory(problem, 16)
+    assert short.dual_bound == cm.slater(problem).dual_bound
+    few = cm.solve(problem, short, seed=0)
     assert few.stats["iterations"] == 16
+    with pytest.raises(SettingsError, match="takes a problem first"):
+        cm.VRPDPG.theory(10_000, 0.9)
 
 
 def test_a_problem_without_constraints(problem):

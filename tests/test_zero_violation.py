@@ -203,7 +203,9 @@ def test_theory_is_theorem_zero(small: cm.Problem, monkeypatch: pytest.MonkeyPat
 
 
 @pytest.mark.parametrize("sense", ["maximize", "minimize"])
-def test_auto_is_never_worse_than_the_repair_of_the_plain_run(sense: str, small: cm.Problem) -> None:
+def test_auto_is_never_worse_than_the_repair_of_the_plain_run(
+    sense: str, small: cm.Problem
+) -> None:
     utility = small.utility if sense == "maximize" else -small.utility
     problem = cm.Problem(small.mdp, **{sense: utility}, subject_to=small.constraints)
     for iterations in (20, 60, 300):

@@ -37,10 +37,10 @@ def watched_slacks(problem: Problem) -> dict[str, Shape]:
 
 
 def played_history(problem: Problem, iterations: np.ndarray, visits: np.ndarray) -> dict[str, Any]:
-    """For a history: the slacks of policies that were played.
+    """For a history: objective and slacks of policies that were played.
 
     Args:
-        problem: with constraints, or logarithms.
+        problem: whose constraints and logarithms are looked at.
         iterations: (K,), at which each was played.
         visits: (K, S, A), their occupancies, or the mean ones of the episodes that were played.
     """
@@ -48,7 +48,9 @@ def played_history(problem: Problem, iterations: np.ndarray, visits: np.ndarray)
         name: np.array([float(function.value(x)) for x in visits])
         for name, function in watched_slacks(problem).items()
     }
-    return {"played": np.asarray(iterations), "played_slack": slack} if slack else {}
+    objective = [problem.sign * float(problem.objective_function.value(x)) for x in visits]
+    found = {"played": np.asarray(iterations), "played_objective": np.array(objective)}
+    return {**found, "played_slack": slack} if slack else found
 
 
 def violations_while_learning(

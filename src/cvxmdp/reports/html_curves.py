@@ -31,6 +31,7 @@ WORTH = "What the policy of each iteration is worth"
 KNOWN = {
     "objective": Panel("Objective", EXACT, f"{WORTH}, computed exactly."),
     "episode_objective": Panel("Objective", "seen in episodes", ""),
+    "played_objective": Panel("Objective", "of the policies played", ""),
     "upper": Panel(
         "Proven bounds", "upper", "What is proven at each iteration: the optimum lies between."
     ),

@@ -35,7 +35,12 @@ SNAPSHOTS = (
     "snapshot_occupancy",
 )  # (K,) and (K, S, A), where a history has them
 ENVELOPE_POINTS = 121
-PLACES = {"objective": "iteration", "slack": "iteration", "played_slack": "played"}
+PLACES = {
+    "objective": "iteration",
+    "slack": "iteration",
+    "played_objective": "played",
+    "played_slack": "played",
+}
 OTHERS_AT = (
     "recorded"  # the iterations at which everything else was recorded, where a history has them
 )

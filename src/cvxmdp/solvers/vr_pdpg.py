@@ -28,7 +28,9 @@ import numpy as np
 from cvxmdp.base.errors import SettingsError
 from cvxmdp.base.removed import refuse_removed, refusing_removed
 from cvxmdp.certificates.certify import Certifier
+from cvxmdp.certificates.slater import slater
 from cvxmdp.policies.families import PolicyFamily, Table
+from cvxmdp.problems.problem import Problem
 from cvxmdp.solvers.confident import ConfidentlyFeasible
 from cvxmdp.solvers.contract import Task, Work, require_gradients
 from cvxmdp.solvers.environment_work import work_of
@@ -37,7 +39,12 @@ from cvxmdp.solvers.start import per_constraint
 from cvxmdp.solvers.vr_pdpg_settings import settings_for
 from cvxmdp.solvers.vr_pdpg_work import LearningWork
 from cvxmdp.solvers.zero_violation import ZeroViolation
-from cvxmdp.theory import sample_schedule
+from cvxmdp.theory import (
+    ParameterisationConstants,
+    problem_constants,
+    sample_schedule,
+    sampled_pessimism,
+)
 
 ITERATES = ("last", "uniform", "half")
 DIRECTIONS = ("gradient", "natural")
@@ -168,19 +175,38 @@ class VRPDPG:
             )
 
     @classmethod
-    def theory(cls, iterations: int, discount: float, **settings: Any) -> VRPDPG:
-        """The schedule of the theorem on the sample-based setting.
+    def theory(
+        cls,
+        problem: Problem,
+        iterations: int,
+        *,
+        parameterisation: ParameterisationConstants | None = None,
+        zero_violation: bool = False,
+        **settings: Any,
+    ) -> VRPDPG:
+        """The run that the theorem on the sample-based setting speaks of.
 
         eta_theta = T^(-1/2), eta_mu = T^(-3/4), alpha_t = (t+1)^(-1/2) as in its proof (its statement's
         (t+1)^(-1) is a misprint: with it the error does not vanish), H = ceil(log_{1/gamma}(T) / 2). It
         bounds the average over the iterations, so a policy drawn from them (``iterate="uniform"``).
 
         Args:
+            problem: gives the horizon and, where the model is known, the box of the multipliers: C_0 from the
+                Slater point.
             iterations: T.
-            discount: gamma.
+            parameterisation: ``theory.softmax_table_constants(inverse_lipschitz, inverse_radius)``, whose two
+                arguments nobody knows (L_lambda and eps_bar in the paper's assumption). Needed for
+                ``zero_violation`` alone.
+            zero_violation: solve g_i - delta >= 0 with the delta of ``theory.sampled_pessimism``, for no
+                violation in expectation; an error that names the iterations it needs where these are too few.
             **settings: any other setting of ``VRPDPG``.
         """
-        schedule = sample_schedule(iterations, discount)
+        if not isinstance(problem, Problem):
+            raise SettingsError(
+                f"VRPDPG.theory takes a problem first, then the iterations: theory(problem, {problem!r}); got "
+                f"{problem!r}"
+            )
+        schedule = sample_schedule(iterations, problem.space.discount)
         chosen: dict[str, Any] = {
             "iterations": iterations,
             "primal_step": schedule.primal_step,
@@ -189,6 +215,18 @@ class VRPDPG:
             "horizon": schedule.horizon,
             "iterate": "uniform",
         }
+        if zero_violation:
+            if parameterisation is None:
+                raise SettingsError(
+                    "zero_violation=True needs the constants of the parameterisation: give parameterisation="
+                    "theory.softmax_table_constants(inverse_lipschitz, inverse_radius)"
+                )
+            constants = problem_constants(problem, parameterisation)
+            pessimism = sampled_pessimism(constants, iterations)
+            harder = constants.pessimistic(pessimism)
+            chosen |= {"pessimism": pessimism, "dual_bound": harder.dual_bound}
+        elif problem.environment is None and problem.constraints and "dual_bound" not in settings:
+            chosen["dual_bound"] = slater(problem).dual_bound
         return cls(**{**chosen, **settings})
 
     def prepare(self, task: Task) -> Work[Any]:

@@ -31,6 +31,14 @@ from cvxmdp.theory.theorem_zero import (
     theory_pessimism,
     zero_violation_bound,
 )
+from cvxmdp.theory.theorem_zero_sample import (
+    SamplePlan,
+    iterations_for_sampled_zero_violation,
+    sample_plan,
+    sampled_pessimism,
+    sampled_pessimism_equation,
+    sampled_zero_violation_bound,
+)
 
 __all__ = [
     "Comparison",
@@ -40,6 +48,7 @@ __all__ = [
     "ProblemConstants",
     "Rate",
     "SampleConstants",
+    "SamplePlan",
     "SampleSchedule",
     "TheoremBound",
     "TheoryError",
@@ -50,12 +59,17 @@ __all__ = [
     "exact_bound",
     "exact_schedule",
     "fit_rate",
+    "iterations_for_sampled_zero_violation",
     "iterations_for_zero_violation",
     "pessimism_equation",
     "problem_constants",
     "sample_bound",
     "sample_constants",
+    "sample_plan",
     "sample_schedule",
+    "sampled_pessimism",
+    "sampled_pessimism_equation",
+    "sampled_zero_violation_bound",
     "softmax_table_constants",
     "strong_average_lagrangian_bound",
     "strong_mixing",

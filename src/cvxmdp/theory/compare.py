@@ -1,4 +1,4 @@
-r"""Bound beside measurement: what a finished run of PDPG did, and what theorem exact promised.
+r"""Bound beside measurement: what a finished run did, and what the theorem promised.
 
 The theorems bound (1/T) sum_t [f* - f(lambda_t)] and (1/T) |[sum_t -g(lambda_t)]_+|; both are
 averages of what the solver's history holds. The first has a sign: iterates that violate a
@@ -22,9 +22,12 @@ from cvxmdp.theory.constants import ProblemConstants
 from cvxmdp.theory.parameterisation import TheoryError, require_real
 from cvxmdp.theory.schedules import ExactSchedule, exact_schedule
 from cvxmdp.theory.theorem_exact import TheoremBound, exact_bound
+from cvxmdp.theory.theorem_sample import sample_bound, sample_schedule
 from cvxmdp.theory.theorem_zero import zero_violation_bound
+from cvxmdp.theory.theorem_zero_sample import sampled_pessimism, sampled_zero_violation_bound
 
 SAME = 1e-9  # relative difference up to which two step sizes are the same
+SINGLE = 1e-5  # the same in single precision
 
 
 @dataclass(frozen=True)
@@ -80,41 +83,55 @@ def compare(
     strongly_concave: bool = False,
     zero_violation: bool = False,
     optimum: float | None = None,
+    sampled: bool = False,
 ) -> Comparison:
-    """What theorem exact (or zero) promises for a run of PDPG, beside what the run did.
+    """What theorem exact, sample or zero promises for a run, beside what the run did.
+
+    Of a run of VR-PDPG the policies that it kept stand for all that it played: exact values of up to 256 of
+    them. The theorem speaks of expectations, and this is one run; average several.
 
     Args:
         problem: the problem.
-        solution: of PDPG, best with the settings of ``PDPG.theory``; where they differ from the
+        solution: of PDPG or VRPDPG, best with the settings of their ``theory``; where they differ from the
             theorem's, ``departures`` says so.
         constants: of the problem and its parameterisation, from ``problem_constants``.
         strongly_concave: the theorem's case of a strongly concave objective.
         zero_violation: theorem zero in place of theorem exact.
         optimum: f*, in the user's sign; when not given, the number that ``certify`` proves no policy to exceed.
+        sampled: a run of VR-PDPG.
     """
-    history = solution.history
-    if "objective" not in history or "slack" not in history:
+    history, kind = solution.history, "played_" if sampled else ""
+    if f"{kind}objective" not in history or f"{kind}slack" not in history:
         raise TheoryError(
-            "compare needs the history of a run of PDPG (objective and slack per iteration); got "
-            f"a solution with {sorted(history) or 'no history'}"
+            f"compare needs the history of a run of {'VRPDPG' if sampled else 'PDPG'} ({kind}objective and "
+            f"{kind}slack); got a solution with {sorted(history) or 'no history'}"
         )
-    iterations = len(history["objective"])
-    case = {"strongly_concave": strongly_concave}
-    bound = (zero_violation_bound if zero_violation else exact_bound)(constants, iterations, **case)
-    schedule = exact_schedule(constants, iterations, zero_violation=zero_violation, **case)
+    if sampled:
+        iterations = int(solution.stats["iterations"])
+        chosen = sampled_zero_violation_bound if zero_violation else sample_bound
+        bound = chosen(constants, iterations)
+        departures = _sampled_departures(solution, constants, iterations, zero_violation)
+    else:
+        iterations = len(history["objective"])
+        case = {"strongly_concave": strongly_concave}
+        exact = zero_violation_bound if zero_violation else exact_bound
+        bound = exact(constants, iterations, **case)
+        schedule = exact_schedule(constants, iterations, zero_violation=zero_violation, **case)
+        departures = _departures(solution, schedule)
     if optimum is None:
         certificate = certify(problem, solution, confidence=None)
         optimum = certificate.upper if problem.sense == "maximize" else certificate.lower
     best = require_real(optimum, "optimum", -math.inf)
-    slack = {name: float(np.mean(values)) for name, values in _named(history, "slack").items()}
+    named = _named(history, f"{kind}slack")
+    slack = {name: float(np.mean(named[name])) for name in problem.constraints}
     return Comparison(
         iterations,
         best,
-        problem.sign * (best - float(np.mean(history["objective"]))),
+        problem.sign * (best - float(np.mean(history[f"{kind}objective"]))),
         math.hypot(*(max(0.0, -value) for value in slack.values())),
         slack,
         bound,
-        tuple(_departures(solution, schedule)),
+        tuple(departures),
     )
 
 
@@ -167,6 +184,23 @@ def _named(history: Mapping[str, Any], what: str) -> dict[str, np.ndarray]:
     return {name: np.asarray(values) for name, values in history[what].items()}
 
 
+def _sampled_departures(
+    solution: Solution, constants: ProblemConstants, iterations: int, zero_violation: bool
+) -> list[str]:
+    """The same of a run of VR-PDPG."""
+    pessimism = sampled_pessimism(constants, iterations) if zero_violation else 0.0
+    steps = sample_schedule(iterations, constants.discount)
+    dual_bound = constants.pessimistic(pessimism).dual_bound if pessimism else constants.dual_bound
+    schedule = ExactSchedule(steps.primal_step, steps.dual_step, dual_bound, iterations, pessimism)
+    found = []
+    if "square root" not in str(solution.stats.get("solver")):
+        found.append("its momentum is not the theorem's (t+1)^(-1/2)")
+    if len(solution.history["recorded"]) == iterations:  # else nobody saw every multiplier
+        slack = _named(solution.history, "recursive_slack")
+        found += _dual_departures(solution, schedule, slack, SINGLE)
+    return found
+
+
 def _departures(solution: Solution, schedule: ExactSchedule) -> list[str]:
     """Settings of the run that are not the theorem's, read from what it did."""
     found = []
@@ -174,13 +208,20 @@ def _departures(solution: Solution, schedule: ExactSchedule) -> list[str]:
     if not np.allclose(steps, schedule.primal_step, rtol=SAME, atol=0.0):
         taken = f"{steps.min():.4g}" if np.ptp(steps) == 0 else f"{steps.min():.4g} and others"
         found.append(f"its primal step is {taken}, the theorem's {schedule.primal_step:.4g}")
-    slack = _named(solution.history, "slack")
+    return found + _dual_departures(solution, schedule, _named(solution.history, "slack"), SAME)
+
+
+def _dual_departures(
+    solution: Solution, schedule: ExactSchedule, slack: Mapping[str, np.ndarray], same: float
+) -> list[str]:
+    """Multipliers that do not move as the theorem's do on these slacks."""
+    found = []
     for name, multipliers in _named(solution.history, "multipliers").items():
         if multipliers[0] != 0.0:
             found.append(f"the multiplier of {name!r} starts at {multipliers[0]:.4g}, not at 0")
         pushed = multipliers[:-1] - schedule.dual_step * (slack[name][:-1] - schedule.pessimism)
         expected = np.clip(pushed, 0.0, schedule.dual_bound[name])
-        scale = SAME * max(1.0, schedule.dual_bound[name])
+        scale = same * max(1.0, schedule.dual_bound[name])
         if not np.allclose(multipliers[1:], expected, rtol=0.0, atol=scale):
             found.append(
                 f"the multiplier of {name!r} does not follow the theorem's dual step "

@@ -147,6 +147,13 @@ def sample_bound(constants: ProblemConstants, iterations: int) -> TheoremBound:
     return TheoremBound(gap, violation, assumes)
 
 
+def least_sampled_iterations(constants: ProblemConstants) -> int:
+    """The theorem's condition T >= ((1-gamma) / (L_lambda bar epsilon))^2 / 2."""
+    parameters = _softmax_only(constants)
+    reach = parameters.inverse_lipschitz * parameters.inverse_radius / (1.0 - constants.discount)
+    return max(1, math.ceil(0.5 / reach**2))
+
+
 def _lagrangian_terms(
     constants: ProblemConstants, schedule: SampleSchedule, found: SampleConstants
 ) -> dict[str, float]:
@@ -156,7 +163,7 @@ def _lagrangian_terms(
     step, inverse = schedule.primal_step, parameters.inverse_lipschitz
     mixing = step / (math.sqrt(2.0) * inverse * mass)
     if mixing > parameters.inverse_radius:
-        needed = math.ceil(0.5 / (inverse * mass * parameters.inverse_radius) ** 2)
+        needed = least_sampled_iterations(constants)
         raise TheoryError(
             f"theorem sample holds from T = ((1-gamma)/(L_lambda bar epsilon))^2 / 2 = {needed:,} "
             f"iterations on; got {schedule.iterations:,}",

@@ -19,6 +19,7 @@ delta, less than every margin, serves all, and xi is the smallest margin.
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 
 from cvxmdp.theory.constants import ProblemConstants, require_iterations
 from cvxmdp.theory.parameterisation import TheoryError
@@ -34,6 +35,7 @@ GOLDEN = (math.sqrt(5.0) - 1.0) / 2.0
 SEARCH_STEPS = 90  # of golden section: the bracket shrinks below the spacing of doubles
 NEEDED_RATIO = 1.001  # the T named in an error is the smallest one up to this factor
 LARGEST_POWER = 500  # of two, tried as T
+LARGEST = 2**LARGEST_POWER
 
 
 def pessimism_equation(
@@ -64,10 +66,14 @@ def theory_pessimism(
         strongly_concave: the equation for strongly concave objectives.
     """
     iterations = require_iterations(iterations)
-    _require_constraints(constants)
+    require_constraints(constants)
     if strongly_concave:
         strong_mixing(constants)  # refuses objectives that are not
-    high = _point_below_zero(constants, iterations, strongly_concave)
+
+    def left_side(pessimism: float) -> float:
+        return pessimism_equation(constants, iterations, pessimism, strongly_concave)
+
+    high = point_below_zero(constants.margin, left_side)
     if high is None or (not strongly_concave and iterations < least_iterations(constants)):
         needed = iterations_for_zero_violation(constants, strongly_concave)
         raise TheoryError(
@@ -76,15 +82,7 @@ def theory_pessimism(
             "that you choose yourself needs no theorem: certify says whether a policy is feasible.",
             needed,
         )
-    low = 0.0
-    while True:  # positive at low, not positive at high
-        middle = 0.5 * (low + high)
-        if not low < middle < high:
-            return high
-        if pessimism_equation(constants, iterations, middle, strongly_concave) > 0:
-            low = middle
-        else:
-            high = middle
+    return smallest_root(left_side, high)
 
 
 def iterations_for_zero_violation(
@@ -96,27 +94,23 @@ def iterations_for_zero_violation(
         constants: of the problem.
         strongly_concave: the equation for strongly concave objectives.
     """
-    _require_constraints(constants)
+    require_constraints(constants)
     if strongly_concave:
         strong_mixing(constants)
 
     def enough(iterations: int) -> bool:
-        return _point_below_zero(constants, iterations, strongly_concave) is not None
+        def left_side(pessimism: float) -> float:
+            return pessimism_equation(constants, iterations, pessimism, strongly_concave)
 
-    least = 1 if strongly_concave else least_iterations(constants)
-    if enough(least):
-        return least
-    power = next((k for k in range(1, LARGEST_POWER) if enough(least * 2**k)), None)
-    if power is None:
+        return point_below_zero(constants.margin, left_side) is not None
+
+    found = first_enough(enough, 1 if strongly_concave else least_iterations(constants))
+    if found is None:
         raise TheoryError(
             f"no number of iterations below 2^{LARGEST_POWER} gives theorem zero a pessimism below "
             f"the margin {constants.margin:.4g} of the Slater point"
         )
-    low, high = least * 2 ** (power - 1), least * 2**power
-    while high - low > 1 and high > NEEDED_RATIO * low:
-        middle = (low + high) // 2
-        low, high = (low, middle) if enough(middle) else (middle, high)
-    return high
+    return found
 
 
 def zero_violation_bound(
@@ -137,23 +131,46 @@ def zero_violation_bound(
     return TheoremBound({"pessimism": loss, **harder.gap_terms}, {}, harder.assumes)
 
 
-def _require_constraints(constants: ProblemConstants) -> None:
+def require_constraints(constants: ProblemConstants) -> None:
+    """An error where there is nothing to violate."""
     if not constants.margins:
         raise TheoryError("zero violation needs a problem with constraints; this one has none")
 
 
-def _point_below_zero(
-    constants: ProblemConstants, iterations: int, strongly_concave: bool
-) -> float | None:
+def first_enough(enough: Callable[[int], bool], least: int) -> int | None:
+    """The smallest T, up to 0.1 percent and at least ``least``, that is enough; None below 2^500."""
+    if enough(least):
+        return least
+    powers = range(1, LARGEST_POWER)
+    power = next((k for k in powers if least * 2**k < LARGEST and enough(least * 2**k)), None)
+    if power is None:
+        return None
+    low, high = least * 2 ** (power - 1), least * 2**power
+    while high - low > 1 and high > NEEDED_RATIO * low:
+        middle = (low + high) // 2
+        low, high = (low, middle) if enough(middle) else (middle, high)
+    return high
+
+
+def smallest_root(left_side: Callable[[float], float], high: float) -> float:
+    """Of a convex function that is positive at zero and not positive at ``high``, to the safe side."""
+    low = 0.0
+    while True:  # positive at low, not positive at high
+        middle = 0.5 * (low + high)
+        if not low < middle < high:
+            return high
+        if left_side(middle) > 0:
+            low = middle
+        else:
+            high = middle
+
+
+def point_below_zero(margin: float, left_side: Callable[[float], float]) -> float | None:
     """A delta where the equation's left side is not positive; None when its minimum is positive.
 
     Golden-section search for the minimum of a convex function, left early.
     """
-    low, high = 0.0, math.nextafter(constants.margin, 0.0)
-
-    def left_side(pessimism: float) -> float:
-        return pessimism_equation(constants, iterations, pessimism, strongly_concave)
-
+    low, high = 0.0, math.nextafter(margin, 0.0)
     points = [high - GOLDEN * (high - low), low + GOLDEN * (high - low)]
     values = [left_side(point) for point in points]
     for _ in range(SEARCH_STEPS):
