@@ -148,8 +148,30 @@ def test_pairs_never_tried_count_for_everybody_but_the_plan() -> None:
     certificate = cm.certify(problem, solution)
     assert certificate.upper >= 9.0
     assert "1 never tried" in str(certificate)
+    anything = cm.certify(problem, np.full((2, 2), 0.5))  # a policy may take what nobody tried
+    assert (
+        -1e-9
+        <= anything.reaches
+        <= problem.with_model(world).evaluate(np.full((2, 2), 0.5)).objective
+    )
     masked = tried.replace(actions=np.array([[True, False], [True, True]]))
     assert cm.certify(cm.Problem(masked, maximize=cm.linear("reward")), solution).upper < 2.0
+
+
+def test_declared_supports_sharpen_what_is_known(tmp_path: Path) -> None:
+    inside = np.column_stack([WORLD.transition.toarray() > 0, np.zeros(12, dtype=bool)])
+    asked = {"maximize": cm.linear("reward"), "subject_to": {"cost": cm.linear("cost") <= 3.0}}
+    plain = cm.Problem(counted(WORLD, 300, seed=1), **asked)
+    sharp = cm.Problem(counted(WORLD, 300, seed=1, supports=sp.csr_array(inside)), **asked)
+    policy = cm.solve(plain).policy
+    known, more = cm.certify(plain, policy), cm.certify(sharp, policy)
+    there = plain.with_model(WORLD).evaluate(policy)
+    assert known.reaches < more.reaches <= there.objective
+    assert more.upper <= known.upper + 1e-9
+    assert "supports" in str(more)
+    more.save(tmp_path / "certificate.json")
+    sharp.save(tmp_path / "problem")
+    assert cm.check(tmp_path / "certificate.json", cm.load_problem(tmp_path / "problem"))
 
 
 def test_nothing_was_tried() -> None:

@@ -11,7 +11,6 @@ from cvxmdp.certificates.certificate import Certificate
 from cvxmdp.certificates.claims import Proof
 from cvxmdp.certificates.true_claims import Reached, TrueClaims
 from cvxmdp.policies import TabularPolicy
-from cvxmdp.policies.occupancies import as_policy
 from cvxmdp.problems.problem import Problem
 from cvxmdp.problems.solution import Solution
 
@@ -39,10 +38,10 @@ class TrueCertifier:
             answer = None
         reached, matrix, misses = None, None, True
         if answer is not None:
-            matrix = as_policy(self.problem.mdp, answer).probabilities()
+            matrix = self.claims.matrix_of(answer)
             reached = self.claims.reached(matrix)
             # Where the estimate allows a policy, no proof can say that no model does.
-            misses = min(self.problem.evaluate(matrix).slack.values(), default=0.0) < 0
+            misses = min(self.claims.slack_of_estimate(matrix).values(), default=0.0) < 0
         if self.claims.slacks and misses and (reached is None or not reached.feasible):
             room = self.claims.room
             if room is not None and room.upper < 0:
@@ -63,10 +62,10 @@ class TrueCertifier:
         sign = self.problem.sign
         ceiling = math.inf if proof is None else _up(proof)
         reaches, slack, given = -math.inf, {}, {}
-        if reached is not None:
+        if reached is not None and policy is not None:
             reaches = _down(reached.objective, reached.values)
             slack = {name: _down(one, reached.values) for name, one in reached.slack.items()}
-            given = self.problem.evaluate(policy).slack
+            given = self.claims.slack_of_estimate(policy)
         floor = reaches if all(one >= 0 for one in slack.values()) else -math.inf
         return Certificate(
             upper=ceiling if sign > 0 else -floor,

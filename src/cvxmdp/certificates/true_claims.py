@@ -39,6 +39,8 @@ from cvxmdp.experience.confidence import (
     confidence_level,
 )
 from cvxmdp.models.counts import Counts
+from cvxmdp.models.table import TabularMDP
+from cvxmdp.policies.occupancies import as_policy
 from cvxmdp.problems.lowered import Evidence, Lowered
 from cvxmdp.problems.problem import Problem
 from cvxmdp.problems.uncertainty import Uncertainty, uncertainty_of
@@ -90,10 +92,12 @@ class TrueClaims(Claims):
     Attributes:
         confidence: with which the set holds the true model; of no account where errors are stated.
         counts: what was seen; None where errors are stated.
+        model: the estimate with all pairs that are available.
     """
 
     confidence: float = math.nan
     counts: Counts | None = None
+    model: TabularMDP | None = None
 
     @classmethod
     def about(cls, problem: Problem, confidence: float) -> TrueClaims:
@@ -113,7 +117,8 @@ class TrueClaims(Claims):
             checked = true_problem(plain, confidence)
         except CertificateError as error:
             raise ProblemError(f"nothing can be proven of the true model: {error}") from error
-        return cls(lowered, checked, fingerprint(plain), confidence, counts)
+        model = uncertainty.model
+        return cls(lowered, checked, fingerprint(plain), confidence, counts, model)
 
     @property
     def data(self) -> str:
@@ -130,6 +135,16 @@ class TrueClaims(Claims):
     def models(self) -> RobustFlow:
         assert isinstance(self.lowered.flow, RobustFlow)
         return self.lowered.flow
+
+    def matrix_of(self, given: Any) -> np.ndarray:
+        """A policy's probabilities (S, A); it may take pairs that nobody tried."""
+        assert self.model is not None
+        return np.asarray(as_policy(self.model, given).probabilities())
+
+    def slack_of_estimate(self, policy: np.ndarray) -> dict[str, float]:
+        """Of each constraint in the estimate, where pairs that nobody tried end at once."""
+        x = self.models.occupancy(policy)
+        return {name: float(slack.value(x)) for name, slack in self.slacks.items()}
 
     def reached(self, policy: np.ndarray) -> Reached:
         """What a policy, (S, A) probabilities, surely reaches, with the evidence."""

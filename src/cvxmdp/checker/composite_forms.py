@@ -35,9 +35,9 @@ from cvxmdp.checker.closed_forms import (
     EntropyForm,
     FlowMiss,
     LinearForm,
-    NormForm,
     RelativeEntropyForm,
 )
+from cvxmdp.checker.norm_form import NormForm
 from cvxmdp.checker.target_sets import read_set
 
 MOST_PARTS = 100_000  # of one function in a problem

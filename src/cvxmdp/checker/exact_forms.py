@@ -32,7 +32,6 @@ from cvxmdp.checker.closed_forms import (
     CustomForm,
     EntropyForm,
     LinearForm,
-    NormForm,
     RelativeEntropyForm,
 )
 from cvxmdp.checker.composite_forms import LogForm, MinimumForm, PowerForm, SumForm
@@ -45,6 +44,7 @@ from cvxmdp.checker.exact_numbers import (
     greatest,
     refuse_unless,
 )
+from cvxmdp.checker.norm_form import NormForm
 from cvxmdp.checker.target_sets import BallSet, BoxSet, PointSet, PolytopeSet
 
 

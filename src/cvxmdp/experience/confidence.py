@@ -145,13 +145,15 @@ class Balls(RowSets):
         places = np.flatnonzero(self.possible)
         best = places[values[places].argmax(axis=0)]
         top = np.repeat(best[None, :], self.centres.shape[0], axis=0)
-        if self.supports is not None:
-            inside = self.supports
-            for row in np.flatnonzero(np.diff(inside.indptr)):
-                own = inside.indices[inside.indptr[row] : inside.indptr[row + 1]]
-                own = own[self.possible[own]]
-                if own.size:
-                    top[row] = own[values[own].argmax(axis=0)]
+        if self.supports is None:
+            return top
+        places = np.repeat(np.arange(top.shape[0]), np.diff(self.supports.indptr))
+        allowed = self.possible[self.supports.indices] & np.asarray(self.supports.data, dtype=bool)
+        places, own = places[allowed], self.supports.indices[allowed]
+        for column in range(values.shape[1]):
+            # The last of each row, in ascending order of values, is at the top of what the row allows.
+            order = np.lexsort((values[own, column], places))
+            top[places[order], column] = own[order]
         return top
 
     def _newton(
