@@ -515,3 +515,20 @@ def test_rewards_in_billionths_end_optimal() -> None:
     solution = cm.solve(problem, cm.ColumnGeneration())
     assert solution.status is cm.Status.OPTIMAL
     assert cm.certify(problem, solution).relative_gap < 1e-6
+
+
+def test_columns_that_creep_leave_a_small_model_to_one_program_also_after_a_stop() -> None:
+    mdp = cm.garnet(6, 3, 3, discount=0.9, seed=0)
+    problem = cm.Problem(mdp, minimize=cm.distance(cm.uniform_policy(mdp), norm="l1"))
+    whole, half = (Run(cm.ColumnGeneration().prepare(Task(problem))) for _ in range(2))
+    for _ in range(20):
+        half.advance()
+    rest = Run(cm.ColumnGeneration().prepare(Task(problem)))
+    rest.restore(half.dump())
+    for run in (whole, rest):
+        while not run.finished:
+            run.advance()
+    first, second = whole.solution(), rest.solution()
+    assert first.status is second.status is cm.Status.OPTIMAL
+    assert first.stats["solver"].startswith("ColumnGeneration, then ConvexProgram")
+    assert first.stats["iterations"] == second.stats["iterations"]

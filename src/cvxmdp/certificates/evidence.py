@@ -31,7 +31,8 @@ PROGRAM_TOLERANCE = 1e-10  # asked of it
 COLUMNS_TOLERANCE, COLUMNS_KEPT, COLUMNS_STEPS = 1e-4, 40, 300  # of a search by column generation
 ROUNDING = 1e-13  # of the size of a slack: budgets that leave no room are not known better
 IDLE = 10  # steps in a row that change nothing, after which nothing more will
-HOPELESS_STEPS = 100  # without a mixture that satisfies the constraints
+HOPELESS_STEPS = 100  # without a mixture that satisfies the constraints, or
+CREEPING = 0.9  # with more than this left of the distance between the bounds after some more
 PATIENCE = 2.0  # seconds of searching before a progress line is shown
 WORK = 1e7  # entries of the transition to pass through in a search by gradient
 MIXED_IN = 1e-9  # share of the uniform policy that keeps logarithms finite when linearising
@@ -100,8 +101,8 @@ def by_columns(claims: Claims, tolerance: float = COLUMNS_TOLERANCE) -> Proof | 
         generation.step()
         if generation.gap <= tolerance or generation.infeasible or generation.stuck:
             break
-        if step >= HOPELESS_STEPS and generation.answer is None:
-            break  # a mixture inside is as good as out of reach
+        if step >= HOPELESS_STEPS and (generation.answer is None or generation.creeps(CREEPING)):
+            break  # a mixture inside is as good as out of reach, or the bound as good as it gets
     found, x = generation.evidence(), generation.occupancy()
     if found is None or x is None:
         return None

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 STOP_EARLY = 0.9  # of the tolerance: the certificate allows for rounding and errors on top
 KEPT = {"linear": 200, "entropy": 12, "concave": 40}  # columns, by kind of problem
 HOPELESS_STEPS, HARDLY_ROOM = 30, 1e-4  # without a feasible mixture; of the slacks' units
-CREEPING_STEPS = 50  # in which the bounds should come closer by half
+CLOSER = 0.5  # what should be left of the distance between the bounds after some steps
 LINEAR_PROGRAM = 200_000  # pairs of a linear program that is worth a try where columns led nowhere
 TRIES = 3  # of certification before what there is is returned
 
@@ -171,10 +171,7 @@ class ColumnWork(Work[Plain]):
 
     def _creeps(self, generation: Generation) -> bool:
         """Kinks that no mixture meets exactly, where another solver can do better."""
-        upper, lower = generation.trail.upper, generation.trail.lower
-        if len(upper) <= CREEPING_STEPS or not self._fits_a_program:
-            return False
-        return not upper[-1] - lower[-1] <= 0.5 * (upper[-CREEPING_STEPS] - lower[-CREEPING_STEPS])
+        return generation.creeps(CLOSER) and self._fits_a_program
 
     @property
     def _fits_a_program(self) -> bool:

@@ -43,6 +43,7 @@ SMOOTHING = 0.4  # share of the best multipliers so far in those the oracle is a
 STEADY = 0.5  # least share of what was before in the moving means of natural steps
 MEMORY = 4.0  # the larger, the shorter these means
 STALLED = 5  # natural steps in a row without progress after which the oracle is asked, too
+CREEPING_STEPS = 50  # after which the bounds should have come closer
 PROGRESS = 1e-3  # of the gap: what a bound has to move by to count as progress
 VALUES_SHARE = 0.02  # of the gap: accuracy of the values of a natural step
 ORACLE_SHARE = 0.05  # of the gap, that the oracle may leave open
@@ -228,6 +229,14 @@ class Generation:
         sizes = [abs(self.upper), abs(self.lower), abs(self.upper - self.uniform), self.scale]
         size = max(size for size in sizes if math.isfinite(size))
         return (self.upper - self.lower) / size if size > 0 else 0.0
+
+    def creeps(self, share: float) -> bool:
+        """Whether more than this share of the distance between the bounds is left after some more steps."""
+        upper, lower = self.trail.upper, self.trail.lower
+        if len(upper) <= CREEPING_STEPS:
+            return False
+        before = upper[-CREEPING_STEPS] - lower[-CREEPING_STEPS]
+        return not upper[-1] - lower[-1] <= share * before
 
     def begin(self) -> Answer:
         """The best mixture of the columns there are, before the first step."""

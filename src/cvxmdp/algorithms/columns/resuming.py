@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from cvxmdp.algorithms.columns.generation import Generation
+from cvxmdp.algorithms.columns.generation import CREEPING_STEPS, Generation
 from cvxmdp.algorithms.columns.linear_master import Answer
 from cvxmdp.algorithms.columns.pool import Column
 
@@ -32,9 +32,10 @@ MASTERED = ("units", "margins", "weights", "safe", "room", "gap", "size")
 def saved(generation: Generation) -> dict[str, Any]:
     """Everything that the next step depends on."""
     columns, oracle, natural = generation.columns, generation.oracle, generation.natural
-    master = generation.master
+    master, trails = generation.master, (generation.trail.upper, generation.trail.lower)
     return {
         **{name: getattr(generation, name) for name in NUMBERS},
+        "trail": np.array([trail[-CREEPING_STEPS - 1 :] for trail in trails]),
         "columns": [_column(column) for column in columns],
         "idle": list(columns.idle),
         "last": columns.last,
@@ -54,6 +55,7 @@ def resume(fresh: Generation, plain: dict[str, Any]) -> Generation:
     """Put a generation that has just been made where ``saved`` was."""
     for name in NUMBERS:
         setattr(fresh, name, plain[name])
+    fresh.trail.upper, fresh.trail.lower = (list(bounds) for bounds in plain["trail"].tolist())
     fresh.clear()
     for one in plain["columns"]:
         fresh.add(Column(one["visits"], one["actions"], one["policy"], one["error"]))
