@@ -117,6 +117,7 @@ def test_dirty_rows_come_together_with_their_lines(tmp_path) -> None:
     told = str(caught.value).splitlines()
     assert told[0] == "log.csv, 15 lines cannot be used:"
     assert told[1].startswith("  line 5: action is 'zero'; expected a number; 38 other rows")
+    assert told[1].endswith("If names are meant, give all of them names: 's1' for 1")
     assert told[2].startswith("  line 6: 2 values for the 5 columns")
     assert told[3].startswith("  line 7: cost is 'n/a?'; expected a number")
     assert len(told) == 12

@@ -145,6 +145,14 @@ def test_csv_and_names(tmp_path) -> None:
     assert cm.TabularMDP.load(tmp_path / "model").note == mdp.note
 
 
+def test_semicolons_and_tabs_separate_as_well(tmp_path) -> None:
+    path, expected = tmp_path / "log.csv", cm.from_transitions(TWO_EPISODES, 0.9)
+    rows = [list(TWO_EPISODES), *zip(*TWO_EPISODES.values(), strict=True)]
+    for mark in (";", "\t"):
+        path.write_text("\n".join(mark.join(map(str, row)) for row in rows) + "\n")
+        assert repr(cm.from_transitions(path, 0.9)) == repr(expected)
+
+
 def test_a_data_frame() -> None:
     pandas = pytest.importorskip("pandas")
     mdp = cm.from_transitions(pandas.DataFrame(TWO_EPISODES), 0.9)

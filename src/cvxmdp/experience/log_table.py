@@ -20,6 +20,8 @@ from cvxmdp.base.storage import require_file
 
 WORDS = {"true": True, "false": False, "1": True, "0": False, "1.0": True, "0.0": False}
 EMPTY = ("", "nan", "none", "null", "na")
+LONGEST_HEADER = 100_000  # characters
+NAMES_MEANT = ". If names are meant, give all of them names: 's1' for 1"
 SHOWN = 10  # dirty rows that a message lists
 MOSTLY = (
     0.5  # a column with a larger share of numbers is one of numbers, and its texts are mistakes
@@ -83,8 +85,16 @@ class LogTable:
             )
         return self.arrays[name]
 
-    def numbers(self, name: str, *, missing: np.ndarray | None = None) -> np.ndarray:
-        """A column as finite float64; where ``missing`` is true anything may stand (NaN is returned)."""
+    def numbers(
+        self, name: str, *, missing: np.ndarray | None = None, hint: str = ""
+    ) -> np.ndarray:
+        """A column as finite float64; where ``missing`` is true anything may stand (NaN is returned).
+
+        Args:
+            name: of the column.
+            missing: boolean (n,).
+            hint: what else to say of a text among the numbers.
+        """
         given = self.column(name)
         allowed = np.zeros(len(given), dtype=bool) if missing is None else missing
         values, text = read_numbers(given)
@@ -92,7 +102,7 @@ class LogTable:
         others = f"; {int((~text).sum()):,} other rows have numbers" if text.any() else ""
 
         def message(row: int) -> str:
-            expected = f"a number{others}" if text[row] else "a finite number"
+            expected = f"a number{others}{hint}" if text[row] else "a finite number"
             return f"{name} is {shown(given[row])}; expected {expected}"
 
         self.wrong(np.flatnonzero(wrong), message)
@@ -115,7 +125,7 @@ class LogTable:
         needed = np.ones(len(given), dtype=bool) if missing is None else ~missing
         if not is_numeric(given[needed]):
             return None
-        values = self.numbers(name, missing=missing)
+        values = self.numbers(name, missing=missing, hint=NAMES_MEANT)
         absent = ~np.isfinite(values)
         whole = np.where(absent, 0.0, values)
         wrong = (whole != np.floor(whole)) | (whole < 0) | (whole >= 2**53)
@@ -263,9 +273,15 @@ def _read_file(path: Path, error: type[CvxmdpError]) -> LogTable:
         raise error(f"{path.name} cannot be read as Parquet: {cause}") from cause
 
 
+def delimiter_of(header: str) -> str:
+    """What separates the cells of a file whose first line this is: a comma, else a semicolon or a tab."""
+    return next((mark for mark in (",", ";", "\t") if mark in header), ",")
+
+
 def _read_csv(path: Path, error: type[CvxmdpError]) -> LogTable:
     with require_file(path).open(newline="", encoding="utf-8-sig") as file:
-        reader = csv.reader(file)
+        reader = csv.reader(file, delimiter=delimiter_of(file.readline(LONGEST_HEADER)))
+        file.seek(0)
         try:
             header = [name.strip() for name in next(reader)]
         except StopIteration:

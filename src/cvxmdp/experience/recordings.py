@@ -12,7 +12,7 @@ import numpy as np
 from cvxmdp.base.errors import ExperienceError, FileFormatError
 from cvxmdp.base.npz_files import read_npz
 from cvxmdp.base.storage import require_file
-from cvxmdp.experience.log_table import LogTable, read_log_table
+from cvxmdp.experience.log_table import LONGEST_HEADER, LogTable, delimiter_of, read_log_table
 from cvxmdp.experience.minari_datasets import is_minari, minari_episodes
 
 OTHER_NAMES = {
@@ -82,7 +82,8 @@ def _names(source: Any, columns: Mapping[str, str] | None) -> dict[str, str]:
         there = list(read_log_table(source, None, ExperienceError).arrays)
     elif isinstance(source, Path):
         with require_file(source).open(encoding="utf-8-sig") as file:
-            there = [name.strip() for name in file.readline(100_000).split(",")]
+            header = file.readline(LONGEST_HEADER)
+            there = [name.strip() for name in header.split(delimiter_of(header))]
     else:
         there = list(getattr(source, "columns", source))
     for ours, others in OTHER_NAMES.items():
