@@ -37,8 +37,9 @@ def checked_bound(claims: Claims, reward: np.ndarray, values: np.ndarray) -> flo
     exactly, flow = np.zeros(reward.shape), claims.checked.flow
     proof = {"values": values}
     excess = flow.excess(reward, exactly, proof)
-    if excess is not None:
-        proof["remainder"] = claims.flow.covering(excess)
+    remainder = None if excess is None else claims.flow.covering(excess)
+    if remainder is not None:
+        proof["remainder"] = remainder
     return flow.best_return(reward, exactly, proof)
 
 
