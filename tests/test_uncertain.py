@@ -125,6 +125,15 @@ def test_no_error_is_the_model_itself() -> None:
     assert cm.certify(cm.Problem(world, maximize=cm.linear("reward")), solution).confidence is None
 
 
+@pytest.mark.parametrize("norm", ["l1", "l2", "l2-squared"])
+def test_distances_of_zero_stay_near_zero(norm: str) -> None:
+    world = small_world(3)
+    policy = np.array([[0.3, 0.7], [0.6, 0.4]])
+    target = world.flow.occupancy(policy)
+    problem = cm.Problem(world.uncertain(1e-10), minimize=cm.distance(target, norm=norm))
+    assert 0 <= cm.certify(problem, policy).reaches < 1e-6
+
+
 def test_models_keep_their_error(tmp_path: Any) -> None:
     model = small_world(0).uncertain(0.05)
     model.save(tmp_path / "model")

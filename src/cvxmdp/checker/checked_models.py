@@ -149,8 +149,9 @@ class CheckedModels(CheckedEpisodes):
     def visited(self, policy: Any) -> Visited:
         """In the estimate; the error is how far it may be from the occupancy in any model of the set."""
         found = super().visited(policy)
-        moved = total(found.x * self.moved)[0] * self.discount + self.start_moved
-        away = moved * (1 + 8 * EPS) * self.longest
+        # What the computed occupancy is off by itself may be moved as well, by two at most.
+        moved = total(found.x * self.moved)[0] + 2.0 * found.error.size
+        away = (moved * self.discount + self.start_moved) * (1 + 8 * EPS) * self.longest
         error = ErrorBound(found.error.size + min(away, 2.0 * self.longest), self.usable)
         return found._replace(error=error)
 

@@ -108,7 +108,9 @@ class NormForm(ClosedForm):
         if self.norm == "l2-squared":
             return square
         below = square._replace(reward=-square.reward, constant=-square.constant)
-        r = math.sqrt(max(-anywhere.affine_at_least(below), UNDERFLOW))
+        # Beside numbers of this size, a smaller r would only magnify rounding.
+        least = math.sqrt(EPS) * (furthest + float(np.linalg.norm(t))) + UNDERFLOW
+        r = max(math.sqrt(max(-anywhere.affine_at_least(below), 0.0)), least)
         half = 0.5 / r
         constant = 0.5 * r + half * square.constant + astray
         size = r + half * (abs(square.constant) + square.size)
