@@ -110,3 +110,9 @@ def test_the_frontier_of_the_true_model() -> None:
         assert low <= truth <= high
     assert np.isfinite(found.envelope(3.4)).all()
     assert "Of the true model, with confidence 0.95" in str(found)
+
+
+def test_budgets_of_such_a_frontier_are_spread_evenly() -> None:
+    found = cm.frontier(asked(counted(WORLD, 5_000, seed=1)), "cost", n=5)
+    steps = np.diff([point.budget for point in found.points])
+    np.testing.assert_allclose(steps, steps.mean())

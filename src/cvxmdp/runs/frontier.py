@@ -283,6 +283,9 @@ class _Tracer:
             known = self.frontier()
             solved = np.array(sorted(self.points))
             middles = (solved[1:] + solved[:-1]) / 2.0
+            if self.cautious is not None:  # gaps are those of the data, wherever one looks: evenly
+                self.solve(float(middles[int(np.argmax(np.diff(solved)))]))
+                continue
             gaps = [upper - lower for lower, upper in map(known.envelope, middles)]
             widest = int(np.nanargmax(gaps))
             if not gaps[widest] > 0:
