@@ -138,7 +138,14 @@ def long_runs(names: list[str], seeds: int) -> None:
         assert found.proven is not None
         held, of, far, broken = found.proven
         cells = [name, spread(found), f"{found.violation.max():.2f}", f"{found.noise:.2f}"]
-        row([*cells, f"{held} of {of}", f"{far:.1f}, {broken:.2f}", f"{found.seconds:.0f}"])
+        row(
+            [
+                *cells,
+                f"{held} of {of}",
+                f"{far:.1f}, {broken:.2f}" if held else "-",
+                f"{found.seconds:.0f}",
+            ]
+        )
 
 
 def compared(names: list[str]) -> None:

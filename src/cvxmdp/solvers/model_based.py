@@ -28,8 +28,7 @@ class ModelBased:
     """Learn from episodes by counting and planning, where states can be counted.
 
     For environments whose observations are discrete, or bins of them, and for models, which are then
-    simulated. It has no settings but how long it may play. Where states can be counted it needs some hundred
-    times fewer steps than ``VRPDPG``.
+    simulated. It has no settings but how long it may play, and needs far fewer steps than ``VRPDPG``.
 
     Attributes:
         steps: of the environment, in all.
