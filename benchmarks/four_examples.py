@@ -69,7 +69,7 @@ def examples() -> list[Example]:
         explore = cm.Problem(mdp, maximize=cm.entropy(), subject_to=rarely)
         found.append(Example("2 safe exploration (entropy)", instance, explore))
     mdp = large_grid()
-    careless = cm.TabularPolicy(np.tile([0.05, 0.45, 0.45, 0.05], (64, 1)))
+    careless = cm.occupancy_of(mdp, np.tile([0.05, 0.45, 0.45, 0.05], (64, 1)))
     rarely = {"hazard": cm.linear("hazard", per="step") <= 0.08}
     for norm in ("kl", "l2"):
         imitate = cm.Problem(mdp, minimize=cm.distance(careless, norm=norm), subject_to=rarely)
