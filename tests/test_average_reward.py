@@ -294,8 +294,12 @@ def test_functions_of_ones_own_are_decomposed() -> None:
 
 
 def test_gradient_solvers_say_why_not() -> None:
-    for solver in (cm.PDPG(iterations=2), cm.VRPDPG(2, 0.1, 0.1, momentum=1.0, horizon=2)):
-        with pytest.raises(cm.SolverError, match="average=True: policy gradients"):
+    for solver in (
+        cm.PDPG(iterations=2),
+        cm.VRPDPG(2, 0.1, 0.1, momentum=1.0, horizon=2),
+        cm.ModelBased(100),
+    ):
+        with pytest.raises(cm.SolverError, match="average=True: gradient solvers"):
             cm.solve(machine(), solver, seed=0)
 
 

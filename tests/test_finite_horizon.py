@@ -237,7 +237,11 @@ def test_models_problems_and_proofs_in_files(tmp_path) -> None:  # type: ignore[
 
 
 def test_what_is_refused() -> None:
-    for solver in (cm.PDPG(iterations=2), cm.VRPDPG(2, 0.1, 0.1, momentum=1.0, horizon=2)):
+    for solver in (
+        cm.PDPG(iterations=2),
+        cm.VRPDPG(2, 0.1, 0.1, momentum=1.0, horizon=2),
+        cm.ModelBased(100),
+    ):
         with pytest.raises(cm.SolverError, match="horizon=4: gradient solvers"):
             cm.solve(store(4), solver, seed=0)
     base = store(4).mdp

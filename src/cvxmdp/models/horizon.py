@@ -87,7 +87,7 @@ class Horizon(ABC):
 
     @property
     def gradients(self) -> str:
-        """Why there are no policy gradients for it, in words; empty where there are some."""
+        """Why gradient solvers and learners do not take it, in words; empty where they do."""
         return ""
 
     @property
@@ -259,7 +259,7 @@ class Average(Horizon):
     @property
     def gradients(self) -> str:
         return (
-            "average=True: policy gradients are of sums over episodes, and here there are none. "
+            "average=True: gradient solvers and learners need episodes, and here there are none. "
             "ConvexProgram and ColumnGeneration solve it exactly."
         )
 
@@ -324,8 +324,8 @@ class Finite(Horizon):
     @property
     def gradients(self) -> str:
         return (
-            f"horizon={self.steps}: gradient solvers move policies that do not depend on time. ConvexProgram "
-            "and ColumnGeneration solve it exactly; to follow gradients, unroll the model: mdp.unroll(T)."
+            f"horizon={self.steps}: gradient solvers and learners have policies that do not depend on time. "
+            "ConvexProgram and ColumnGeneration solve it exactly; to learn, unroll the model: mdp.unroll(T)."
         )
 
     @property

@@ -16,9 +16,9 @@ import scipy.sparse as sp
 import scipy.sparse.csgraph as csgraph
 import scipy.sparse.linalg as spla
 
-from cvxmdp.models.systems import DENSE_LIMIT, EPS, bicgstab, largest
+from cvxmdp.models.systems import DENSE_LIMIT, EPS, bicgstab, largest, solve_discounted
 
-KRYLOV = 1_000  # steps before a factorisation is tried
+KRYLOV = 300  # steps before a factorisation is tried
 SOLVED = 64 * EPS  # relative residual at which an iteration has done what it can
 TIED = 1e-9  # chance of beginning anew that makes one class of several, where values are wanted all the same
 
@@ -69,8 +69,7 @@ def _entered(chain: sp.csr_array, initial: np.ndarray, classes: list[np.ndarray]
     places = np.flatnonzero(before)
     chances = np.array([float(initial[one].sum()) for one in classes])
     if initial[places].any():
-        zero = np.zeros(places.size)
-        visits = _regular(sp.csr_array(chain[places][:, places].T), initial[places], zero, zero)
+        visits = solve_discounted(chain[places][:, places].T, initial[places], 1.0)
         arriving = chain[places].T @ np.maximum(visits, 0.0)
         chances += [float(arriving[one].sum()) for one in classes]
     return np.asarray(chances / chances.sum())
@@ -79,9 +78,14 @@ def _entered(chain: sp.csr_array, initial: np.ndarray, classes: list[np.ndarray]
 def _stationary(chain: sp.csr_array, guess: np.ndarray | None) -> np.ndarray:
     """d = P'd of a chain with one class."""
     size = chain.shape[0]
-    even = np.full(size, 1.0 / size)
-    found = np.maximum(_regular(sp.csr_array(chain.T), even, even, np.ones(size), guess), 0.0)
-    return np.asarray(found / found.sum())
+    even, ones = np.full(size, 1.0 / size), np.ones(size)
+    found = _regular(sp.csr_array(chain.T), even, even, ones, guess)
+    if found is None:
+        first = np.zeros(size)
+        first[0] = 1.0
+        found = _pinned(chain, 0).solve(first, trans="T")
+    inside = np.maximum(found, 0.0)
+    return np.asarray(inside / inside.sum())
 
 
 def relative_values(
@@ -95,9 +99,14 @@ def relative_values(
     size = gained.size
     even, ones = np.full(size, 1.0 / size), np.ones(size)
     chain = sp.csr_array(chain)
-    if len(closed_classes(chain)) > 1:
+    classes = closed_classes(chain)
+    if len(classes) > 1:
         chain = (1.0 - TIED) * chain
     h = _regular(chain, gained, ones, even, guess)
+    if h is None:
+        place = int(classes[0][0])
+        h = _pinned(chain, place).solve(gained)
+        h[place] = 0.0
     return np.asarray(h - float(even @ h))
 
 
@@ -106,9 +115,9 @@ def _regular(
     right: np.ndarray,
     rise: np.ndarray,
     fall: np.ndarray,
-    guess: np.ndarray | None = None,
-) -> np.ndarray:
-    """V = right + M v - rise <fall, v>: factorised where it is small, else iterated, else factorised."""
+    guess: np.ndarray | None,
+) -> np.ndarray | None:
+    """V = right + M v - rise <fall, v>: factorised where it is small, else iterated; None where that stalls."""
     size = right.size
     if size <= DENSE_LIMIT:
         return np.linalg.solve(np.eye(size) - matrix.toarray() + np.outer(rise, fall), right)
@@ -118,13 +127,17 @@ def _regular(
 
     start = right if guess is None else guess
     found, left = bicgstab(step, right, start, SOLVED * largest(right), largest, KRYLOV)
-    if left <= SOLVED * (largest(right) + largest(found)):
-        return found
-    # Bordered, the rank that is added stays sparse.
-    border = sp.csc_matrix(fall), sp.csc_matrix(rise[:, None])
-    regular = bool(rise.any())
-    system = sp.csc_matrix(sp.eye_array(size) - matrix)
-    if regular:
-        system = sp.bmat([[system, border[1]], [border[0], -sp.eye_array(1)]], format="csc")
-    exact = spla.splu(system).solve(np.append(right, 0.0) if regular else right)[:size]
-    return np.asarray(exact) if np.isfinite(exact).all() else found
+    return found if left <= SOLVED * (largest(right) + largest(found)) else None
+
+
+def _pinned(chain: sp.csr_array, place: int) -> spla.SuperLU:
+    """I - P factorised, with ones in the column of a recurrent state: its value is zero, its place is the gain's.
+
+    One dense column is all that is added; transposed, one equation is replaced by the sum.
+    """
+    size = chain.shape[0]
+    kept = np.ones(size)
+    kept[place] = 0.0
+    gain = (np.ones(size), (np.arange(size), np.full(size, place)))
+    rest = sp.csr_array(sp.eye_array(size) - chain) @ sp.diags_array(kept)
+    return spla.splu(sp.csc_matrix(rest + sp.csr_array(gain, shape=(size, size))))

@@ -49,7 +49,7 @@ def uncertainty_of(problem: Problem) -> Uncertainty | None:
     mdp = problem.mdp
     if mdp.counts is None and not mdp.relative_error:
         return None
-    if not mdp.horizon.discount < 1.0:
+    if not mdp.horizon.discount < 1.0 or mdp.horizon.steps is not None:
         raise ProblemError(
             f"{mdp.horizon}: what is known of a true model from counts or within stated errors is worked out "
             "for discounts below one"

@@ -18,7 +18,7 @@ from typing import Any, ClassVar
 
 from cvxmdp.base.errors import SettingsError
 from cvxmdp.experience.confidence import confidence_level
-from cvxmdp.solvers.contract import Task, Work
+from cvxmdp.solvers.contract import Task, Work, require_gradients
 from cvxmdp.solvers.model_based_work import ModelBasedWork
 from cvxmdp.solvers.safe_model_based import SafeWork
 
@@ -56,4 +56,5 @@ class ModelBased:
 
     def prepare(self, task: Task) -> Work[Any]:
         """See ``Solver``. ``start=`` is a policy to begin with, or a solution that has one."""
+        require_gradients(task.problem)
         return SafeWork(self, task) if self.safe else ModelBasedWork(self, task)
