@@ -36,8 +36,10 @@ from cvxmdp.models.recurrence import (
     relative_values,
     steps_to,
 )
+from cvxmdp.models.systems import DENSE_LIMIT
 
 CONNECTING = 1e-7  # share of the uniform policy's occupancy that connects classes
+SWEEPS = 500  # before policies are evaluated exactly
 TRACE = 1e-13  # of the mass: less is a solver's rounding, not part of a support
 RARE = 1e-5  # of a state's visits, and of all: what a policy hardly ever does
 
@@ -216,7 +218,7 @@ class AverageOracle(Oracle):
 
     def best(self, reward: np.ndarray, accuracy: float, rounds: int = MOST_ROUNDS) -> Best:
         self.work.calls += 1
-        values, before = self.values, None
+        values, before = self._swept(reward, accuracy), None
         found: Best | None = None
         for _ in range(rounds):
             choices = self.choices(reward, values)
@@ -240,6 +242,22 @@ class AverageOracle(Oracle):
         assert found is not None
         self.values = found.values
         return found
+
+    def _swept(self, reward: np.ndarray, accuracy: float) -> np.ndarray:
+        """Values after some sweeps, for large models: rewards travel one step per sweep and per policy alike.
+
+        Half a step each, so that periodic chains settle, too.
+        """
+        values = self.values
+        if values.size <= DENSE_LIMIT:
+            return values
+        for _ in range(SWEEPS):
+            change = self.choices(reward, values).max(axis=1) - values
+            inside = change[self.reached]
+            if float(inside.max() - inside.min()) <= accuracy:
+                break
+            values = values + 0.5 * (change - float(inside.mean()))
+        return values
 
     def _connected(
         self, actions: np.ndarray, reward: np.ndarray, choices: np.ndarray

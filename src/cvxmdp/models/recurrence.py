@@ -131,7 +131,7 @@ def _regular(
 
 
 def _pinned(chain: sp.csr_array, place: int) -> spla.SuperLU:
-    """I - P factorised, with ones in the column of a recurrent state: its value is zero, its place is the gain's.
+    """I - P factorised, with ones in the column of a recurrent state: its value is zero, its place the gain's.
 
     One dense column is all that is added; transposed, one equation is replaced by the sum.
     """
