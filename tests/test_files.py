@@ -292,7 +292,7 @@ TAMPERED_MODELS = {
     "mask without actions": (lambda a: {"actions": a["actions"][:, :0]}, {}),
     "mask one dimension": (lambda a: {"actions": a["actions"].ravel()}, {}),
     "mask false": (lambda a: {"actions": ~a["actions"]}, {}),
-    "discount one": (dict, {"discount": 1}),
+    "discount above one": (dict, {"discount": 1.5}),
     "discount nan": (dict, {"discount": float("nan")}),
     "discount huge": (dict, {"discount": 10**400}),
     "discount text": (dict, {"discount": "x"}),

@@ -88,7 +88,7 @@ class Lanes(Batch[LanesState]):
         self.learning, self.axes = _stack([member.learning for member in members])
         self.kept_at = None
         if first.kept_at is not None:
-            self.kept_at = jnp.stack([jnp.asarray(member.kept_at) for member in members])
+            self.kept_at = np.stack([np.asarray(member.kept_at) for member in members])
         given = None
         if first.params is not None:
             every = [member.params for member in members]
