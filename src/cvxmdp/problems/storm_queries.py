@@ -27,6 +27,7 @@ from cvxmdp.models.table import TabularMDP
 from cvxmdp.problems.problem import Problem
 
 STEPS = re.compile(r"\b(?:C|U)(?:steps)?(<=|<)(\d+)(?:\s|$)")
+LARGEST, MOST_STEPS = 20_000_000, 20_000  # steps times choices of a finite horizon, and steps
 NESTED = re.compile(
     r"\b(P|R|T|LRA)(\{\})?(max|min)?(=\?|[<>]=?[\d./]+) \["
 )  # expressions have spaces there
@@ -153,7 +154,12 @@ class _Query:
             payments[one.text] = Payment(one.reward, place)
         found = list(memories.values())
         if steps:
-            return product(self.model, found, payments, timed=True).table(horizon=steps)
+            timed = product(self.model, found, payments, timed=True)
+            if steps > MOST_STEPS or steps * timed.state_of.size > LARGEST:
+                raise self._refused(
+                    f"a horizon of {steps:,} steps with {timed.state_of.size:,} choices"
+                )
+            return timed.table(horizon=steps)
         return product(self.model, found, payments, recurring).table(discount=1.0)
 
     def _refused(self, what: str) -> ProblemError:
