@@ -325,8 +325,11 @@ def warn_of_lies(history: Mapping[str, Any], names: Sequence[str], momentum: flo
 
     The recursive estimate of a slack has the variance (a^2 Var x + (1-a)^2 Var(w) E x^2) / (a (2-a)) for the
     momentum a, returns x and importance weights w. Where Var(w) is large, its typical value is not its mean
-    either: most weights are below 1, and the recursion, which adds x and takes w x away, is too large.
+    either: most weights are below 1, and the recursion, which adds x and takes w x away, is too large. With a
+    momentum of 1 there is no recursion to lie.
     """
+    if momentum >= 1:
+        return
     recorded, at = history["recorded"], history.get("played", np.zeros(0))
     half = recorded.max(initial=0) // 2
     for name in names:
