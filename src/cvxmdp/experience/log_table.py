@@ -280,9 +280,9 @@ def delimiter_of(header: str) -> str:
 
 def _read_csv(path: Path, error: type[CvxmdpError]) -> LogTable:
     with require_file(path).open(newline="", encoding="utf-8-sig") as file:
-        reader = csv.reader(file, delimiter=delimiter_of(file.readline(LONGEST_HEADER)))
-        file.seek(0)
         try:
+            reader = csv.reader(file, delimiter=delimiter_of(file.readline(LONGEST_HEADER)))
+            file.seek(0)
             header = [name.strip() for name in next(reader)]
         except StopIteration:
             raise error(f"{path.name} is empty; its first line names the columns") from None

@@ -81,7 +81,8 @@ def _names(source: Any, columns: Mapping[str, str] | None) -> dict[str, str]:
     if isinstance(source, Path) and source.suffix == ".parquet":
         there = list(read_log_table(source, None, ExperienceError).arrays)
     elif isinstance(source, Path):
-        with require_file(source).open(encoding="utf-8-sig") as file:
+        # Names that are no text are found by who reads the whole file.
+        with require_file(source).open(encoding="utf-8-sig", errors="replace") as file:
             header = file.readline(LONGEST_HEADER)
             there = [name.strip() for name in header.split(delimiter_of(header))]
     else:
