@@ -12,7 +12,8 @@ import pytest
 
 import cvxmdp as cm
 from cvxmdp.algorithms.directions import fisher_of, natural_of_network, natural_of_table
-from cvxmdp.algorithms.safe_steps import Border, border_of, kept_inside, separated, slopes
+from cvxmdp.algorithms.safe_steps import Border, border_of, kept_inside, slopes
+from cvxmdp.atoms.shapes.separating import separated
 from cvxmdp.base.errors import CvxmdpWarning, SettingsError
 from cvxmdp.problems.while_learning import domain_of
 from cvxmdp.solvers.contract import Task

@@ -28,7 +28,6 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 
-from cvxmdp.atoms.shapes import Shape, SumShape
 from cvxmdp.atoms.shapes.increasing import IncreasingShape
 
 Array = Any
@@ -45,23 +44,6 @@ class Border(NamedTuple):
     inside: Array  # phi_k(lambda_t), (K,)
     noise: Array  # s_k, (K,)
     changes: Array  # running mean squares of the change of phi_k, (K,)
-
-
-def separated(function: Shape) -> tuple[Shape, tuple[IncreasingShape, ...], tuple[float, ...]]:
-    """f_0, the logarithms that are added to it, and their weights w_k."""
-    if isinstance(function, IncreasingShape):
-        return SumShape((), (), 0.0), (function,), (1.0,)
-    if not isinstance(function, SumShape):
-        return function, (), ()
-    rest: list[Shape] = []
-    logs: list[IncreasingShape] = []
-    weights: list[float] = []
-    for factor, part in zip(function.weights, function.parts, strict=True):
-        own, found, before = separated(part)
-        rest.append(own)
-        logs += found
-        weights += [factor * weight for weight in before]
-    return SumShape(tuple(rest), function.weights, function.offset), tuple(logs), tuple(weights)
 
 
 def border_of(

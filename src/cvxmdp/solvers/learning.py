@@ -12,8 +12,8 @@ import numpy as np
 from cvxmdp.algorithms.chunks import Carry, Snapshot
 from cvxmdp.algorithms.directions import Departures
 from cvxmdp.algorithms.recursion import Learning, Watched
-from cvxmdp.algorithms.safe_steps import separated
 from cvxmdp.atoms import Shape, entropy, walk
+from cvxmdp.atoms.shapes.separating import separated
 from cvxmdp.base.errors import SettingsError
 from cvxmdp.base.precision import on_device
 from cvxmdp.base.saved_trees import Growing

@@ -28,8 +28,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from cvxmdp.algorithms.safe_steps import separated
 from cvxmdp.atoms import Shape
+from cvxmdp.atoms.shapes.separating import separated
 from cvxmdp.base.errors import SettingsError
 from cvxmdp.experience.environments.environment import environment_of
 from cvxmdp.policies.families import PolicyFamily
