@@ -426,3 +426,17 @@ def test_restarting_episodes_are_a_long_run() -> None:
     solution = cm.solve(cm.Problem(forever, maximize=cm.linear("ending")))
     assert cm.certify(solution.problem, solution).relative_gap < 1e-9
     assert solution.objective > 0.2  # four steps or a few more from corner to corner
+
+
+def test_makers_of_models_take_every_horizon():
+    assert cm.garnet(5, 2, 2, seed=0, average=True).horizon.kind == "average"
+    assert cm.garnet(5, 2, 2, seed=0).discount == 0.95
+    assert cm.gridworld(3, horizon=4).horizon == cm.gridworld(3, discount=1, horizon=4).horizon
+    walk = cm.from_function(
+        lambda place, way: [(1.0, (place + way) % 3)], initial=0, actions=[1, 2], average=True
+    )
+    assert walk.horizon.kind == "average"
+    lake = cm.from_gymnasium_table("FrozenLake-v1", horizon=20, is_slippery=False)
+    assert cm.solve(cm.Problem(lake, maximize=cm.linear("reward"))).objective == pytest.approx(1.0)
+    with pytest.raises(cm.ModelError, match="how far ahead to look is missing"):
+        cm.from_gymnasium_table("FrozenLake-v1")

@@ -213,9 +213,11 @@ class TrueClaims(Claims):
             policy: a good one, to begin with.
         """
         search = OptimistSearch(self, math.inf if known is None else known.upper)
-        search.add_policy(self.models.uniform)
-        if policy is not None:
-            search.add_policy(policy)
+        starts = [one for one in (self.models.uniform, policy) if one is not None]
+        for start in starts:
+            search.add_policy(start)
+        if not search.begun:
+            return None
         for _ in range(CALLS):
             if search.step() <= CLOSE or search.idle == PATIENCE:
                 break
@@ -277,6 +279,7 @@ class OptimistSearch:
 
     Attributes:
         idle: calls in a row that made the bound no better.
+        begun: there is a column to begin with.
     """
 
     def __init__(self, claims: TrueClaims, upper: float) -> None:
@@ -287,11 +290,14 @@ class OptimistSearch:
         self.uniform = claims.uniform_value
         self.proof: Evidence | None = None
         self.values: np.ndarray | None = None
+        self.begun = False
 
     def add_policy(self, policy: np.ndarray) -> None:
-        """The occupancy of a policy in the estimate."""
-        visits = self.flow.occupancy(policy).sum(axis=1)
-        self.master.add(Column(visits, None, policy, 0.0))
+        """The occupancy of a policy in the estimate; nothing where the objective is infinite there."""
+        x = self.flow.occupancy(policy)
+        if math.isfinite(self.claims.lowered.objective.value(x)):
+            self.master.add(Column(x.sum(axis=1), None, policy, 0.0))
+            self.begun = True
 
     def step(self) -> float:
         """Ask the optimist at the best mixture; the distance that is left, of what the bounds span."""

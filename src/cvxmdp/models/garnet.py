@@ -7,6 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from cvxmdp.base.errors import ModelError
+from cvxmdp.models.horizon import horizon_arguments
 from cvxmdp.models.table import TabularMDP
 
 
@@ -16,9 +17,11 @@ def garnet(
     branching: int,
     *,
     seed: int,
-    discount: float = 0.95,
+    discount: float | None = None,
     signals: Sequence[str] = ("reward", "cost"),
     ending: float = 0.0,
+    horizon: int | None = None,
+    average: bool = False,
 ) -> TabularMDP:
     """A random model: each pair has ``branching`` different successors, with random probabilities.
 
@@ -29,9 +32,10 @@ def garnet(
     Args:
         n_states, n_actions, branching: sizes; ``branching`` is at most ``n_states``.
         seed: of NumPy's generator.
-        discount: gamma.
+        discount: gamma; 0.95 where no other horizon is given.
         signals: names of the random signals.
         ending: probability that any step ends the episode.
+        horizon, average: instead of a discount, a number of steps, or True for the long run (``TabularMDP``).
     """
     if not 1 <= branching <= n_states or n_actions < 1:
         raise ModelError(
@@ -58,7 +62,7 @@ def garnet(
     return TabularMDP(
         (indices.reshape(shape), probabilities.reshape(shape)),
         np.full(n_states, 1.0 / n_states),
-        discount,
+        **horizon_arguments(discount, horizon, average, otherwise=0.95),
         signals={name: random.random((n_states, n_actions)) for name in signals},
     )
 

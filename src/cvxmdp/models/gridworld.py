@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from cvxmdp.base.errors import ModelError
+from cvxmdp.models.horizon import horizon_arguments
 from cvxmdp.models.layout import GridLayout
 from cvxmdp.models.table import TabularMDP
 from cvxmdp.models.validation import read_table
@@ -23,7 +24,7 @@ def gridworld(
     size: int | tuple[int, int] = 8,
     *,
     slip: float = 0.0,
-    discount: float = 0.95,
+    discount: float | None = None,
     start: Cell | Iterable[Cell] = 0,
     goal: Cell | Iterable[Cell] | None = None,
     goal_reward: float = 1.0,
@@ -31,6 +32,8 @@ def gridworld(
     rewards: Mapping[Cell, float] | None = None,
     hazards: Iterable[Cell] = (),
     walls: Iterable[Cell] = (),
+    horizon: int | None = None,
+    average: bool = False,
 ) -> TabularMDP:
     """A grid where one moves left, down, right or up; moving into a wall or the border means staying.
 
@@ -42,7 +45,7 @@ def gridworld(
     Args:
         size: n for an n x n grid, or (rows, columns).
         slip: probability that the move goes in one of the other three directions, slip/3 each.
-        discount: gamma.
+        discount: gamma; 0.95 where no other horizon is given.
         start: the first cell, or several, one of which is drawn uniformly.
         goal: cell or cells that end the episode. The step that enters one pays ``goal_reward`` instead
             of anything else; nobody ever acts in a goal.
@@ -51,6 +54,7 @@ def gridworld(
         rewards: further reward for every action taken in a cell, by cell: ``{(1, 2): 0.5}``.
         hazards: cells where the signal "hazard" is 1 for every action taken there.
         walls: cells that cannot be entered.
+        horizon, average: instead of a discount, a number of steps, or True for the long run (``TabularMDP``).
 
     Returns:
         A model with the signals "reward" and "hazard", and a layout: ``print(mdp.render())``.
@@ -101,7 +105,7 @@ def gridworld(
     return TabularMDP(
         (indices, probabilities),
         initial,
-        discount,
+        **horizon_arguments(discount, horizon, average, otherwise=0.95),
         signals={"reward": reward, "hazard": hazard},
         action_names=ACTIONS,
         layout=GridLayout(rows, columns, wall_states, hazard_states, start_states, goal_states),

@@ -397,6 +397,15 @@ def horizon_of(discount: Any = None, average: Any = False, horizon: Any = None) 
     return Total() if factor == 1.0 else Discounted(factor)
 
 
+def horizon_arguments(
+    discount: Any, horizon: Any, average: Any, otherwise: float | None = None
+) -> dict[str, Any]:
+    """What a maker of models hands on; ``otherwise`` is the discount where nothing is given."""
+    if discount is None and horizon is None and average is False:
+        discount = otherwise
+    return {"discount": discount, "horizon": horizon, "average": average}
+
+
 def changed(arguments: dict[str, Any], changes: Mapping[str, Any]) -> dict[str, Any]:
     """A model's arguments without those of its horizon that do not go with the changes."""
     given = {name for name in HORIZON_ARGUMENTS if changes.get(name) not in (None, False)}

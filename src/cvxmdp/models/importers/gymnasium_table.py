@@ -10,6 +10,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from cvxmdp.base.errors import CvxmdpWarning, ModelError, require
+from cvxmdp.models.horizon import horizon_arguments
 from cvxmdp.models.layout import GridLayout
 from cvxmdp.models.table import TabularMDP
 from cvxmdp.models.validation import read_table
@@ -32,9 +33,11 @@ HARMLESS = {
 
 def from_gymnasium_table(
     env_or_id: Any,
-    discount: float,
+    discount: float | None = None,
     *,
     signals: Mapping[str, Outcome] | None = None,
+    horizon: int | None = None,
+    average: bool = False,
     **make_arguments: Any,
 ) -> TabularMDP:
     """The model of FrozenLake, CliffWalking, Taxi or any environment with a table ``P``.
@@ -49,6 +52,7 @@ def from_gymnasium_table(
         signals: further signals, each a function (state, action, next_state, reward, terminated)
             -> number, averaged over the outcomes. Falling into a hole of FrozenLake, for instance:
             ``signals={"fall": lambda s, a, t, r, end: float(end and r == 0)}``.
+        horizon, average: instead of a discount, a number of steps, or True for the long run (``TabularMDP``).
         **make_arguments: passed to ``gymnasium.make`` with an id, such as ``is_slippery=False``.
     """
     functions = read_table(signals, "signals", '{"fall": function}')
@@ -59,7 +63,9 @@ def from_gymnasium_table(
         raise ModelError(f"{sorted(make_arguments)} only go with an id, not with an environment")
     try:
         _warn_of_wrappers(env)
-        return _read_table(env.unwrapped, discount, dict(functions))
+        return _read_table(
+            env.unwrapped, horizon_arguments(discount, horizon, average), dict(functions)
+        )
     finally:
         if made_here:
             env.close()
@@ -82,7 +88,7 @@ def _warn_of_wrappers(env: Any) -> None:
         )
 
 
-def _read_table(env: Any, discount: float, signals: dict[str, Outcome]) -> TabularMDP:
+def _read_table(env: Any, ahead: dict[str, Any], signals: dict[str, Outcome]) -> TabularMDP:
     table = getattr(env, "P", None)
     if table is None:
         raise ModelError(
@@ -118,7 +124,7 @@ def _read_table(env: Any, discount: float, signals: dict[str, Outcome]) -> Tabul
     return TabularMDP(
         sp.csr_array((probabilities, (rows, columns)), shape=shape),
         initial,
-        discount,
+        **ahead,
         signals=expected,
         action_names=_action_names(env, n_actions),
         layout=_layout(env),

@@ -11,6 +11,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from cvxmdp.base.errors import ModelError
+from cvxmdp.models.horizon import horizon_arguments
 from cvxmdp.models.table import TabularMDP
 from cvxmdp.models.validation import read_table
 
@@ -23,9 +24,11 @@ def from_function(
     *,
     initial: State | Mapping[State, float],
     actions: Iterable[Hashable] | Callable[[Any], Iterable[Hashable]],
-    discount: float,
+    discount: float | None = None,
     signals: Mapping[str, Callable[[Any, Any], float]] | None = None,
     max_states: int = 1_000_000,
+    horizon: int | None = None,
+    average: bool = False,
 ) -> TabularMDP:
     """Explore the states reachable from ``initial`` and make a model of them.
 
@@ -38,6 +41,7 @@ def from_function(
         discount: gamma.
         signals: further signals as functions (state, action) -> number.
         max_states: stop with an error beyond this many, rather than fill the memory.
+        horizon, average: instead of a discount, a number of steps, or True for the long run (``TabularMDP``).
 
     Returns:
         A model whose states are numbered in the order they were found (breadth first) and named by
@@ -53,7 +57,7 @@ def from_function(
     for state in starts:
         explorer.number(state)
     explorer.run()
-    return explorer.model(starts, discount)
+    return explorer.model(starts, horizon_arguments(discount, horizon, average))
 
 
 def _availability(actions: Any) -> Callable[[Any], Iterable[Hashable]]:
@@ -165,7 +169,7 @@ class _Explorer:
             self.values.setdefault(name, []).append((here, column, probability * value))
         return probability
 
-    def model(self, starts: Mapping[State, float], discount: float) -> TabularMDP:
+    def model(self, starts: Mapping[State, float], ahead: dict[str, Any]) -> TabularMDP:
         n_states, n_actions = len(self.states), len(self.actions)
         if not n_actions:
             raise ModelError("no state has an action; `actions` gives none")
@@ -187,7 +191,7 @@ class _Explorer:
         return TabularMDP(
             sp.csr_array((chances, (rows, table[:, 2])), shape=shape),
             initial,
-            discount,
+            **ahead,
             signals=signals,
             actions=mask,
             state_names=_unique_names(self.states),
