@@ -511,7 +511,7 @@ def test_whole_numbers_are_occupancies_too(open_model):
     [
         (lambda: cm.linear("reward", per="day"), 'per must be "total" or "step" or "episode"'),
         (lambda: cm.linear([[np.nan]]), "NaN or infinity"),
-        (lambda: cm.linear(3.0), r"shape \(S,\) or \(S, A\); got shape \(\)"),
+        (lambda: cm.linear(3.0), r"shape \(S,\), \(S, A\) or \(T, S, A\); got shape \(\)"),
         (lambda: cm.linear(["reward", "cost"]), "name of a signal or an array"),
         (lambda: cm.entropy(of="action"), '"state" or "state-action"'),
         (lambda: cm.distance(np.ones((2, 2)), norm="l2_squared"), "Did you mean 'l2-squared'"),

@@ -184,6 +184,7 @@ def _ours(size: str, step: float, momentum: float, policy: str) -> VRPDPG:
         primal_step=step,
         dual_step=DUAL_STEP[size],
         momentum=momentum,
+        batch_size=1,
         horizon=HORIZON[size],
         dual_bound=DUAL_BOUND[size],
         initial_multiplier=1.0,
