@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import re
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -29,3 +32,12 @@ def test_links_between_pages_lead_somewhere():
             r"\]\(([^)#]+?\.(?:md|png|svg))(?:#[^)]*)?\)", page.read_text("utf-8")
         ):
             assert (page.parent / target).exists(), f"{page.name} links to {target}"
+
+
+def test_the_site_builds(tmp_path):
+    """Strictly: a page, a link or a docstring that the site cannot read is an error."""
+    command = [sys.executable, "-m", "mkdocs", "build", "--quiet", "--site-dir", tmp_path / "site"]
+    quiet = {**os.environ, "NO_MKDOCS_2_WARNING": "1"}
+    done = subprocess.run(command, cwd=ROOT, env=quiet, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert (tmp_path / "site" / "api" / "solvers.html").exists()

@@ -49,7 +49,7 @@ class TabularMDP(Space):
             Rows may sum to less than one: the rest is the probability that the episode ends.
         initial: the distribution rho of the first state, shape (S,), or the index of a fixed one.
         discount: gamma, at least 0 and at most 1; with 1 returns are plain sums over episodes, which have to
-        end.
+            end.
         signals: rewards and costs by name, ``{"reward": array}``. Each is (S,), (S, A), or per successor in
             the form of ``transition``; per successor, a model that ends episodes needs one more column
             (dense and sparse: S + 1; lists: b + 1), the value received with the ending step.

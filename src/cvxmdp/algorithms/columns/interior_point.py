@@ -200,7 +200,8 @@ def _line_search(
         missed = (np.array([one.value for one in there[1:]]) - at.s) / units
         residual = _dual_residual(there, at, fixed, places) / scale
         centre = np.append(at.duals * at.s, at.lower * at.w[places]) / scale - barrier / scale
-        return math.sqrt(sum(float(part @ part) for part in (missed, residual, centre)))
+        with np.errstate(over="ignore"):  # a step that leads that far is halved
+            return math.sqrt(sum(float(part @ part) for part in (missed, residual, centre)))
 
     before = size(now, here)
     for _ in range(MOST_HALVINGS):
