@@ -27,7 +27,7 @@ examples: $(READY) ## the worked examples in full; renews the pictures of docs/e
 reproduce: $(READY) ## the paper's experiments in full: figures, table and report in out/reproduce (goes on where it was)
 	$(BIN)/cvxmdp reproduce all -o out/reproduce
 
-check: lint types ## lint, types and the quick half of the tests, for daily work (a minute)
+check: lint types ## lint, types and the quick half of the tests, for daily work (two minutes)
 	$(PYTEST) -m "not slow and not long"
 
 test: lint types browser ## lint, types and every test but the long campaigns
