@@ -7,6 +7,7 @@ import pytest
 
 import cvxmdp as cm
 from cvxmdp.certificates.checking import fingerprint
+from cvxmdp.runs.record import record_of
 from cvxmdp.runs.specs.problem_specs import read_problem
 
 
@@ -63,6 +64,14 @@ def test_shares_are_only_compared() -> None:
     )
     with pytest.raises(cm.CvxmdpError, match="no concave function of the budget"):
         cm.frontier(problem, "hazard", budgets=[0.1, 0.2])
+
+
+def test_runs_with_shares_are_recorded(tmp_path) -> None:
+    problem = cm.Problem(
+        leaving(0.9), maximize=cm.linear("fun"), subject_to={"hazard": cm.share("hazard") <= 0.25}
+    )
+    (facts,) = record_of(cm.solve(problem)).constraints
+    assert facts.value == pytest.approx(0.25)
 
 
 def test_shares_in_folders_and_files(tmp_path) -> None:

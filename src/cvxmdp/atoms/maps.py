@@ -257,11 +257,11 @@ def _of_blocks(blocks: np.ndarray) -> sp.csr_array:
 
 
 @dataclass(frozen=True, eq=False)
-class FirstRows(Map):
-    """A map of the first rows of x: of features, where rows of signals lie below them.
+class OfTaller(Map):
+    """A map of a part of a taller x, or of what its parts add up to: what ``seen`` gives.
 
     Attributes:
-        inner: the map of what is left.
+        inner: the map of that.
         shape: of the whole x.
     """
 
@@ -273,7 +273,12 @@ class FirstRows(Map):
         return self.inner.rows
 
     def apply(self, x: Array) -> Array:
-        return self.inner.apply(x[: self.inner.shape[0]])
+        return self.inner.apply(self.seen(x))
+
+
+@dataclass(frozen=True, eq=False)
+class FirstRows(OfTaller):
+    """A map of the first rows of x: of features, where rows of signals lie below them."""
 
     def pull_back(self, u: Array) -> Array:
         below = ((0, self.shape[0] - self.inner.shape[0]), (0, 0))
@@ -302,20 +307,8 @@ class FirstRows(Map):
 
 
 @dataclass(frozen=True, eq=False)
-class OverTime(Map):
-    """A map of sum_t x_t, for x of all steps above each other, (T*S, A).
-
-    Attributes:
-        inner: the map of the sum.
-        shape: of the whole x.
-    """
-
-    inner: Map
-    shape: tuple[int, int]
-
-    @property
-    def rows(self) -> int:
-        return self.inner.rows
+class OverTime(OfTaller):
+    """A map of sum_t x_t, for x of all steps above each other, (T*S, A)."""
 
     @property
     def _steps(self) -> int:
@@ -324,9 +317,6 @@ class OverTime(Map):
     def seen(self, x: Array) -> Array:
         """The sum; x may be visits, (T*S, 1), where those are enough."""
         return x.reshape(self._steps, self.inner.shape[0], x.shape[1]).sum(axis=0)
-
-    def apply(self, x: Array) -> Array:
-        return self.inner.apply(self.seen(x))
 
     def pull_back(self, u: Array) -> Array:
         return namespace(u).tile(self.inner.pull_back(u), (self._steps, 1))

@@ -259,8 +259,7 @@ def _constraints(solution: Solution) -> tuple[ConstraintFacts, ...]:
     ):
         value = math.nan
         if solution.has_policy:
-            bound = solution.problem.bind(constraint.utility)
-            value = float(bound.value(solution.measured))
+            value = constraint.utility.measured(solution.problem.bind, solution.measured)
         facts.append(
             ConstraintFacts(
                 name,

@@ -12,6 +12,8 @@ import numpy as np
 import scipy.sparse as sp
 import scipy.sparse.csgraph as csgraph
 
+from cvxmdp.models.end_components import staying_choices
+
 
 class ChoiceGraph:
     """The entries of some of a model's choices.
@@ -75,18 +77,7 @@ class ChoiceGraph:
         Returns:
             the number of each state's component, (S,), -1 where it is in none; and the choices that stay.
         """
-        staying = allowed.copy()
-        while True:
-            used = staying[self.rows]
-            edges = (self.state_of[self.rows[used]], self.columns[used])
-            graph = sp.csr_array((np.ones(used.sum()), edges), shape=(self.n_states,) * 2)
-            _, label = csgraph.connected_components(graph, connection="strong")
-            leaving = label[self.columns] != label[self.state_of[self.rows]]
-            out = np.bincount(self.rows, leaving, minlength=staying.size) > 0
-            smaller = staying & ~out
-            if (smaller == staying).all():
-                break
-            staying = smaller
-        inside = np.zeros(self.n_states, dtype=bool)
-        inside[self.state_of[staying]] = True
-        return np.where(inside, label, -1), staying
+        staying, labels = staying_choices(
+            self.state_of, self.rows, self.columns, self.n_states, allowed
+        )
+        return labels, staying
