@@ -287,6 +287,18 @@ def _ceiling(
     return math.inf
 
 
+def _policy_and_slack(
+    document: dict[str, Any], stated: dict[str, Any], problem: PlainProblem
+) -> tuple[Any, dict[str, float]]:
+    """The policy as written, or None, and the slack that is claimed of it: of every constraint."""
+    policy, slack = document["evidence"].get("policy"), _named(stated, "slack")
+    if policy is None and slack:
+        raise CertificateError("slack is claimed without a policy that has it")
+    if policy is not None and set(slack) != set(problem.slacks):
+        raise CertificateError("the slack of some constraint is not claimed")
+    return policy, slack
+
+
 def _floor(
     document: dict[str, Any],
     stated: dict[str, Any],
@@ -295,14 +307,9 @@ def _floor(
     found: _Findings,
 ) -> float | None:
     """What the policy's f surely reaches; minus infinity where some constraint does not surely hold."""
-    policy = document["evidence"].get("policy")
-    stated_slack = _named(stated, "slack")
+    policy, stated_slack = _policy_and_slack(document, stated, problem)
     if policy is None:
-        if stated_slack:
-            raise CertificateError("slack is claimed without a policy that has it")
         return -math.inf
-    if set(stated_slack) != set(problem.slacks):
-        raise CertificateError("the slack of some constraint is not claimed")
     visited = arithmetic.visited(problem, decode(policy))
     feasible = True
     for name, form in problem.slacks.items():
@@ -329,14 +336,12 @@ def _true_floor(
     assert isinstance(problem, TrueProblem)
     if stated["data"] != problem.data:
         raise CertificateError(f"it claims to rest on {stated['data']!r}; it is {problem.data!r}")
-    policy, claimed = document["evidence"].get("policy"), problem.sign * _number(stated, "reaches")
-    slack = _named(stated, "slack")
+    policy, slack = _policy_and_slack(document, stated, problem)
+    claimed = problem.sign * _number(stated, "reaches")
     if policy is None:
-        if slack or claimed > -math.inf:
+        if claimed > -math.inf:
             raise CertificateError("something is claimed of a policy that is not there")
         return -math.inf
-    if set(slack) != set(problem.slacks):
-        raise CertificateError("the slack of some constraint is not claimed")
     values = RecordedValues(decode_tree(document["evidence"].get("values")))
     anywhere = PolicyAnywhere(problem.flow, decode(policy), values)
     claims = {"the objective": (problem.objective, claimed)}
