@@ -90,7 +90,7 @@ dist: $(READY)   ## wheel and sdist, tried in empty environments with each extra
 
 lock:            ## resolve requirements.lock anew from pyproject.toml (needs uv)
 	uv pip compile --universal --generate-hashes --no-emit-index-url --no-header --no-annotate \
-		--python-version 3.11 --all-extras --group dev --group docs --upgrade pyproject.toml -o requirements.lock
+		--python-version 3.11 --all-extras --group dev --group peers --group docs --upgrade pyproject.toml -o requirements.lock
 
 clean:           ## remove the virtual environment and caches
 	rm -rf $(VENV) .mypy_cache .pytest_cache .ruff_cache .hypothesis
