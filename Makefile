@@ -69,7 +69,7 @@ four-examples: $(READY) ## the paper's four examples: optimum, PDPG, VR-PDPG in 
 experience: $(READY) ## counting and planning, measured: the tables of docs/experience.md (half an hour)
 	$(BIN)/python benchmarks/experience.py
 
-learning: $(READY) ## what VR-PDPG learns, measured: the tables and the figure of docs/vr-pdpg.md
+learning: $(READY) ## what VR-PDPG learns, measured: the tables and the figure of docs/results/learning.md
 	$(BIN)/python benchmarks/learning.py
 
 browser:         ## Chromium for the browser tests, from Debian's packages where that is possible
@@ -78,8 +78,8 @@ browser:         ## Chromium for the browser tests, from Debian's packages where
 screenshot: $(READY) browser ## docs/figures/report.png, the report of a learned and an exact answer
 	$(BIN)/python benchmarks/report_screenshot.py
 
-docs: $(READY)   ## the documentation as a site in out/site, readable offline
-	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build
+docs: $(READY)   ## the documentation as a site in out/site, readable offline, its notebooks executed
+	NO_MKDOCS_2_WARNING=1 NOTEBOOKS=true $(BIN)/mkdocs build
 
 docs-serve: $(READY) ## the same, shown at a local address while pages are written
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs serve

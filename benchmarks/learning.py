@@ -1,9 +1,9 @@
-"""What VR-PDPG learns, measured: the numbers of docs/vr-pdpg.md, as Markdown.
+"""What VR-PDPG learns, measured: the numbers of docs/results/learning.md, as Markdown.
 
     python benchmarks/learning.py                    # everything, half an hour beside other work
     python benchmarks/learning.py momentum rate      # parts of it
     python benchmarks/learning.py --seeds 4          # quicker, wider intervals
-    python benchmarks/learning.py corners --page docs/vr-pdpg.md    # put what is measured into the page
+    python benchmarks/learning.py corners --page docs/results/learning.md  # put it into the page
 
 Parts: chosen (settings from the problem), barrier (the paper's first example), natural (steps), tracking (the
 paper's four instances), momentum (each at its own best step), corners (what departures from the paper do),

@@ -1,4 +1,4 @@
-"""What docs/experiments.md says beyond the tables of ``cvxmdp reproduce``.
+"""What docs/results/experiments.md says beyond the tables of ``cvxmdp reproduce``.
 
     python benchmarks/reproduction.py counts    # how single runs end, from those kept in out/reproduce
     python benchmarks/reproduction.py box       # momenta on 20x20, multipliers in wider boxes; three minutes

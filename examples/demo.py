@@ -53,7 +53,7 @@ def main() -> None:
     print("\n".join(text_table(header, [row for row in rows if row[1].startswith("ours")])))
     print("\nA finding: the steps that the paper prints, its baselines, and what it published\n")
     print("\n".join(text_table(header, [row for row in rows if not row[1].startswith("ours")])))
-    print("\nAll of it, in full: make reproduce. What it says: docs/experiments.md")
+    print("\nAll of it, in full: make reproduce. What it says: docs/results/experiments.md")
     print(f"The report, to open in a browser: {found.reports[0]}")
 
 

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import subprocess
 import sys
 from pathlib import Path
 
+import nbclient
+import nbformat
 import pytest
 
 ROOT = Path(__file__).parent.parent
 PAGES = sorted([ROOT / "README.md", *(ROOT / "docs").rglob("*.md")])
+NOTEBOOKS = sorted((ROOT / "docs").rglob("*.ipynb"))
 BLOCK = re.compile(r"^```python\n(.*?)^```", re.MULTILINE | re.DOTALL)
 
 
@@ -41,3 +45,21 @@ def test_the_site_builds(tmp_path):
     done = subprocess.run(command, cwd=ROOT, env=quiet, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     assert (tmp_path / "site" / "api" / "solvers.html").exists()
+    loaded = re.compile(
+        r'<script[^>]* src="https?:|<link[^>]* href="https?:[^"]*\.css|import\("https?:'
+    )
+    for page in (tmp_path / "site").rglob("*.html"):
+        assert not loaded.search(page.read_text("utf-8")), f"{page.name} is not readable offline"
+
+
+def test_notebooks_are_kept_without_their_outputs():
+    assert len(NOTEBOOKS) == 4
+    for notebook in NOTEBOOKS:
+        cells = json.loads(notebook.read_text("utf-8"))["cells"]
+        assert not any(cell.get("outputs") or cell.get("execution_count") for cell in cells)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("notebook", NOTEBOOKS, ids=lambda notebook: notebook.stem)
+def test_a_notebook_runs(notebook):
+    nbclient.NotebookClient(nbformat.read(notebook, 4), timeout=300).execute()

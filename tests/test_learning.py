@@ -1,4 +1,4 @@
-"""What VR-PDPG learns, in short forms of the study behind docs/vr-pdpg.md (``make learning``)."""
+"""What VR-PDPG learns, in short forms of the study behind docs/results/learning.md (``make learning``)."""
 
 from __future__ import annotations
 

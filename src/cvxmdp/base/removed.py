@@ -21,7 +21,7 @@ class Removed(NamedTuple):
 
 PROGRESS = Removed("0.1", "runs show it, not solvers", "write it in solve(..., progress=False)")
 
-# By the name of the solver or function; docs/vr-pdpg.md has the measurements of VRPDPG's.
+# By the name of the solver or function; docs/results/learning.md has the measurements of VRPDPG's.
 REMOVED: Mapping[str, Mapping[str, Removed]] = {
     "PDPG": {"progress": PROGRESS},
     "ColumnGeneration": {"progress": PROGRESS},

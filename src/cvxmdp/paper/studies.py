@@ -139,7 +139,7 @@ def paper_grid(instance: str, norm: str) -> list[Study]:
     ]
 
 
-# Primal steps of the settings we recommend (docs/vr-pdpg.md), and those at which momentum 1 does best.
+# Primal steps of the settings we recommend (docs/results/learning.md), and those at which momentum 1 does best.
 RECOMMENDED = {
     ("8x8", "table"): (0.05, 1.0),
     ("8x8", "MLP(32)"): (0.05, 0.3),
