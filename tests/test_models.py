@@ -448,9 +448,9 @@ def test_bad_discounts(discount, message: str) -> None:
         ([np.nan, 1.0], "state 0 is nan"),
         ([1.0, 0.0, 0.0], r"shape \(3,\)"),
         ([[1.0, 0.0]], r"shape \(1, 2\)"),
-        (2, "initial state 2 is not a state: they are 0 to 1"),
-        (-1, "initial state -1 is not a state"),
-        (True, r"shape \(\)"),
+        (2, "initial: there is no state 2: states are 0 to 1"),
+        (-1, "initial: there is no state -1"),
+        (True, "initial: there is no state True"),
         (["a", "b"], "real numbers"),
     ],
 )

@@ -168,9 +168,9 @@ def test_the_hints_work() -> None:
 @pytest.mark.parametrize("state", [99, -1, 1.5, "goal"], ids=str)
 def test_a_state_that_does_not_exist(state) -> None:
     policy = cm.TabularPolicy(THIRDS)
-    with pytest.raises(PolicyError, match=r"no state .*states 0 to 3"):
+    with pytest.raises(PolicyError, match=r"no state .*states are 0 to 3"):
         policy.probabilities(state)
-    with pytest.raises(PolicyError, match=r"no state .*states 0 to 3"):
+    with pytest.raises(PolicyError, match=r"no state .*states are 0 to 3"):
         policy.sample(state, np.random.default_rng(0))
 
 

@@ -69,7 +69,7 @@ def test_a_mixture_keeps_its_policy_until_the_episode_ends() -> None:
 
 @pytest.mark.parametrize("observation", [3, -1, 0.5, [0.0, 1.0], "here", [], [0, 7]])
 def test_what_is_no_state(observation) -> None:
-    with pytest.raises(PolicyError, match=r"takes states, whole numbers|there is no state"):
+    with pytest.raises(PolicyError, match=r"expected states, whole numbers|there is no state"):
         cm.TabularPolicy(TABLE).predict(observation)
 
 

@@ -67,14 +67,19 @@ class CvxmdpWarning(UserWarning):
     """Base class of all warnings issued by cvxmdp."""
 
 
+LISTED = 30  # names that a message lists
+COMPARED = 20_000  # names that are compared letter by letter
+
+
 def did_you_mean(given: str, known: Iterable[str]) -> str:
-    """The end of an error message about an unknown name: the nearest known ones, or all of them."""
+    """The end of an error message about an unknown name: the nearest known ones, or the first of them."""
     names = [str(name) for name in known]
-    near = difflib.get_close_matches(str(given), names, n=1)
+    near = difflib.get_close_matches(str(given), names[:COMPARED], n=1)
     if near:
         return f"Did you mean {near[0]!r}?"
     if names:
-        return "Known: " + ", ".join(repr(name) for name in names) + "."
+        rest = f", ... ({len(names):,} in all)" if len(names) > LISTED else ""
+        return "Known: " + ", ".join(repr(name) for name in names[:LISTED]) + f"{rest}."
     return "None are defined."
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -11,7 +11,7 @@ import numpy as np
 
 from cvxmdp.atoms import Constraint, Curvature, Utility
 from cvxmdp.atoms.utility import require_curvature, signal_names
-from cvxmdp.base.errors import ExperienceError, ProblemError
+from cvxmdp.base.errors import ExperienceError, ProblemError, did_you_mean
 from cvxmdp.base.removed import refusing_removed
 from cvxmdp.experience.concentration import Radius, VectorBound, bernstein_radius
 from cvxmdp.experience.environments.environment import Actor, Environment
@@ -24,6 +24,7 @@ from cvxmdp.models.horizon import horizon_of
 from cvxmdp.models.table import TabularMDP
 from cvxmdp.policies.feature_space import FeatureSpace
 from cvxmdp.policies.features import Features
+from cvxmdp.policies.occupancies import as_policy
 
 Bounds = Mapping[str, tuple[float, float]]
 HIDDEN = 1e-3  # share of the mass that a default horizon may leave out
@@ -76,8 +77,9 @@ def evaluate(
     bounds, a bootstrap is used and labelled. What truncation hid is inside proven bounds, not in a bootstrap.
 
     Args:
-        policy: one of ours, a solution, an (S, A) array, or anything with ``predict(observation)``, such as
-            a model trained with Stable-Baselines3.
+        policy: one of ours, a solution, an (S, A) array, anything with ``predict(observation)``, such as a
+            model trained with Stable-Baselines3, or a function of an observation; in a model, of a state's
+            name (or number), where it may give an action's name or the chances of several.
         source: a model, a Gymnasium environment or its id, or a ``GymnasiumEnv`` or ``JaxEnv``.
         episodes: how many, at least 2.
         seed: of everything random.
@@ -200,6 +202,8 @@ def _play_model(
     mdp: TabularMDP, policy: Any, episodes: int, horizon: int, seed: int, deterministic: bool
 ) -> Sample:
     acts, draws = _seeds(seed, 2)
+    if isinstance(policy, Mapping) or not hasattr(policy, "predict"):
+        policy = as_policy(mdp, policy)
     act: Actor = actor_of(
         policy, mdp.n_actions, acts, n_states=mdp.n_states, deterministic=deterministic
     )
@@ -329,8 +333,8 @@ def _env_setting(
         sample=sample,
         space=model if fits else FeatureSpace(*shape, env.discount, question.signals),
         model=None,
-        bounds=_read_bounds(bounds, sample.ranges, "the signal"),
-        return_bounds=_read_bounds(return_bounds, _seen(sample), "the return of"),
+        bounds=_read_bounds(bounds, question.signals, sample.ranges, "the signal"),
+        return_bounds=_read_bounds(return_bounds, question.signals, _seen(sample), "the return of"),
         vectors=vectors if known else None,
         one_hot=env.has_states,
         tail=Radius(l1 * hidden, l2 * hidden),
@@ -367,9 +371,13 @@ def _seen(sample: Sample) -> Bounds:
     }
 
 
-def _read_bounds(bounds: Bounds | None, seen: Bounds, what: str) -> Bounds:
+def _read_bounds(bounds: Bounds | None, signals: Sequence[str], seen: Bounds, what: str) -> Bounds:
     read = {}
     for name, given in (bounds or {}).items():
+        if name not in signals:
+            raise ExperienceError(
+                f"bounds are given for {name!r}, which no utility here reads. {did_you_mean(name, signals)}"
+            )
         try:
             low, high = (float(end) for end in given)
         except (TypeError, ValueError) as error:

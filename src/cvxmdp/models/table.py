@@ -35,6 +35,7 @@ from cvxmdp.models.horizon import HORIZON_ARGUMENTS, changed, horizon_of
 from cvxmdp.models.importers.umb_writer import write_umb
 from cvxmdp.models.layout import GridLayout
 from cvxmdp.models.model_file import read_model, write_model
+from cvxmdp.models.names import Names
 from cvxmdp.models.space import Space
 from cvxmdp.models.transforms import ending_at, restarting, unrolled
 
@@ -47,11 +48,13 @@ class TabularMDP(Space):
             (S*A, S) whose row s * A + a belongs to state s and action a; or successor lists, a pair
             ``(indices, probabilities)`` of arrays (S, A, b) (pad short lists with probability 0).
             Rows may sum to less than one: the rest is the probability that the episode ends.
-        initial: the distribution rho of the first state, shape (S,), or the index of a fixed one.
+        initial: the distribution rho of the first state, shape (S,) or ``{name: probability}``, or the number
+            or name of a fixed one.
         discount: gamma, at least 0 and at most 1; with 1 returns are plain sums over episodes, which have to
             end.
-        signals: rewards and costs by name, ``{"reward": array}``. Each is (S,), (S, A), or per successor in
-            the form of ``transition``; per successor, a model that ends episodes needs one more column
+        signals: rewards and costs by name, ``{"reward": array}``. Each is (S,), (S, A), by name (``{"broken":
+            1.0}``, ``{("broken", "repair"): 5.0}``, zero elsewhere), or per successor in the form of
+            ``transition``; per successor, a model that ends episodes needs one more column
             (dense and sparse: S + 1; lists: b + 1), the value received with the ending step.
         actions: boolean (S, A), which actions are available; all of them when not given.
         state_names, action_names: names for messages and pictures.
@@ -304,28 +307,17 @@ class TabularMDP(Space):
         looks = horizon or self.horizon.restarted()
         return TabularMDP(**{**restarting(arguments, self.ending), **looks})
 
-    def ending_at(self, states: Iterable[int | str]) -> TabularMDP:
+    def ending_at(self, states: Iterable[Any]) -> TabularMDP:
         """The same model where the step taken in one of these states is the last: absorbing states become ends.
 
         Args:
-            states: their indices or names.
+            states: their numbers or names.
         """
         ends = np.zeros(self.n_states, dtype=bool)
+        names = Names("state", self.n_states, self.state_names)
         for state in states:
-            ends[self._state(state)] = True
+            ends[names.number(state)] = True
         return TabularMDP(**ending_at(self.arguments(), ends))
-
-    def _state(self, given: int | str) -> int:
-        """The index of a state, from its index or name."""
-        names = self.state_names or ()
-        if isinstance(given, str) and given in names:
-            return names.index(given)
-        if isinstance(given, str) or not 0 <= int(given) < self.n_states:
-            hint = did_you_mean(given, names) if isinstance(given, str) and names else ""
-            raise ModelError(
-                f"{given!r} is no state: they are 0 to {self.n_states - 1}, or names. {hint}".strip()
-            )
-        return int(given)
 
     def save(self, path: str | Path) -> None:
         """Write the model to one portable file (safetensors: plain arrays, nothing executable)."""

@@ -15,6 +15,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from cvxmdp.base.errors import CvxmdpError, ModelError
+from cvxmdp.models.names import Names, PairNames, name_of
 
 # A row that misses one by less than ROUNDING sums to one; by more than ENDING it ends episodes.
 # In between it looks like lost digits, and treating those as endings would be a silent mistake.
@@ -42,6 +43,11 @@ class PairLabel:
         state, action = divmod(int(row), self.n_actions)
         name = f" ({self.action_names[action]!r})" if self.action_names else ""
         return f"{self.state(state)}, action {action}{name}"
+
+    def names(self, n_states: int, where: str) -> PairNames:
+        """States and actions by name; ``where`` they are given, for messages."""
+        actions = Names("action", self.n_actions, self.action_names, where=where)
+        return PairNames(Names("state", n_states, self.state_names, where=where), actions)
 
 
 @dataclass(frozen=True)
@@ -265,18 +271,19 @@ def read_actions(given: Any, n_states: int, n_actions: int, label: PairLabel) ->
 
 
 def read_initial(given: Any, n_states: int, label: PairLabel) -> np.ndarray:
-    """The initial distribution (S,), from a distribution or the index of a fixed state."""
-    if isinstance(given, int | np.integer) and not isinstance(given, bool):
-        if not 0 <= given < n_states:
-            raise ModelError(f"initial state {given} is not a state: they are 0 to {n_states - 1}")
-        point = np.zeros(n_states)
-        point[given] = 1.0
-        return point
+    """The initial distribution (S,), from a distribution, by name too, or one state: its number or name."""
+    states = label.names(n_states, "initial").states
+    if isinstance(given, Mapping):
+        given = states.column(given)
+    elif isinstance(given, int | np.integer | str) or (
+        isinstance(given, tuple) and given in states
+    ):
+        given = np.eye(1, n_states, states.number(given))[0]
     initial = numbers(given, "initial")
     if initial.shape != (n_states,):
         raise ModelError(
             f"initial has shape {initial.shape}; expected a distribution of shape {(n_states,)} or "
-            "the index of the first state"
+            "the number or name of the first state"
         )
     wrong = ~np.isfinite(initial) | (initial < 0)
     if wrong.any():
@@ -327,7 +334,7 @@ def read_names(given: Sequence[str] | None, count: int, what: str) -> tuple[str,
     """Names of states or actions: as many as there are, all different."""
     if given is None:
         return None
-    names = tuple(str(name) for name in given)
+    names = tuple(name_of(name) for name in given)
     if len(names) != count:
         raise ModelError(f"{what} has {len(names)} names for {count} of them")
     if len(set(names)) != count:
@@ -362,6 +369,8 @@ def read_signal(
     if not isinstance(name, str) or not name:
         raise ModelError(f"signals have names; got {name!r}")
     n_states, n_actions = mask.shape
+    if isinstance(given, Mapping):
+        given = label.names(n_states, f"signal {name!r}").table(given)
     signal = given if sp.issparse(given) else numbers(given, f"signal {name!r}")
     if not sp.issparse(signal) and signal.shape == (n_states,):
         expected = np.repeat(signal[:, None], n_actions, axis=1)

@@ -1,4 +1,4 @@
-"""Policies of one model in another, by the names of states and actions.
+"""Policies by the names of states and actions: of one model in another, and as people write them down.
 
 Two estimates number what they saw in the order they saw it: number 3 of one is another state in the other, and
 one may know states that the other never met. Names say which is which.
@@ -7,10 +7,13 @@ one may know states that the other never met. Names say which is which.
 from __future__ import annotations
 
 import warnings
+from collections.abc import Mapping
+from typing import Any
 
 import numpy as np
 
 from cvxmdp.base.errors import CvxmdpWarning, PolicyError
+from cvxmdp.models.names import Names, thing_named
 from cvxmdp.models.space import Space
 from cvxmdp.policies.tables import TabularPolicy
 
@@ -49,14 +52,58 @@ def by_name(policy: TabularPolicy, space: Space) -> TabularPolicy:
             )
         matrix[state] = row
     if unknown:
-        shown = ", ".join(map(repr, unknown[:SHOWN])) + (", ..." if len(unknown) > SHOWN else "")
         warnings.warn(
-            f"the policy does not know {len(unknown):,} of {space.shape[0]:,} states ({shown}); there it is "
-            "uniform over the available actions",
+            f"the policy does not know {len(unknown):,} of {space.shape[0]:,} states ({_listed(unknown)}); "
+            "there it is uniform over the available actions",
             CvxmdpWarning,
             stacklevel=3,
         )
     return TabularPolicy(matrix).named(space.state_names, space.action_names)
+
+
+def written_policy(space: Space, given: Any) -> TabularPolicy:
+    """The policy that a mapping or a function says: of every state its action, or the chances of its actions.
+
+    Args:
+        space: the model.
+        given: ``{"good": "wait", "worn": {"wait": 0.2, "repair": 0.8}}``, or a function that gives the same for
+            a state: for its name (a tuple where it is one), or its number where states have no names.
+    """
+    states, actions = (
+        Names(what, count, known, PolicyError)
+        for what, count, known in zip(
+            ("state", "action"), space.shape, (space.state_names, space.action_names), strict=True
+        )
+    )
+    if isinstance(given, Mapping):
+        said = {states.number(state): said for state, said in given.items()}
+        missing = [space.state_label(s) for s in range(states.count) if s not in said]
+        if missing:
+            raise PolicyError(
+                f"the policy says nothing of {len(missing):,} of {states.count:,} states: "
+                f"{_listed(missing)}. Give each an action, or the chances of its actions"
+            )
+    else:
+        named = space.state_names is not None
+        said = {
+            state: given(thing_named(space.state_label(state)) if named else state)
+            for state in range(states.count)
+        }
+    return TabularPolicy([_decision(said[state], actions) for state in range(states.count)])
+
+
+def _decision(said: Any, actions: Names) -> np.ndarray:
+    """The row of probabilities of an action, of chances by name, or of all of them in order."""
+    if isinstance(said, Mapping):
+        return actions.column(said)
+    chances = np.asarray(said) if isinstance(said, list | np.ndarray) else np.zeros(())
+    if chances.shape == (actions.count,) and chances.dtype.kind == "f":
+        return chances
+    return np.asarray(np.eye(actions.count)[actions.number(said)])
+
+
+def _listed(names: list[str]) -> str:
+    return ", ".join(map(repr, names[:SHOWN])) + (", ..." if len(names) > SHOWN else "")
 
 
 def _numbers(

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from cvxmdp.base.errors import PolicyError
-from cvxmdp.policies.policy import Arrays, draw_actions, drawn_members, read_states
+from cvxmdp.policies.policy import Arrays, draw_actions, drawn_members
 from cvxmdp.policies.tables import TabularPolicy
 
 ROUNDING = 1e-5  # components are kept in single precision
@@ -75,7 +75,7 @@ class MixturePolicy(TabularPolicy):
         """Without ``episode_start`` the single policy with the same occupancy acts, which needs no memory."""
         if episode_start is None or deterministic:
             return super()._actions(observation, None, deterministic)
-        states = read_states(observation, self.n_states)
+        states = self.states.numbers(observation)
         begins = np.broadcast_to(np.asarray(episode_start, dtype=bool), states.shape)
         acting = drawn_members(self._acting, begins, len(self.components), self.random)
         object.__setattr__(self, "_acting", acting)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -10,7 +11,7 @@ from cvxmdp.base.errors import PolicyError
 from cvxmdp.models.space import Space
 from cvxmdp.models.table import TabularMDP
 from cvxmdp.models.validation import numbers
-from cvxmdp.policies.by_name import by_name, needs_names
+from cvxmdp.policies.by_name import by_name, needs_names, written_policy
 from cvxmdp.policies.policy import Policy
 from cvxmdp.policies.tables import TabularPolicy
 from cvxmdp.policies.timed_policy import from_rows, table_policy
@@ -24,13 +25,20 @@ def uniform_policy(mdp: TabularMDP) -> TabularPolicy:
 
 
 def as_policy(mdp: TabularMDP, given: Any) -> Policy:
-    """A policy that fits the model, from a policy, a solution, or an (S, A) array of probabilities.
+    """A policy that fits the model, from a policy, a solution, an (S, A) array, a mapping or a function.
+
+    Mappings and functions give the action of every state, or the chances of its actions (``written_policy``).
 
     One that carries other names than the model is read by name (``by_name``).
     """
     if isinstance(getattr(given, "policy", None), Policy):
         given = given.policy
-    policy = given if isinstance(given, Policy) else table_policy(given)
+    if isinstance(given, Policy):
+        policy = given
+    elif isinstance(given, Mapping) or callable(given):
+        policy = written_policy(mdp, given)
+    else:
+        policy = table_policy(given)
     if isinstance(policy, TabularPolicy) and needs_names(policy, mdp):
         policy = by_name(policy, mdp)
     expected = (mdp.n_states, mdp.n_actions)

@@ -8,7 +8,7 @@ from typing import Any, Protocol, Self, runtime_checkable
 
 import numpy as np
 
-from cvxmdp.base.errors import CvxmdpWarning, PolicyError
+from cvxmdp.base.errors import CvxmdpWarning
 from cvxmdp.base.storage import write_arrays
 
 Arrays = dict[str, np.ndarray]
@@ -26,10 +26,10 @@ class Policy(Protocol):
     def n_actions(self) -> int:
         """Number of actions, A."""
 
-    def probabilities(self, state: int | None = None) -> np.ndarray:
-        """pi(. | state), shape (A,); without a state the whole matrix, shape (S, A)."""
+    def probabilities(self, state: Any = None) -> np.ndarray:
+        """pi(. | state), shape (A,), of a number or name; without a state the whole matrix, shape (S, A)."""
 
-    def sample(self, state: int, random: np.random.Generator) -> int:
+    def sample(self, state: Any, random: np.random.Generator) -> int:
         """Draw an action for the state."""
 
     def seed(self, seed: int | np.random.Generator) -> Policy:
@@ -76,8 +76,8 @@ class Acting:
         """Actions for one observation or a batch, as Stable-Baselines3 does: (action, None).
 
         Args:
-            observation: a state, or an array of states; for a policy on observations, one of them or a batch
-                (one per environment).
+            observation: a state, by number, name or tuple; or a list or an array of states; for a policy on
+                observations, one of them or a batch (one per environment).
             state: not used: what a policy remembers, it remembers itself.
             episode_start: where true, an episode begins, and a mixture draws another policy for it; all other
                 policies have no memory.
@@ -96,23 +96,6 @@ class Acting:
     def save(self, path: str | Path) -> None:
         """Write the policy to one file; ``load_policy`` reads it again."""
         write_arrays(path, "policy", *self.contents())
-
-
-def read_states(observation: Any, n_states: int) -> np.ndarray:
-    """Observations as an array of states, of any shape; an error names the first that is none."""
-    states = np.asarray(observation)
-    if states.dtype.kind not in "iu" or not states.size:
-        raise PolicyError(
-            f"a policy on a table takes states, whole numbers from 0 to {n_states - 1}; got "
-            f"{observation!r}. Observations of another kind need features."
-        )
-    outside = (states < 0) | (states >= n_states)
-    if outside.any():
-        raise PolicyError(
-            f"there is no state {int(states[outside].ravel()[0])}: the policy is for states 0 to "
-            f"{n_states - 1}"
-        )
-    return states
 
 
 def draw_actions(rows: np.ndarray, random: np.random.Generator) -> np.ndarray:

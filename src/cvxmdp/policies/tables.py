@@ -9,7 +9,7 @@ adding a constant to a row of logits changes nothing, and near the border the in
 from __future__ import annotations
 
 import copy
-from operator import index
+from functools import cached_property
 from pathlib import Path
 from typing import Any, Self
 
@@ -18,8 +18,9 @@ from scipy.special import softmax
 
 from cvxmdp.base.errors import PolicyError
 from cvxmdp.base.storage import write_arrays
+from cvxmdp.models.names import Names
 from cvxmdp.models.validation import numbers, read_names
-from cvxmdp.policies.policy import Acting, Arrays, draw_actions, likeliest, read_states
+from cvxmdp.policies.policy import Acting, Arrays, draw_actions, likeliest
 
 ROUNDING = 1e-9
 
@@ -79,6 +80,7 @@ class TabularPolicy(Acting):
             ("action_names", action_names, self.n_actions),
         ):
             object.__setattr__(other, name, read_names(given, count, name))
+        other.__dict__.pop("states", None)  # they have other names now
         return other
 
     def save(self, path: str | Path) -> None:
@@ -97,32 +99,26 @@ class TabularPolicy(Acting):
         """Number of actions, A."""
         return int(self._matrix.shape[1])
 
-    def probabilities(self, state: int | None = None) -> np.ndarray:
-        """pi(. | state), shape (A,); without a state the whole matrix, shape (S, A)."""
-        return self._matrix if state is None else self._row(state)
+    @cached_property
+    def states(self) -> Names:
+        """States by name."""
+        return Names("state", self.n_states, self.state_names, PolicyError)
 
-    def sample(self, state: int, random: np.random.Generator) -> int:
+    def probabilities(self, state: Any = None) -> np.ndarray:
+        """pi(. | state), shape (A,); without a state the whole matrix, shape (S, A)."""
+        return self._matrix if state is None else self._matrix[self.states.number(state)]
+
+    def sample(self, state: Any, random: np.random.Generator) -> int:
         """Draw an action for the state."""
-        return int(draw_actions(self._row(state), random))
+        return int(draw_actions(self.probabilities(state), random))
 
     def _actions(self, observation: Any, episode_start: Any, deterministic: bool) -> Any:
-        states = read_states(observation, self.n_states)
+        states = self.states.numbers(observation)
         rows = self._matrix[states]
         actions = (
             likeliest(rows, self._matrix) if deterministic else draw_actions(rows, self.random)
         )
         return actions if states.ndim else actions[()]
-
-    def _row(self, state: int) -> np.ndarray:
-        try:
-            place = index(state)
-        except TypeError:
-            place = -1
-        if not 0 <= place < self.n_states:
-            raise PolicyError(
-                f"there is no state {state!r}: the policy is for states 0 to {self.n_states - 1}"
-            )
-        return self._matrix[place]
 
     def contents(self) -> tuple[Arrays, dict[str, Any]]:
         return {"probabilities": self._matrix}, {"kind": self.kind}

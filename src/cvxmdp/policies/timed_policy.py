@@ -9,7 +9,7 @@ import numpy as np
 
 from cvxmdp.base.errors import PolicyError
 from cvxmdp.models.validation import numbers
-from cvxmdp.policies.policy import Arrays, draw_actions, likeliest, read_states
+from cvxmdp.policies.policy import Arrays, draw_actions, likeliest
 from cvxmdp.policies.tables import TabularPolicy
 
 
@@ -50,10 +50,10 @@ class TimedPolicy(TabularPolicy):
         """All of it, (T, S, A)."""
         return self._matrix.reshape(self._steps, self.n_states, self.n_actions)
 
-    def probabilities(self, state: int | None = None, time: int | None = None) -> np.ndarray:
+    def probabilities(self, state: Any = None, time: int | None = None) -> np.ndarray:
         """pi_t(. | state), shape (A,); without a state (S, A), without a time (T, S, A) or (T, A)."""
         found = self.tables if time is None else self.tables[self._at(time)]
-        return found if state is None else found[..., self._place(state), :]
+        return found if state is None else found[..., self.states.number(state), :]
 
     def _at(self, time: int) -> int:
         try:
@@ -64,15 +64,12 @@ class TimedPolicy(TabularPolicy):
             raise PolicyError(f"there is no step {time!r}: they are 0 to {self._steps - 1}")
         return place
 
-    def _place(self, state: int) -> int:
-        return int(read_states(np.asarray(state), self.n_states))
-
-    def sample(self, state: int, random: np.random.Generator, time: int = 0) -> int:
+    def sample(self, state: Any, random: np.random.Generator, time: int = 0) -> int:
         """Draw an action for the state at a time."""
         return int(draw_actions(self.probabilities(state, time), random))
 
     def _actions(self, observation: Any, episode_start: Any, deterministic: bool) -> Any:
-        states = read_states(observation, self.n_states)
+        states = self.states.numbers(observation)
         before = self._time
         if before is None or before.shape != states.shape:
             time = np.zeros(states.shape, dtype=np.int64)

@@ -31,7 +31,8 @@ def actor_of(
     """A policy at work, with its own random numbers; what was given is not changed where it is ours.
 
     Args:
-        policy: one of ours, a solution, an (S, A) array, or anything with ``predict``.
+        policy: one of ours, a solution, an (S, A) array, anything with ``predict``, or a function of one
+            observation.
         n_actions: A.
         seed: of its random numbers; one trained elsewhere is seeded through its ``set_random_seed``.
         n_states: S, where observations are states.
@@ -41,6 +42,8 @@ def actor_of(
     if hasattr(policy, "problem") and hasattr(policy, "policy"):
         policy = policy.policy
     if not hasattr(policy, "predict"):
+        if callable(policy):
+            return _function(policy, n_actions)
         policy = table_policy(policy)
     if isinstance(policy, TabularPolicy):
         if policy.n_actions != n_actions or n_states not in (None, policy.n_states):
@@ -70,6 +73,21 @@ def actor_in(env: Environment, policy: Any, seed: int, deterministic: bool) -> A
     """A policy at work in an environment: on its states, on bins of its observations, or on those."""
     given: dict[str, Any] = {"n_states": env.n_states, "states": env.states}
     return actor_of(policy, env.n_actions, seed, **given, deterministic=deterministic)
+
+
+def _function(decide: Callable[[Any], Any], n_actions: int) -> Actor:
+    """A function from one observation to its action, asked for every lane on its own."""
+
+    def act(observations: Any, inputs: np.ndarray, begins: np.ndarray) -> np.ndarray:
+        chosen = [decide(one) for one in _each(observations, len(inputs))]
+        actions = np.asarray(chosen)
+        if actions.shape != (len(inputs),) or actions.dtype.kind not in "iu":
+            raise PolicyError(f"the policy gave {chosen[0]!r}; expected a whole number, the action")
+        if ((actions < 0) | (actions >= n_actions)).any():
+            raise PolicyError(f"the policy gave {chosen!r}; actions are 0 to {n_actions - 1}")
+        return actions
+
+    return act
 
 
 def _foreign(policy: Any, n_actions: int, deterministic: bool) -> Actor:

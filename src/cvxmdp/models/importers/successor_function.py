@@ -12,6 +12,7 @@ import scipy.sparse as sp
 
 from cvxmdp.base.errors import ModelError
 from cvxmdp.models.horizon import horizon_arguments
+from cvxmdp.models.names import name_of
 from cvxmdp.models.table import TabularMDP
 from cvxmdp.models.validation import read_table
 
@@ -200,6 +201,6 @@ class _Explorer:
 
 
 def _unique_names(things: Iterable[Hashable]) -> tuple[str, ...] | None:
-    """str() of each, or None where two different things print alike."""
-    names = tuple(str(thing) for thing in things)
+    """The name of each, or None where two different things print alike."""
+    names = tuple(name_of(thing) for thing in things)
     return names if len(set(names)) == len(names) else None

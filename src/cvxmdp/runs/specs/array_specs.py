@@ -85,6 +85,12 @@ class ArrayFolder:
             raise FileFormatError(f"{reference!r} holds {arrays[name].dtype}, not numbers")
         return arrays[name]
 
+    def named_or_array(self, reference: str) -> np.ndarray | dict[Any, float]:
+        """Numbers of states or pairs: an array, or a csv with the columns state, action (if any) and value."""
+        path = self.path(reference.partition("#")[0])
+        named = read_named(path) if path.suffix == ".csv" else None
+        return self.array(reference) if named is None else named
+
     def transition(self, reference: str) -> Any:
         """A transition table: an array, a SciPy sparse npz, or a csv of single probabilities."""
         relative, _, name = reference.partition("#")
@@ -130,6 +136,31 @@ def read_csv(path: Path) -> np.ndarray:
     if table.size == 0:
         raise FileFormatError(f"{path.name} holds no numbers")
     return table.ravel() if 1 in table.shape else table
+
+
+def read_named(path: Path) -> dict[Any, float] | None:
+    """Numbers by state, or by state and action, from a csv whose first line says so; None for another csv."""
+    with _small_enough(path).open(encoding="utf-8", errors="replace", newline="") as file:
+        header, *lines = [row for row in csv.reader(file) if row] or [[]]
+    columns = [cell.strip().lstrip("# ") for cell in header]
+    keys = [name for name in ("state", "action") if name in columns]
+    if "state" not in keys or len(columns) != len(keys) + 1:
+        return None
+    (value,) = (name for name in columns if name not in keys)
+    found: dict[Any, float] = {}
+    for number, row in enumerate(lines, 2):
+        cells = dict(zip(columns, (cell.strip() for cell in row), strict=False))
+        try:
+            key = tuple(cells[name] for name in keys)
+            amount = float(cells[value])
+        except (KeyError, ValueError) as error:
+            raise FileFormatError(
+                f"{path.name}, line {number}: expected {', '.join(columns)}; got {', '.join(row)}"
+            ) from error
+        if key in found:
+            raise FileFormatError(f"{path.name}, line {number}: {', '.join(key)} occurs twice")
+        found[key] = amount
+    return found if len(keys) == 2 else {state: amount for (state,), amount in found.items()}
 
 
 def _small_enough(path: Path) -> Path:

@@ -14,7 +14,7 @@ from cvxmdp.experience.environments.gymnasium_env import GymnasiumEnv
 from cvxmdp.experience.logs import from_transitions
 from cvxmdp.models import GridLayout, TabularMDP, from_gymnasium_table, garnet, gridworld
 from cvxmdp.policies.features import RandomFourier, UniformBins
-from cvxmdp.runs.specs.array_specs import ArrayFolder
+from cvxmdp.runs.specs.array_specs import ENDINGS, ArrayFolder
 from cvxmdp.runs.specs.places import SpecError, validated
 
 LARGEST_GARNET = 40_000_000  # transitions, or numbers of its signals
@@ -30,6 +30,7 @@ class Strict(BaseModel):
 Cell = int | Annotated[list[int], Field(min_length=2, max_length=2)]
 Cells = int | list[Cell]
 Numbers = str | int | list[float] | list[list[float]]  # a file, a number, or the numbers themselves
+Named = dict[str, float | dict[str, float]]  # numbers of states, or of their actions, by name
 Size = Annotated[int, Field(ge=1, le=LARGEST_GRID)]
 
 
@@ -89,9 +90,9 @@ class WrittenTable(Strict):
     kind: Literal["table"]
     endings: Literal["implicit", "none"] = "none"
     transition: str | list[list[list[float]]]
-    initial: Numbers
+    initial: Numbers | dict[str, float]
     discount: float
-    signals: dict[str, Numbers] = Field(default_factory=dict)
+    signals: dict[str, Numbers | Named] = Field(default_factory=dict)
     actions: str | list[list[bool]] | None = None
     state_names: list[str] | None = None
     action_names: list[str] | None = None
@@ -105,7 +106,7 @@ class WrittenTable(Strict):
             actions = np.asarray(_numbers(folder, self.actions)).astype(bool)
         mdp = TabularMDP(
             transition,
-            _numbers(folder, self.initial),
+            _initial(folder, self.initial),
             self.discount,
             signals={name: _numbers(folder, signal) for name, signal in self.signals.items()},
             actions=actions,
@@ -156,7 +157,7 @@ class LogFile(Strict):
     discount: float
     columns: dict[str, str] = Field(default_factory=dict)
     signals: list[str] | None = None
-    initial: Numbers | None = None
+    initial: Numbers | dict[str, float] | None = None
     known: list[str] | dict[str, Numbers] | None = None
     bounds: dict[str, Annotated[list[float], Field(min_length=2, max_length=2)]] = Field(
         default_factory=dict
@@ -181,7 +182,7 @@ class LogFile(Strict):
             self.discount,
             columns=self.columns,
             signals=self.signals,
-            initial=None if self.initial is None else _numbers(folder, self.initial),
+            initial=None if self.initial is None else _initial(folder, self.initial),
             known=known,
             bounds=bounds,
             supports=None if self.supports is None else folder.array(self.supports),
@@ -342,10 +343,16 @@ def _cell_key(key: str) -> Any:
     return parts[0] if len(parts) == 1 else parts
 
 
+def _initial(folder: ArrayFolder, given: Any) -> Any:
+    """A distribution, or a state: a text that does not end like a file is its name."""
+    a_file = isinstance(given, str) and given.partition("#")[0].endswith(ENDINGS)
+    return given if isinstance(given, str) and not a_file else _numbers(folder, given)
+
+
 def _numbers(folder: ArrayFolder, given: Any) -> Any:
-    if isinstance(given, int):
+    if isinstance(given, int | dict):
         return given
-    return folder.array(given) if isinstance(given, str) else _regular(given)
+    return folder.named_or_array(given) if isinstance(given, str) else _regular(given)
 
 
 def _regular(given: Any) -> np.ndarray:

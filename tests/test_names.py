@@ -1,0 +1,210 @@
+"""States and actions by name, wherever a number is accepted."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import cvxmdp as cm
+from cvxmdp.base.errors import ExperienceError, ModelError, PolicyError
+from cvxmdp.runs.specs.problem_specs import read_problem
+
+STATES, ACTIONS = ("good", "worn", "broken"), ("wait", "repair")
+WEAR = np.array(
+    [[[0.8, 0.2, 0], [1, 0, 0]], [[0, 0.7, 0.3], [0.9, 0.1, 0]], [[0, 0, 1], [0.5, 0, 0.5]]]
+)
+
+
+def machine(**changes: object) -> cm.TabularMDP:
+    given: dict[str, object] = {
+        "initial": "good",
+        "discount": 0.9,
+        "signals": {"reward": {"good": 1.0, "worn": 0.5}, "cost": {("broken", "repair"): 5.0}},
+        "state_names": STATES,
+        "action_names": ACTIONS,
+    }
+    return cm.TabularMDP(WEAR, **{**given, **changes})  # type: ignore[arg-type]
+
+
+def tandem() -> cm.TabularMDP:
+    """A model whose states are tuples: jobs in two queues, and a wind."""
+
+    def successors(state, action):
+        first, second, wind = state
+        if action == "serve" and first:
+            return [(0.5, (first - 1, min(second + 1, 2), wind)), (0.5, state, {"cost": 1.0})]
+        return [(1.0, (min(first + 1, 2), max(second - 1, 0), wind), {"cost": float(first)})]
+
+    return cm.from_function(
+        successors, initial=(1, 0, "north"), actions=["serve", "idle"], discount=0.9
+    )
+
+
+def test_initial_states_and_signals_by_name() -> None:
+    mdp = machine()
+    np.testing.assert_array_equal(mdp.initial, [1, 0, 0])
+    np.testing.assert_array_equal(mdp.signal("reward"), [[1, 1], [0.5, 0.5], [0, 0]])
+    np.testing.assert_array_equal(mdp.signal("cost"), [[0, 0], [0, 0], [0, 5]])
+    np.testing.assert_array_equal(
+        mdp.replace(initial={"worn": 0.25, "broken": 0.75}).initial, [0, 0.25, 0.75]
+    )
+    nested = mdp.with_signals(fee={"worn": {"repair": 2.0}, "broken": 1.0})
+    np.testing.assert_array_equal(nested.signal("fee"), [[0, 0], [0, 2], [1, 1]])
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"initial": "god"}, r"initial: there is no state 'god'.*Did you mean 'good'\?"),
+        ({"initial": {"worm": 1.0}}, "initial: there is no state 'worm'.*Did you mean 'worn'"),
+        (
+            {"signals": {"c": {"brokn": 1.0}}},
+            "signal 'c': .*no state 'brokn'.*Did you mean 'broken'",
+        ),
+        ({"signals": {"c": {("worn", "repar"): 1.0}}}, "signal 'c': .*no action 'repar'.*'repair'"),
+        ({"signals": {"c": {"worn": "much"}}}, "signal 'c': expected a number at 'worn'"),
+        ({"initial": "good", "state_names": None}, "have no names"),
+    ],
+)
+def test_unknown_names_say_which_was_meant(changes: dict[str, object], message: str) -> None:
+    with pytest.raises(ModelError, match=message):
+        machine(**changes)
+
+
+def test_a_policy_is_asked_by_name() -> None:
+    mdp = tandem()
+    state = mdp.state_names.index("(0, 2, 'north')")
+    rows = np.eye(2)[np.arange(mdp.n_states) % 2]
+    policy = cm.TabularPolicy(rows).named(mdp.state_names, mdp.action_names)
+    for given in ((0, 2, "north"), (np.int64(0), 2, np.str_("north")), "(0, 2, 'north')", state):
+        assert policy.predict(given)[0] == state % 2
+        np.testing.assert_array_equal(policy.probabilities(given), rows[state])
+    several = [(0, 2, "north"), (1, 0, "north")]
+    start = mdp.state_names.index("(1, 0, 'north')")
+    np.testing.assert_array_equal(policy.predict(several)[0], [state % 2, start % 2])
+    names = np.array(mdp.state_names)
+    np.testing.assert_array_equal(policy.predict(names)[0], np.arange(mdp.n_states) % 2)
+
+
+def test_a_tuple_is_never_several_states() -> None:
+    policy = cm.TabularPolicy(np.eye(2)[[0, 1, 1]])
+    with pytest.raises(PolicyError, match=r"no state \(0, 1\).*np.array\(\[0, 1\]\)"):
+        policy.predict((0, 1))
+    np.testing.assert_array_equal(policy.predict([0, 1])[0], [0, 1])
+    named = policy.named(STATES, ACTIONS)
+    with pytest.raises(PolicyError, match="Did you mean 'broken'"):
+        named.predict("broke")
+    with pytest.raises(PolicyError, match=r"no state \(1, 2, 'north'\)"):
+        named.probabilities((1, 2, "north"))
+
+
+def test_names_of_another_policy_are_forgotten() -> None:
+    first = cm.TabularPolicy(np.eye(2)[[0, 1, 1]]).named(STATES, ACTIONS)
+    assert first.predict("good")[0] == 0
+    renamed = first.named(("x", "y", "good"), ACTIONS)
+    assert renamed.predict("good")[0] == 1
+
+
+def test_policies_as_people_write_them() -> None:
+    mdp = machine()
+    problem = cm.Problem(
+        mdp, maximize=cm.linear("reward"), subject_to={"c": cm.linear("cost") <= 9}
+    )
+    table = np.array([[1, 0], [0.25, 0.75], [0, 1]])
+    expected = problem.evaluate(table).objective
+    said = {"good": "wait", "worn": {"wait": 0.25, "repair": 0.75}, "broken": "repair"}
+    assert problem.evaluate(said).objective == expected
+    assert problem.evaluate(lambda state: said[state]).objective == expected
+    assert cm.certify(problem, said).lower == cm.certify(problem, table).lower
+    with pytest.raises(PolicyError, match="nothing of 2 of 3 states: 'worn', 'broken'"):
+        problem.evaluate({"good": "wait"})
+    with pytest.raises(PolicyError, match=r"no action 'wat'.*Did you mean 'wait'"):
+        problem.evaluate({**said, "good": "wat"})
+
+
+def test_a_function_of_tuples_gets_tuples() -> None:
+    mdp = tandem()
+    problem = cm.Problem(mdp, minimize=cm.linear("cost"))
+    table = np.array([[1.0, 0.0] if eval(name)[0] else [0.0, 1.0] for name in mdp.state_names])
+    served = problem.evaluate(lambda state: "serve" if state[0] else "idle")
+    assert served.objective == problem.evaluate(table).objective
+
+
+def test_evaluate_takes_a_function() -> None:
+    mdp = machine()
+    problem = cm.Problem(mdp, maximize=cm.linear("reward"))
+
+    def careful(state: str) -> str:
+        return "wait" if state == "good" else "repair"
+
+    found = cm.evaluate(careful, mdp, 200, seed=0, problem=problem)
+    exact = problem.evaluate(careful).objective
+    assert found.objective.lower <= exact <= found.objective.upper
+    pytest.importorskip("gymnasium")
+    lake = cm.evaluate(
+        lambda cell: 2 if cell % 4 < 3 else 1,
+        "FrozenLake-v1",
+        50,
+        seed=0,
+        maximize=cm.linear("reward"),
+        discount=0.95,
+    )
+    assert lake.episodes == 50
+    with pytest.raises(PolicyError, match="the policy gave 'left'; expected a whole number"):
+        cm.evaluate(
+            lambda cell: "left",
+            "FrozenLake-v1",
+            5,
+            seed=0,
+            maximize=cm.linear("reward"),
+            discount=0.9,
+        )
+
+
+def test_unknown_keys_of_bounds_are_errors() -> None:
+    pytest.importorskip("gymnasium")
+    for argument in ("bounds", "return_bounds"):
+        with pytest.raises(
+            ExperienceError, match=r"'rewrad', which no utility.*Did you mean 'reward'"
+        ):
+            cm.evaluate(
+                lambda cell: 0,
+                "FrozenLake-v1",
+                5,
+                seed=0,
+                maximize=cm.linear("reward"),
+                discount=0.9,
+                **{argument: {"rewrad": (0, 1)}},
+            )
+
+
+PROBLEM = """
+maximize = 'linear("reward")'
+
+[subject_to]
+cost = 'linear("cost") <= 6'
+
+[model]
+kind = "table"
+discount = 0.9
+initial = "good"
+state_names = ["good", "worn", "broken"]
+action_names = ["wait", "repair"]
+transition = [[[0.8, 0.2, 0], [1, 0, 0]], [[0, 0.7, 0.3], [0.9, 0.1, 0]], [[0, 0, 1], [0.5, 0, 0.5]]]
+
+[model.signals]
+reward = {good = 1.0, worn = 0.5}
+cost = "cost.csv"
+"""
+
+
+def test_problem_files_and_csv_by_name(tmp_path) -> None:
+    (tmp_path / "cost.csv").write_text("state,action,value\nbroken,repair,5\n")
+    (tmp_path / "problem.toml").write_text(PROBLEM)
+    mdp = read_problem(tmp_path / "problem.toml").problem.mdp
+    for name in ("reward", "cost"):
+        np.testing.assert_array_equal(mdp.signal(name), machine().signal(name))
+    np.testing.assert_array_equal(mdp.initial, [1, 0, 0])
+    (tmp_path / "cost.csv").write_text("state,action,value\nbroken,repar,5\n")
+    with pytest.raises(cm.CvxmdpError, match=r"no action 'repar'.*Did you mean 'repair'"):
+        read_problem(tmp_path / "problem.toml")
