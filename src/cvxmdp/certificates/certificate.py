@@ -214,6 +214,15 @@ class Certificate:
             raise FileFormatError(f"this is not a certificate: {error!r}") from error
 
 
+def is_first_format(text: str) -> bool:
+    """Whether a release wrote this that named things by how the program was written."""
+    try:
+        document = json.loads(text)
+    except (RecursionError, ValueError):
+        return False  # no certificate at all, which is said where it is read
+    return isinstance(document, dict) and document.get("format") == FIRST_FORMAT
+
+
 def size_of(upper: float, lower: float, span: float) -> float:
     """What a gap between these bounds is compared with; ``span`` as ``Certificate.range``."""
     size = largest_of(upper, lower)

@@ -21,6 +21,7 @@ import dataclasses
 import hashlib
 import json
 import time
+import warnings
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from enum import Enum
@@ -29,8 +30,9 @@ from typing import Any
 
 import numpy as np
 
-from cvxmdp.base.errors import CvxmdpError, FileFormatError, require
+from cvxmdp.base.errors import CvxmdpError, CvxmdpWarning, FileFormatError, require
 from cvxmdp.base.storage import read_arrays, require_file, whole_file, write_arrays
+from cvxmdp.certificates.certificate import is_first_format
 from cvxmdp.policies import load_policy
 from cvxmdp.policies.tables import table_of
 from cvxmdp.runs.record import SNAPSHOTS, RunRecord, Series
@@ -219,9 +221,23 @@ def _read_files(folder: Path, listed: Mapping[str, Any]) -> RunRecord:
         record,
         arrays=read_arrays(folder / "arrays.safetensors", "run")[0],
         series=_read_metrics(metrics) if metrics.name in listed else {},
-        certificate=certificate.read_text("utf-8") if certificate.name in listed else None,
+        certificate=_read_certificate(certificate) if certificate.name in listed else None,
         policy=load_policy(policy) if policy.name in listed else None,
     )
+
+
+def _read_certificate(path: Path) -> str | None:
+    """The text of a certificate; nothing, with a warning, where it is of the first format."""
+    text = path.read_text("utf-8")
+    if not is_first_format(text):
+        return text
+    warnings.warn(
+        f"{path} is a certificate of cvxmdp 0.1, which this version does not read: what follows is the run "
+        "without it. Prove it again: cvxmdp certify PROBLEM.toml POLICY, with the run's policy.safetensors.",
+        CvxmdpWarning,
+        stacklevel=2,
+    )
+    return None
 
 
 # --- writing --------------------------------------------------------------------------------------------
