@@ -605,6 +605,7 @@ def test_notes_are_named_as_not_checked(honest, verify):
         ("uniform", 1e12),
         ("uniform", "nan"),
         ("uniform", "-inf"),
+        ("least_size", 1e-9),  # zero is not between the bounds
         ("upper", "nan"),
         ("lower", "nan"),
         ("slack", {"cost": "nan", "near": 0.0, "fair": 0.0}),
@@ -614,6 +615,16 @@ def test_notes_are_named_as_not_checked(honest, verify):
 def test_claims_that_do_not_follow(honest, verify, name, value):
     honest["claims"][name] = value
     assert not verify(honest)
+
+
+@pytest.mark.parametrize("size", [1e12, "inf", "nan", [], None])
+def test_a_least_size_is_what_the_objective_changes_by(verify, size):
+    mdp = cm.garnet(4, 2, 2, discount=0.9, seed=0)
+    problem = cm.Problem(mdp, minimize=cm.distance(cm.uniform_policy(mdp)))
+    document = json.loads(cm.certify(problem, cm.uniform_policy(mdp)).to_json())
+    assert verify(document, problem)
+    document["claims"]["least_size"] = size
+    assert not verify(document, problem)
 
 
 @pytest.mark.parametrize("missing", ["uniform", "slack", "multipliers", "upper", "statement"])

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import sys
 from collections.abc import Callable
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -636,7 +637,7 @@ def test_a_constraint_that_always_holds_with_nothing_to_spare(solver: object) ->
 @pytest.mark.parametrize("solver", [cm.ConvexProgram(), cm.ColumnGeneration()])
 @pytest.mark.parametrize("norm", ["l1", "l2-squared", "kl"])
 def test_an_optimum_of_exactly_zero_is_found_and_called_optimal(
-    norm: str, solver: object, unit: float
+    norm: str, solver: object, unit: float, tmp_path: Path
 ) -> None:
     mdp = cm.garnet(6, 3, 3, discount=0.9, seed=0)
     best = cm.uniform_policy(mdp)  # the policy that relative gaps otherwise refer to
@@ -645,7 +646,14 @@ def test_an_optimum_of_exactly_zero_is_found_and_called_optimal(
     assert solution.status is cm.Status.OPTIMAL, solution.message
     certificate = cm.certify(problem, solution)
     assert certificate.gap <= 1e-8 * unit
-    assert "relative 1" not in str(certificate)
+    assert (
+        certificate.relative_gap <= 1e-6
+    )  # one notion of it: the solver's, the certificate's and the file's
+    assert f"relative {certificate.relative_gap:.2g} to what moving" in str(certificate)
+    certificate.save(tmp_path / "certificate.json")
+    assert cm.check(tmp_path / "certificate.json", problem)
+    read = cm.Certificate.from_json((tmp_path / "certificate.json").read_text("utf-8"))
+    assert read.relative_gap == certificate.relative_gap
 
 
 def test_nothing_to_gain_is_certified_without_a_gap() -> None:

@@ -33,6 +33,7 @@ from cvxmdp.policies.timed_policy import table_policy
 # What a file claims, by what is proven; ``check`` knows the same lists.
 COMMON = ("infeasible", "sense", "statement", "assumes")
 BOUNDS = (*COMMON, "upper", "lower", "slack", "multipliers", "uniform")
+NEAR_NOTHING = ("least_size",)  # where relative gaps refer to it
 INFEASIBLE = (*COMMON, "slack_bound", "conflict")
 ON_TRUTH = ("confidence", "data", "reaches")
 NOTES = ("given_slack", "repaired", "repair_share", "flow_residual", "flow_cost")
@@ -67,6 +68,8 @@ class Certificate:
         assumes: promises the proof rests on.
         uniform: objective of the uniform policy, which ``relative_gap`` refers to where the objective is
             near zero.
+        least_size: what the objective changes by, at most, when a thousandth of the uniform policy's visits
+            move: what ``relative_gap`` refers to where zero is between the bounds, near to both; else NaN.
         sense: "maximize" or "minimize".
         statement: the problem in words.
         proof: parameters of the upper bound (or of infeasibility), for the checker.
@@ -103,6 +106,7 @@ class Certificate:
     data: str = ""
     reaches: float = math.nan
     values: tuple[np.ndarray, ...] = ()
+    least_size: float = math.nan
 
     @property
     def gap(self) -> float:
@@ -114,9 +118,10 @@ class Certificate:
         """What ``relative_gap`` refers to: max(|upper|, |lower|), the size of the objective.
 
         Where both bounds are near zero (a fiftieth of ``range`` or less), as in imitation, it is ``range``.
-        Elsewhere it is not: beside a uniform policy that is terrible every gap looks small.
+        Elsewhere it is not: beside a uniform policy that is terrible every gap looks small. Where zero is
+        between the bounds, it is at least ``least_size``.
         """
-        return size_of(self.upper, self.lower, self.range)
+        return max(size_of(self.upper, self.lower, self.range), largest_of(self.least_size))
 
     @property
     def range(self) -> float:
@@ -171,6 +176,8 @@ class Certificate:
             "proof": _encoded(self.proof),
         }
         claimed = INFEASIBLE if self.infeasible else BOUNDS
+        if not math.isnan(self.least_size):
+            claimed = (*claimed, *NEAR_NOTHING)
         if self.confidence is not None:
             claimed = (*claimed, *ON_TRUTH)
             evidence["values"] = [encode_array(one) for one in self.values]
@@ -244,6 +251,7 @@ def _rebuilt(document: Any) -> Certificate:
         "upper": math.nan,
         "lower": math.nan,
         "uniform": math.nan,
+        "least_size": math.nan,
         "slack": {},
         "multipliers": {},
         "slack_bound": math.inf,
@@ -256,7 +264,7 @@ def _rebuilt(document: Any) -> Certificate:
         values = tuple(decode(one) for one in document["evidence"]["values"])
         on_truth = {name: float(claims[name]) for name in ("confidence", "reaches")}
         on_truth |= {"data": str(claims["data"]), "values": values}
-    numbers = ("upper", "lower", "uniform", "slack_bound")
+    numbers = ("upper", "lower", "uniform", "least_size", "slack_bound")
     known: dict[str, Any] = {name: float(claims[name]) for name in numbers}
     known |= {name: float(notes[name]) for name in ("repair_share", "flow_residual", "flow_cost")}
     return Certificate(

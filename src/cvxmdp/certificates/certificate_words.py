@@ -71,6 +71,11 @@ def gap_words(certificate: Certificate) -> str:
     """The relative gap, and what it is relative to."""
     relative = certificate.relative_gap
     size = largest_of(certificate.upper, certificate.lower)
+    if certificate.least_size > size:
+        return (
+            f"relative {relative:.2g} to what moving a thousandth of the uniform policy's visits changes "
+            "(zero is between the bounds)"
+        )
     if not certificate.near_zero or size == 0:
         if certificate.upper > 0 > certificate.lower:
             return "with zero between the bounds: no relative size says anything"

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -285,7 +286,7 @@ class Certifier:
                 name: max(0.0, _down(sure, computed[name] - sure))
                 for name, sure in kept.achieved.slack.items()
             }
-        return Certificate(
+        found = Certificate(
             upper=ceiling if sign > 0 else -floor,
             lower=floor if sign > 0 else -ceiling,
             policy=self.claims.policy(kept.policy) if kept is not None else None,
@@ -301,6 +302,9 @@ class Certifier:
             flow_cost=kept.achieved.drift if kept is not None else math.nan,
             **self._common(given),
         )
+        if not (found.lower <= 0 <= found.upper and found.relative_gap > ENOUGH):
+            return found
+        return replace(found, least_size=self.claims.least_size)
 
 
 def proven(claims: Claims, evidence: Evidence) -> Proof | None:

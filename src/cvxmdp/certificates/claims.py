@@ -14,16 +14,16 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from cvxmdp.algorithms.conic import least_size
 from cvxmdp.atoms import Shape
 from cvxmdp.base.errors import ProblemError
-from cvxmdp.certificates.certificate import size_of
+from cvxmdp.certificates.certificate import UNDERFLOW, size_of
 from cvxmdp.checker.arithmetic import CertificateError
 from cvxmdp.checker.bounds import (
     Achieved,
     PlainProblem,
     achieved,
     blur_of,
+    change_of,
     lagrangian_tangent,
     upper_bound,
 )
@@ -34,6 +34,7 @@ from cvxmdp.policies.timed_policy import from_rows
 from cvxmdp.problems.lowered import Evidence, Lowered
 from cvxmdp.problems.problem import Problem
 
+SHORT = 1 - 1e-6  # a size that is claimed stays below what any machine computes
 ENOUGH = 1e-6  # certified relative gap at which an answer is called optimal
 
 
@@ -110,15 +111,24 @@ class Claims:
         return self.checked.objective.value(self.achieved(self.checked.flow.uniform).occupancy)
 
     def relative_gap(self, upper: float, lower: float) -> float:
-        """(upper - lower) / size; an optimum near zero is measured by a share of what the objective spans."""
+        """(upper - lower) / size, as ``Certificate.relative_gap``."""
         gap = abs(upper - lower)
         if not math.isfinite(gap):
             return math.inf
         span = abs(upper - self.uniform_value)
         size = size_of(upper, lower, span if math.isfinite(span) else 0.0)
-        if gap > ENOUGH * size:
-            size = max(size, least_size(self.lowered))
-        return gap / size if gap > 0 else 0.0
+        if min(upper, lower) <= 0 <= max(upper, lower) and gap > ENOUGH * size:
+            size = max(size, self.least_size)
+        return gap / size if size > UNDERFLOW else 0.0
+
+    @cached_property
+    def least_size(self) -> float:
+        """See ``Certificate.least_size``; zero where it is not known."""
+        try:
+            found = SHORT * change_of(self.checked)
+        except CertificateError:
+            return 0.0
+        return found if math.isfinite(found) else 0.0
 
     def prove(self, evidence: Evidence, guess: np.ndarray | None = None) -> Proof | None:
         """The bound of the evidence; None where none follows.

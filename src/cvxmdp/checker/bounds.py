@@ -27,6 +27,7 @@ from cvxmdp.checker.arithmetic import (
     UNDERFLOW,
     AffineBound,
     CertificateError,
+    ErrorBound,
     Parameters,
 )
 from cvxmdp.checker.checked_average import CheckedAverage
@@ -36,6 +37,7 @@ from cvxmdp.checker.checked_flow import CheckedFlow
 from cvxmdp.checker.closed_forms import CONVEX, ClosedForm
 from cvxmdp.checker.composite_forms import FormSetting, MinimumForm, read_form
 
+MOVED = 1e-3  # of the uniform policy's visits
 SENSES = ("maximize", "minimize")
 
 
@@ -202,6 +204,12 @@ class Achieved:
     def feasible(self) -> bool:
         """True when every constraint surely holds."""
         return all(slack >= 0 for slack in self.slack.values()) and math.isfinite(self.objective)
+
+
+def change_of(problem: PlainProblem) -> float:
+    """What the objective changes by, at most, when a thousandth of the uniform policy's visits move."""
+    x = problem.flow.visited(problem.flow.uniform).x
+    return problem.objective.drift(x, ErrorBound(MOVED * float(x.sum()), problem.flow.usable))
 
 
 def achieved(problem: PlainProblem, policy: np.ndarray) -> Achieved:

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from cvxmdp.checker.arithmetic import CertificateError, NotVerifiableError
-from cvxmdp.checker.bounds import PlainProblem
+from cvxmdp.checker.bounds import PlainProblem, change_of
 from cvxmdp.checker.certificate_document import decode, decode_tree, read_document
 from cvxmdp.checker.fingerprint import fingerprint
 from cvxmdp.checker.policy_anywhere import PolicyAnywhere
@@ -28,6 +28,7 @@ from cvxmdp.checker.true_problem import RecordedValues, TrueProblem, true_proble
 COMMON = {"infeasible", "sense", "statement", "assumes"}
 BOUNDS = COMMON | {"upper", "lower", "slack", "multipliers", "uniform"}
 INFEASIBLE = COMMON | {"slack_bound", "conflict"}
+NEAR_NOTHING = {"least_size"}  # may be claimed where zero is between the bounds
 ON_TRUTH = {"confidence", "data", "reaches"}
 ROUNDED = 1e-6  # relative: how near to what is stated the uniform policy's objective has to be
 
@@ -141,7 +142,8 @@ def _claims(document: dict[str, Any], known: str, problem: PlainProblem) -> dict
     expected = INFEASIBLE if stated["infeasible"] else BOUNDS
     if "confidence" in stated:
         expected = expected | ON_TRUTH
-    for name in sorted(stated.keys() - expected):
+    possible = expected if stated["infeasible"] else expected | NEAR_NOTHING
+    for name in sorted(stated.keys() - possible):
         raise CertificateError(f"{name!r} is claimed, which does not go with the other claims")
     for name in sorted(expected - stated.keys()):
         raise CertificateError(f"the certificate has no usable {name!r}")
@@ -260,6 +262,7 @@ def _check_bounds(
     if lower is not None and not stated_lower <= lower:
         found.reasons.append(f"lower bound {stated_lower:.17g} is claimed; {lower:.17g} is shown.")
     _check_uniform(stated, problem, arithmetic, found)
+    _check_least_size(stated, problem, found)
     return Check(
         not found.reasons and not found.unverified,
         tuple(found.reasons),
@@ -383,3 +386,15 @@ def _check_uniform(
         found.reasons.append(
             f"the uniform policy is claimed to reach {claimed:.17g}; it reaches {value:.17g}."
         )
+
+
+def _check_least_size(stated: dict[str, Any], problem: PlainProblem, found: _Findings) -> None:
+    """What relative gaps refer to where zero is between the bounds."""
+    if "least_size" not in stated:
+        return
+    claimed = _number(stated, "least_size")
+    if not _number(stated, "lower") <= 0 <= _number(stated, "upper"):
+        found.reasons.append("a least size is claimed of bounds that zero is not between.")
+    size = found.verified("the least size", partial(change_of, problem))
+    if size is not None and not claimed <= size:
+        found.reasons.append(f"a least size of {claimed:.17g} is claimed; it is {size:.17g}.")
