@@ -6,14 +6,14 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 # Workers keep to their half of the files, and take from the other's when they are done.
-PYTEST := $(BIN)/pytest -n 2 --dist worksteal
+PYTEST := $(BIN)/pytest -p no:benchmark -n 2 --dist worksteal
 # Threads inside small linear solves fight with each other: PDPG on 200 states takes five times as long with them.
 export OPENBLAS_NUM_THREADS ?= 1
 
 # The worked examples of docs/examples, in their order there.
 EXAMPLES := cliff_walking taxi inventory frozen_lake cart_pole mountain_car
 
-.PHONY: demo examples reproduce check test test-long lint types browser bench rates experience learning four-examples screenshot docs docs-serve dist lock clean help
+.PHONY: demo examples reproduce check test test-long coverage lint types browser bench bench-speed bench-scale bench-storm rates experience learning four-examples screenshot docs docs-serve dist lock clean help
 
 help:            ## this list
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/' | expand -t 16
@@ -52,6 +52,14 @@ bench: $(READY)  ## benchmarks: ratios measured in one run, with the hardware th
 	$(BIN)/python benchmarks/pdpg_gaps.py
 	$(BIN)/python benchmarks/sweeps.py
 	$(BIN)/python benchmarks/environments.py
+
+bench-speed: $(READY)  ## a few cases, kept in out/benchmarks and compared with the last run (pytest-benchmark)
+	$(BIN)/pytest benchmarks/speed.py --benchmark-only --benchmark-columns=min,median,rounds --benchmark-storage=out/benchmarks \
+		--benchmark-save=speed --benchmark-compare
+
+coverage: $(READY) ## which lines the tests run, commands that they start included; half as long again as `make test`
+	COVERAGE_PROCESS_START=$(CURDIR)/pyproject.toml $(BIN)/coverage run -m pytest -m "not long" -p no:xdist
+	$(BIN)/coverage combine && $(BIN)/coverage report --skip-covered | tail -40
 
 bench-scale: $(READY)  ## large models: column generation beside general solvers (about ten minutes)
 	$(BIN)/python benchmarks/scale.py
