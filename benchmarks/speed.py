@@ -1,9 +1,9 @@
 """How long the solvers take, in a form that a later run is compared with (pytest-benchmark).
 
-    make bench-speed                       # measures, keeps the numbers in out/benchmarks, compares with the last run
+    make bench-speed    # measures, keeps the numbers in out/benchmarks, compares with the last run
 
-Each case is warm: what is compiled is compiled before the first round. Numbers of different machines, or of a machine with
-other work, say nothing about a change; two runs one after the other do.
+Each case is warm: what is compiled is compiled before the first round. Numbers of different machines, or of a
+machine with other work, say nothing about a change; two runs one after the other do.
 """
 
 from __future__ import annotations
