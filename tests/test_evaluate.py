@@ -189,6 +189,15 @@ def test_without_bounds_a_signal_gets_a_labelled_bootstrap(mdp, policy) -> None:
     assert "that is a bootstrap, not a proof" in found.statement
 
 
+def test_what_the_environment_was_promised_need_not_be_said_again() -> None:
+    env = cm.GymnasiumEnv("CliffWalking-v1", discount=0.9, bounds={"reward": (-100, -1)})
+    problem = cm.Problem(env, maximize=cm.linear("reward"))
+    found = cm.evaluate(lambda _: 0, env, problem=problem, episodes=4, horizon=5, seed=0)
+    assert "Bernstein" in str(found)
+    with pytest.raises(ExperienceError, match="the policy first"):
+        cm.evaluate(problem, env, episodes=4, seed=0)
+
+
 def test_the_bootstrap_covers_about_as_often_as_it_says(mdp, policy, monkeypatch) -> None:
     """An approximation: asked for 0.9 it should not fall below 0.8 in 20 runs."""
     monkeypatch.setattr("cvxmdp.experience.intervals.RESAMPLES", 200)

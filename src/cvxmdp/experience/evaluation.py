@@ -25,6 +25,7 @@ from cvxmdp.models.table import TabularMDP
 from cvxmdp.policies.feature_space import FeatureSpace
 from cvxmdp.policies.features import Features
 from cvxmdp.policies.occupancies import as_policy
+from cvxmdp.problems.problem import Problem
 
 Bounds = Mapping[str, tuple[float, float]]
 HIDDEN = 1e-3  # share of the mass that a default horizon may leave out
@@ -91,14 +92,19 @@ def evaluate(
         horizon: where episodes are cut; where discount^horizon falls below 1e-3 when not given. With
             ``average=True`` one long path is played, and ``episodes`` are batches of so many steps of it; their
             means are bootstrapped, and prove nothing.
-        bounds: smallest and largest value per step of the environment's signals, {"reward": (0, 1)}. Without
-            them nothing can be proven of a signal. A model knows its own.
+        bounds: smallest and largest value per step of the environment's signals, {"reward": (0, 1)}, beside
+            those that the environment was made with. Without them nothing can be proven of a signal. A model
+            knows its own.
         return_bounds: the same for the discounted sum over a whole episode, where that is narrower: a reward of
             one that is received once, at the end, has a return between 0 and 1. Promises, both of them.
         episode_limit: say that the environment cuts episodes at so many steps and never sooner, as Gymnasium's
             ``max_episode_steps`` does; otherwise the bounds allow for cuts anywhere.
         deterministic: passed to ``predict``: evaluate the policy of the likeliest actions.
     """
+    if isinstance(policy, Problem):
+        raise ExperienceError(
+            "evaluate takes the policy first: evaluate(policy, source, problem=..., episodes=..., seed=...)"
+        )
     if seed is None:
         raise ExperienceError("evaluate draws episodes: give seed=, an integer, to say which")
     if not isinstance(episodes, int | np.integer) or episodes < 2:
@@ -126,7 +132,9 @@ def evaluate(
         try:
             horizon = env.default_horizon() if horizon is None else horizon
             sample = _play(env, policy, int(episodes), horizon, seed, question, deterministic)
-            setting = _env_setting(env, sample, question, delta, seed, bounds, return_bounds)
+            promised = {name: env.bounds[name] for name in question.signals if name in env.bounds}
+            promised.update(bounds or {})
+            setting = _env_setting(env, sample, question, delta, seed, promised, return_bounds)
             if episode_limit is not None:
                 setting = _with_limit(setting, min(int(episode_limit), horizon))
             name = env.name
