@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import zipfile
 
 import numpy as np
@@ -101,6 +102,30 @@ def test_a_minari_dataset_on_disk(tmp_path) -> None:
         file["episode_1"].create_dataset("observations", (10**12,), "f8", chunks=(1000,))
     with pytest.raises(ExperienceError, match=r"episode_1: more than .* bytes of numbers"):
         cm.demonstrations(tmp_path / "dataset", **SIZES)
+    os.mkfifo(tmp_path / "pipe.hdf5")
+    for name, link in {
+        "SoftLink": h5py.SoftLink("/episode_1/observations"),  # to itself
+        "ExternalLink": h5py.ExternalLink(str(tmp_path / "pipe.hdf5"), "/data"),  # never ends
+    }.items():
+        with h5py.File(folder / "main_data.hdf5", "a") as file:
+            del file["episode_1/observations"]
+            file["episode_1/observations"] = link
+        with pytest.raises(ExperienceError, match=rf"'observations' is a link \({name}\)"):
+            cm.demonstrations(tmp_path / "dataset", **SIZES)
+    with h5py.File(folder / "main_data.hdf5", "a") as file:  # rows of any length tell no size
+        del file["episode_1/observations"]
+        ragged = h5py.vlen_dtype(np.float64)
+        file["episode_1"].create_dataset("observations", (2,), ragged)
+    with pytest.raises(ExperienceError, match=r"'observations' holds object, not numbers"):
+        cm.demonstrations(tmp_path / "dataset", **SIZES)
+    with h5py.File(folder / "main_data.hdf5", "a") as file:
+        del file["episode_1/observations"]
+        elsewhere = [("/dev/zero", 0, 80)]
+        file["episode_1"].create_dataset("observations", (10,), "f8", external=elsewhere)
+    with pytest.raises(ExperienceError, match="lies in another file"):
+        cm.demonstrations(tmp_path / "dataset", **SIZES)
+    with pytest.raises(ExperienceError, match="not a plain file"):
+        cm.demonstrations(tmp_path / "pipe.hdf5", **SIZES)
     (folder / "main_data.hdf5").write_bytes(b"not HDF5")
     with pytest.raises(ExperienceError, match=r"main_data\.hdf5 is not an HDF5 file"):
         cm.demonstrations(tmp_path / "dataset", **SIZES)

@@ -10,6 +10,7 @@ import pytest
 
 import cvxmdp as cm
 from command_line import Done
+from cvxmdp.base.parquet_files import read_parquet
 from cvxmdp.runs.specs.problem_specs import SpecError, read_problem
 
 COLUMNS = ("episode", "state", "action", "next_state", "terminated", "reward", "cost")
@@ -97,6 +98,19 @@ def test_parquet_is_the_same_log(folder) -> None:
     (folder / "log.parquet").write_bytes(b"PAR1 and no more")
     with pytest.raises(cm.ModelError, match=r"log\.parquet cannot be read as Parquet"):
         cm.from_transitions(folder / "log.parquet", 0.9)
+
+
+@pytest.mark.parametrize("value", [7, "state " * 200])
+def test_small_parquet_files_that_stand_for_many_bytes_are_not_unpacked(tmp_path, value) -> None:
+    """A number for every row, or a long text: the file is small, the table is not."""
+    pyarrow = pytest.importorskip("pyarrow")
+    parquet = pytest.importorskip("pyarrow.parquet")
+    parquet.write_table(pyarrow.table({"state": [value] * 50_000}), tmp_path / "log.parquet")
+    assert (tmp_path / "log.parquet").stat().st_size < 20_000
+    with pytest.raises(cm.FileFormatError, match="unpacks to more than 100,000 bytes"):
+        read_parquet(tmp_path / "log.parquet", largest=100_000)
+    with pytest.raises(cm.FileFormatError, match="unpacks to more than 1,000 bytes"):
+        read_parquet(tmp_path / "log.parquet", largest=1_000)
 
 
 def test_a_minari_dataset_is_a_log(tmp_path) -> None:

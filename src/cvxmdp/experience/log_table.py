@@ -15,7 +15,8 @@ from typing import Any
 
 import numpy as np
 
-from cvxmdp.base.errors import CvxmdpError, ModelError, did_you_mean, require
+from cvxmdp.base.errors import CvxmdpError, FileFormatError, ModelError, did_you_mean
+from cvxmdp.base.parquet_files import read_parquet
 from cvxmdp.base.storage import require_file
 
 WORDS = {"true": True, "false": False, "1": True, "0": False, "1.0": True, "0.0": False}
@@ -266,11 +267,10 @@ def _read_memory(table: Any, error: type[CvxmdpError]) -> LogTable:
 def _read_file(path: Path, error: type[CvxmdpError]) -> LogTable:
     if path.suffix != ".parquet":
         return _read_csv(path, error)
-    parquet = require("pyarrow.parquet", "report")
     try:
-        return _read_memory(parquet.read_table(require_file(path)), error)
-    except (OSError, ValueError) as cause:
-        raise error(f"{path.name} cannot be read as Parquet: {cause}") from cause
+        return _read_memory(read_parquet(path), error)
+    except FileFormatError as cause:
+        raise error(str(cause)) from cause
 
 
 def delimiter_of(header: str) -> str:

@@ -9,8 +9,9 @@ from typing import Any
 
 import numpy as np
 
-from cvxmdp.base.errors import ExperienceError, require
-from cvxmdp.base.npz_files import LARGEST
+from cvxmdp.base.errors import ExperienceError, FileFormatError, require
+from cvxmdp.base.npz_files import LARGEST, NUMBERS
+from cvxmdp.base.storage import require_file
 
 NEEDED = ("observations", "actions", "terminations")
 OPTIONAL = ("truncations", "rewards")
@@ -66,10 +67,10 @@ def _of_folder(path: Path) -> Iterator[MinariEpisode]:
             )
         file = there[0]
     try:
-        opened = h5py.File(file, "r")
+        opened = h5py.File(require_file(file), "r")
     except FileNotFoundError:
         raise
-    except OSError as error:
+    except (OSError, FileFormatError) as error:
         raise ExperienceError(f"{file.name} is not an HDF5 file: {error}") from error
     with opened:
         groups = [name for name in opened if name.startswith("episode_")]
@@ -79,25 +80,48 @@ def _of_folder(path: Path) -> Iterator[MinariEpisode]:
             )
         left = LARGEST
         for name in sorted(groups, key=_episode_number):
-            group, place = opened[name], f"{file.name}, {name}"
-            for needed in NEEDED:
-                if needed not in group:
-                    raise ExperienceError(f"{place}: there is no {needed!r}")
-            parts = [part for part in (*NEEDED, *OPTIONAL) if part in group]
-            if not all(isinstance(group[part], h5py.Dataset) for part in parts):
-                raise ExperienceError(
-                    f"{place}: observations are a dictionary or tuple; record them flattened"
-                )
-            # A small file can promise any size: compressed, or never written.
-            left -= sum(group[part].size * group[part].dtype.itemsize for part in parts)
-            if left < 0:
-                raise ExperienceError(
-                    f"{place}: more than {LARGEST:,} bytes of numbers are not read"
-                )
+            place = f"{file.name}, {name}"
             try:
-                yield MinariEpisode(place, **{part: group[part][()] for part in parts})
-            except OSError as error:
+                parts = _parts(_held(opened, name, place), place)
+                # A small file can promise any size: compressed, or never written.
+                left -= sum(part.size * part.dtype.itemsize for part in parts.values())
+                if left < 0:
+                    raise ExperienceError(
+                        f"{place}: more than {LARGEST:,} bytes of numbers are not read; split the dataset"
+                    )
+                arrays = {part: values[()] for part, values in parts.items()}
+            except ExperienceError:
+                raise
+            except (KeyError, OSError, RuntimeError, TypeError, ValueError) as error:
                 raise ExperienceError(f"{place} cannot be read: {error}") from error
+            yield MinariEpisode(place, **arrays)
+
+
+def _parts(group: Any, place: str) -> dict[str, Any]:
+    """The arrays of an episode, unread."""
+    there = set(group)
+    for needed in NEEDED:
+        if needed not in there:
+            raise ExperienceError(f"{place}: there is no {needed!r}")
+    parts = {name: _held(group, name, place) for name in (*NEEDED, *OPTIONAL) if name in there}
+    for name, part in parts.items():
+        if not hasattr(part, "dtype"):
+            raise ExperienceError(
+                f"{place}: {name} are a dictionary or tuple; record them flattened"
+            )
+        if part.external or part.is_virtual:
+            raise ExperienceError(f"{place}: {name!r} lies in another file, which is not opened")
+        if part.dtype.kind not in NUMBERS:  # texts and lists of any length tell no size
+            raise ExperienceError(f"{place}: {name!r} holds {part.dtype}, not numbers")
+    return parts
+
+
+def _held(group: Any, name: str, place: str) -> Any:
+    """What the file itself holds under a name: links may lead in circles, or to devices that never end."""
+    link = type(group.get(name, getlink=True)).__name__
+    if link != "HardLink":
+        raise ExperienceError(f"{place}: {name!r} is a link ({link}), which is not followed")
+    return group[name]
 
 
 def _episode_number(name: str) -> int:

@@ -31,6 +31,7 @@ from typing import Any
 import numpy as np
 
 from cvxmdp.base.errors import CvxmdpError, CvxmdpWarning, FileFormatError, require
+from cvxmdp.base.parquet_files import read_parquet
 from cvxmdp.base.storage import read_arrays, require_file, whole_file, write_arrays
 from cvxmdp.certificates.certificate import is_first_format
 from cvxmdp.policies import load_policy
@@ -344,19 +345,9 @@ def _checksum(path: Path) -> dict[str, Any]:
 
 
 def _read_metrics(path: Path) -> dict[str, Series]:
-    parquet = require("pyarrow.parquet", "report")
-    pyarrow = require("pyarrow", "report")
-    try:
-        file = parquet.ParquetFile(path)
-        # Compressed, a few bytes can stand for billions of rows: look before unpacking.
-        if file.metadata.num_rows * file.metadata.num_columns * 8 > LARGEST:
-            raise FileFormatError(f"{path} holds more numbers than are read")
-        kinds = (pyarrow.float64(), pyarrow.int64())
-        if any(column.type not in kinds for column in file.schema_arrow):
-            raise FileFormatError(f"{path} holds columns that are not numbers")
-        table = file.read()
-    except (pyarrow.ArrowException, OSError) as error:
-        raise FileFormatError(f"{path} is not a Parquet file: {error}") from error
+    table = read_parquet(path)
+    if any(str(column.type) not in ("double", "int64") for column in table.schema):
+        raise FileFormatError(f"{path} holds columns that are not numbers")
     rows = table.column(ITERATION).to_numpy()
     if rows.dtype.kind != "i" or (rows < 0).any() or (np.diff(rows) <= 0).any():
         raise FileFormatError(f"{path}: the iterations are not 0, 1, 2, ... in order")
