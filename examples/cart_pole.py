@@ -156,8 +156,8 @@ class Drawn(gymnasium.Wrapper):
 
 def keep(policy: Any, path: Path) -> tuple[bool, int]:
     """Save the policy, load it again, and record an episode of what was loaded."""
-    policy.save(path.with_suffix(".npz"))
-    loaded = cm.load_policy(path.with_suffix(".npz"))
+    policy.save(path.with_suffix(".safetensors"))
+    loaded = cm.load_policy(path.with_suffix(".safetensors"))
     somewhere = np.random.default_rng(0).normal(scale=[1.0, 1.0, 0.1, 1.0], size=(100, 4))
     same = bool(np.array_equal(loaded.probabilities(somewhere), policy.probabilities(somewhere)))
     with Drawn(gymnasium.make(NAME)) as env:

@@ -405,8 +405,8 @@ def test_policies_act_on_observations_and_are_saved(make, policy, tmp_path) -> N
     action, nothing = found.policy.predict(observation)
     assert nothing is None
     assert int(action) in range(environment.n_actions)
-    found.policy.save(tmp_path / "policy.npz")
-    loaded = cm.load_policy(tmp_path / "policy.npz").seed(0)
+    found.policy.save(tmp_path / "policy.safetensors")
+    loaded = cm.load_policy(tmp_path / "policy.safetensors").seed(0)
     np.testing.assert_array_equal(loaded.predict(observation)[0], action)
     np.testing.assert_allclose(
         loaded.probabilities(observation), found.policy.probabilities(observation)
@@ -433,8 +433,8 @@ def test_a_mixture_of_iterates(mdp, tmp_path, iterate, source) -> None:
     each = [cm.occupancy_of(mdp, member.table) for member in members]
     truth = np.mean(each, axis=0)
     assert found.objective == pytest.approx(np.vdot(mdp.signal("reward"), truth), abs=0.12)
-    found.policy.save(tmp_path / "mixture.npz")
-    loaded = cm.load_policy(tmp_path / "mixture.npz")
+    found.policy.save(tmp_path / "mixture.safetensors")
+    loaded = cm.load_policy(tmp_path / "mixture.safetensors")
     played = cm.evaluate(loaded, environment, 1_500, seed=1, problem=problem)
     np.testing.assert_allclose(played.occupancy, truth, atol=0.15)
     first = found.policy.seed(0).predict(0, episode_start=True)[0]
@@ -449,8 +449,8 @@ def test_networks_are_mixed_and_saved_too(tmp_path) -> None:
     problem = cm.Problem(environment, maximize=cm.linear("reward"))
     settings = solver(policy=cm.MLP(4), iterations=10, evaluate_every=5, iterate="half")
     found = cm.solve(problem, settings, seed=0)
-    found.policy.save(tmp_path / "mixture.npz")
-    loaded = cm.load_policy(tmp_path / "mixture.npz")
+    found.policy.save(tmp_path / "mixture.safetensors")
+    loaded = cm.load_policy(tmp_path / "mixture.safetensors")
     place = np.array([[0.1], [0.5]])
     for ours, theirs in zip(found.policy.members, loaded.members, strict=True):
         np.testing.assert_allclose(ours.probabilities(place), theirs.probabilities(place))
@@ -478,7 +478,7 @@ def test_networks_from_equinox_see_observations() -> None:
     found = cm.solve(problem, solver(policy=cm.EquinoxModule(module), iterations=40), seed=0)
     assert found.history["objective"][-1] > found.history["objective"][0]
     with pytest.raises(PolicyError, match="is code, which is not written to files"):
-        found.policy.save("nowhere.npz")
+        found.policy.save("nowhere.safetensors")
 
 
 def test_a_report_of_what_was_learned(mdp, tmp_path) -> None:

@@ -318,13 +318,20 @@ def export(
     policy: PolicyArgument,
     file: Annotated[
         Path,
-        typer.Option("--out", "-o", help="The file to write: .csv, .json, .npz, .safetensors."),
+        typer.Option(
+            "--out",
+            "-o",
+            help="The file to write: .csv, .json, .parquet, .npz, .safetensors, .onnx.",
+        ),
     ],
     as_json: JsonOption = False,
 ) -> Exit:
-    """Write a policy for other programs: a row of probabilities per state.
+    """Write a policy for other programs: a row per state and action, by name.
 
-    csv and json are for people and spreadsheets, npz for NumPy; safetensors keeps a network's parameters.
+    csv, json and parquet have what is known of each pair: how likely it is, the share of time in its state,
+    what taking it once would change, and whether the state is never visited (fallback). npz has the
+    probabilities for NumPy; safetensors keeps everything, a network's parameters too; onnx is a network for
+    other programs.
 
         cvxmdp export runs/exact -o policy.csv
         cvxmdp export policy.safetensors -o policy.json

@@ -9,9 +9,10 @@ from rich.table import Table
 from rich.text import Text
 
 from cvxmdp.base.errors import FileFormatError
+from cvxmdp.base.table_files import WRITERS
 from cvxmdp.base.text_tables import number, printable
 from cvxmdp.cli.outcome import Exit, note, out, say, say_json
-from cvxmdp.cli.policy_arguments import read_policy, write_policy
+from cvxmdp.cli.policy_arguments import known_columns, read_policy, write_policy
 from cvxmdp.policies.tables import table_of
 from cvxmdp.reports.html_page import write_report
 from cvxmdp.runs.record import RunRecord
@@ -125,13 +126,14 @@ def make_report(runs: list[Path], file: Path, title: str | None, as_json: bool) 
 
 def export_policy(policy: str, file: Path, as_json: bool) -> Exit:
     """See ``cvxmdp export --help``."""
-    given, names = read_policy(policy)
-    write_policy(given, names, file)
+    given = read_policy(policy)
+    write_policy(given, file, known_columns(policy) if file.suffix in WRITERS else None)
+    table = table_of(given)
     if as_json:
-        shape = list(given.probabilities().shape)
+        shape = None if table is None else list(table.shape)
+        names = getattr(getattr(given, "table", given), "action_names", None)
         say_json({"file": str(file), "shape": shape, "actions": names, "exit_code": 0})
     else:
-        table = table_of(given)
-        what = "a network" if table is None else f"{len(table):,} states"
+        what = "a network" if table is None else f"{given.n_states:,} states"
         say(f"{file}: {what}, {given.n_actions} actions.")
     return Exit.OK

@@ -8,70 +8,98 @@ from pathlib import Path
 import numpy as np
 
 from cvxmdp.base.errors import FileFormatError, did_you_mean
-from cvxmdp.base.storage import require_file, whole_file
+from cvxmdp.base.storage import require_file
+from cvxmdp.base.table_files import WRITERS, Columns, read_columns, write_columns
 from cvxmdp.policies import Policy, TabularPolicy, load_policy
-from cvxmdp.policies.tables import table_of
+from cvxmdp.policies.policy import ENDING
+from cvxmdp.policies.policy_file import policy_of_columns
+from cvxmdp.problems.solution import load_solution
+from cvxmdp.problems.solution_folder import DOCUMENT
 from cvxmdp.runs.run_folder import MANIFEST, read_run
 from cvxmdp.runs.specs.array_specs import ArrayFolder
 
-FORMATS = (".csv", ".json", ".npz", ".safetensors")
+FORMATS = (*WRITERS, ".npz", ENDING, ".onnx")
 
 
-def read_policy(given: str) -> tuple[Policy, tuple[str, ...] | None]:
-    """The policy that is meant, and the names of its actions where they are known.
+def read_policy(given: str) -> Policy:
+    """The policy that is meant, with the names that are known.
 
     Args:
-        given: a run's folder; a file that cvxmdp wrote; or a csv, json, npy or npz file with the (S, A)
-            probabilities (``file.npz#name`` where it holds several arrays).
+        given: a run's folder; a file that cvxmdp wrote; a csv, json or Parquet file with the columns state,
+            action and probability; or a csv, json, npy or npz file with the (S, A) probabilities
+            (``file.npz#name`` where it holds several arrays).
     """
     path = Path(given.partition("#")[0])
     if (path / MANIFEST).is_file():
         record = read_run(path)
         if record.policy is None:
             raise FileFormatError(f"{path} holds no policy: {record.message}")
-        return record.policy, record.action_names
+        return record.policy
     if path.is_dir():
         raise FileFormatError(f"{path} is not a run: it has no {MANIFEST}")
+    if path.suffix in WRITERS and not _is_array(path):
+        return policy_of_columns(read_columns(path), str(path))
     if path.suffix == ".json":
         return _read_json(path)
-    if path.suffix == ".safetensors" and "#" not in given:
-        return load_policy(path), None
+    if path.suffix == ENDING and "#" not in given:
+        found: Policy = load_policy(path)
+        return found
     name = Path(given).name  # the part after # stays with it
-    return TabularPolicy(np.atleast_2d(ArrayFolder(path.parent).array(name))), None
+    return TabularPolicy(np.atleast_2d(ArrayFolder(path.parent).array(name)))
 
 
-def _read_json(path: Path) -> tuple[Policy, tuple[str, ...] | None]:
+def _is_array(path: Path) -> bool:
+    """Whether a csv or json file holds the probabilities alone, a row per state."""
+    if path.suffix not in (".csv", ".json"):
+        return False
+    with require_file(path).open(encoding="utf-8", errors="replace") as file:
+        start = file.read(65536)
+    if path.suffix == ".json":
+        return '"probabilities"' in start
+    return "probability" not in start.partition("\n")[0]
+
+
+def _read_json(path: Path) -> TabularPolicy:
     try:
         document = json.loads(require_file(path).read_text("utf-8"))
-        names = document["actions"]
         policy = TabularPolicy(document["probabilities"])
-    except (ValueError, KeyError, TypeError, RecursionError) as error:
+        return policy.named(None, document.get("actions"))
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         raise FileFormatError(f"{path} does not hold a policy: {error}") from error
-    return policy, None if names is None else tuple(str(name) for name in names)
 
 
-def write_policy(policy: Policy, names: tuple[str, ...] | None, path: Path) -> None:
-    """Write a policy in the format of the file's ending, whole or not at all."""
+def write_policy(policy: Policy, path: Path, columns: Columns | None = None) -> None:
+    """Write a policy in the format of the file's ending, whole or not at all.
+
+    Args:
+        policy: what acts.
+        path: the file.
+        columns: a table that says more of it than the policy can (``solution.columns()``).
+    """
     if path.suffix not in FORMATS:
         raise FileFormatError(
             f"cannot write {path.name!r}: give a file that ends in {', '.join(FORMATS)}. "
             f"{did_you_mean(path.suffix, FORMATS)}"
         )
-    if path.suffix == ".safetensors":
+    table = getattr(policy, "table", policy)
+    if path.suffix == ENDING:
         policy.save(path)
-        return
-    matrix = table_of(policy)
-    if matrix is None:
+    elif path.suffix == ".onnx":
+        policy.to_onnx(path)
+    elif not isinstance(table, TabularPolicy):
         raise FileFormatError(
-            f"{policy!r} acts on observations and has no table of probabilities: export it as .safetensors"
+            f"{policy!r} acts on observations and has no table of probabilities: export it as {ENDING}, or as "
+            ".onnx where it is a network"
         )
-    with whole_file(path) as temporary:
-        if path.suffix == ".csv":
-            header = ",".join(names) if names else f"{matrix.shape[1]} actions, a row per state"
-            np.savetxt(temporary, matrix, delimiter=",", fmt="%.17g", header=header)
-        elif path.suffix == ".npz":
-            with temporary.open("wb") as file:
-                np.savez_compressed(file, probabilities=matrix)
-        else:
-            document = {"actions": names, "probabilities": matrix.tolist()}
-            temporary.write_text(json.dumps(document, indent=1), "utf-8")
+    elif path.suffix in WRITERS and columns is not None:
+        write_columns(path, columns)
+    else:
+        table.save(path)
+
+
+def known_columns(given: str) -> Columns | None:
+    """All that a run's folder says of its policy, pair by pair; None where there is no model beside it."""
+    if not (Path(given) / DOCUMENT).is_file() or not (Path(given) / "problem.json").is_file():
+        return None
+    solution = load_solution(given)
+    return solution.columns() if solution.has_policy else None

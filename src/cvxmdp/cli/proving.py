@@ -29,7 +29,7 @@ def certify_policy(
 ) -> Exit:
     """Certify a policy; see ``cvxmdp certify --help``."""
     spec = read(problem)
-    given, _ = read_policy(policy)
+    given = read_policy(policy)
     with working("proving"):
         certificate = certify(spec.problem, given)
     if out is not None:

@@ -60,14 +60,17 @@ class AverageFlow(Flow):
 
     Attributes:
         part: the states of the recurrent part, as indices.
+        given: the transition as it was given, where states out of reach were led elsewhere.
     """
 
     part: np.ndarray
+    given: sp.csr_array
 
     @classmethod
     def of(cls, transition: sp.csr_array, initial: np.ndarray, actions: np.ndarray) -> AverageFlow:
         """The flow of a model with one recurrent part; states out of reach lead there, too."""
         (part,) = recurrent_parts(transition, initial, actions)
+        given = transition
         pointers = transition.indptr[:: actions.shape[1]]
         far = ~reached_from(initial > 0, pointers, transition.indices)
         if far.any():
@@ -76,7 +79,7 @@ class AverageFlow(Flow):
             ones, first = np.ones(rows.size), np.full(rows.size, part[0])
             jumps = sp.csr_array((ones, (rows, first)), shape=transition.shape)
             transition = sp.csr_array(near + jumps)
-        return cls(transition, initial, actions, part)
+        return cls(transition, initial, actions, part, given)
 
     @cached_property
     def reached(self) -> np.ndarray:
@@ -171,9 +174,18 @@ class AverageFlow(Flow):
         even = self.occupancy(self.uniform)
         return super().policy((1.0 - CONNECTING) * inside / inside.sum() + CONNECTING * even)
 
-    def nearer(self, goal: np.ndarray) -> np.ndarray:
+    def response(self, reward: np.ndarray, visited: np.ndarray) -> np.ndarray:
+        """Of the actions that lead back to where the policy stays, the best; where none does, of all."""
+        values, _ = self.best_values(reward)
+        following = (self.given @ values).reshape(self.shape)
+        choices = np.where(self.actions, reward + following, -np.inf)
+        back = self.nearer(visited, self.given)
+        led = back.any(axis=1, keepdims=True)
+        return np.asarray(np.where(back | ~led, choices, -np.inf).argmax(axis=1))
+
+    def nearer(self, goal: np.ndarray, transition: sp.csr_array | None = None) -> np.ndarray:
         """Boolean (S, A): actions with a chance of coming nearer to the goal, boolean (S,), from outside it."""
-        graph = sp.csr_array(self.transition > 0)
+        graph = sp.csr_array((self.transition if transition is None else transition) > 0)
         pointers, actions = graph.indptr, self.shape[1]
         states = sp.csr_array(
             (graph.data, graph.indices, pointers[::actions]), shape=(len(goal),) * 2

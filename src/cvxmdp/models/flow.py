@@ -115,6 +115,10 @@ class Flow(ABC):
     ) -> tuple[np.ndarray, np.ndarray]:
         """Nearly optimal values (S,) for a reward (S, A) of available pairs, and the greedy actions (S,)."""
 
+    def response(self, reward: np.ndarray, visited: np.ndarray) -> np.ndarray:
+        """Sensible actions, (S,), for states outside ``visited``, boolean (S,): best for the reward (S, A)."""
+        return self.best_values(reward)[1]
+
     @property
     def strict(self) -> bool:
         """Policies can stay for ever: values must leave nothing open, and what searches must not stay."""

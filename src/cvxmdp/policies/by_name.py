@@ -21,9 +21,20 @@ SHOWN = 5  # names that a warning lists
 
 
 def needs_names(policy: TabularPolicy, space: Space) -> bool:
-    """Whether both have names, and not the same ones in the same order."""
+    """Whether both have names, and not the same ones in the same order.
+
+    A file without names has numbers instead; where the model knows none of them as names, they are numbers.
+    """
     pairs = ((policy.state_names, space.state_names), (policy.action_names, space.action_names))
-    return any(ours is not None and theirs is not None and ours != theirs for ours, theirs in pairs)
+    return any(
+        ours is not None and theirs is not None and ours != theirs and not _counted(ours, theirs)
+        for ours, theirs in pairs
+    )
+
+
+def _counted(ours: tuple[str, ...], theirs: tuple[str, ...]) -> bool:
+    numbers = tuple(map(str, range(len(ours))))
+    return ours == numbers and not set(ours) & set(theirs)
 
 
 def by_name(policy: TabularPolicy, space: Space) -> TabularPolicy:
@@ -110,6 +121,7 @@ def _numbers(
     names: tuple[str, ...] | None, others: tuple[str, ...] | None, count: int
 ) -> dict[str, int]:
     """Numbers by name; where one side has none, their numbers are the names."""
-    known = names if names is not None and others is not None else others
+    both = names is not None and others is not None and not _counted(names, others)
+    known = names if both else others
     labels = known if known is not None else tuple(map(str, range(count)))
     return {name: number for number, name in enumerate(labels[:count])}

@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, ClassVar
 
 import jax
@@ -26,6 +27,7 @@ from cvxmdp.policies.families import BoundFamily, Params
 from cvxmdp.policies.feature_space import FeatureSpace
 from cvxmdp.policies.features import describe_features, read_features
 from cvxmdp.policies.observers import ObservedPolicy
+from cvxmdp.policies.onnx_files import write_perceptron
 from cvxmdp.policies.parametric import describe, rebuild
 from cvxmdp.policies.policy import Arrays
 from cvxmdp.policies.readers import ObservationReader
@@ -308,6 +310,23 @@ class NetworkPolicy(ObservedPolicy):
             "reader": reader,
         }
         return {**arrays, **of_features, **of_reader}, description
+
+    def to_onnx(self, path: str | Path) -> None:
+        """Write the network as an ONNX file: ``observation`` (n, ...) in, ``probabilities`` (n, A) out.
+
+        Whoever plays it draws an action from these; the likeliest one would be another policy.
+        """
+        bound = self.bound
+        if not isinstance(bound, BoundMLP) or not isinstance(bound.inputs, Observed):
+            raise PolicyError(f"a {self.family} is code; only an MLP is written as ONNX")
+        if bound.inputs.features is not None:
+            raise PolicyError(
+                f"the network sees {bound.inputs.features!r} of observations, which are no part of it: keep it "
+                "with policy.save, or learn with an MLP on the observations themselves"
+            )
+        middle = np.broadcast_to(bound.inputs.middle, self.reader.shape)
+        scale = np.broadcast_to(bound.inputs.scale, self.reader.shape)
+        write_perceptron(path, middle, scale, self.params, repr(self))
 
     @classmethod
     def read(cls, arrays: Arrays, description: dict[str, Any]) -> NetworkPolicy:

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import warnings
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Protocol, Self, runtime_checkable
 
 import numpy as np
 
-from cvxmdp.base.errors import CvxmdpWarning
+from cvxmdp.base.errors import CvxmdpWarning, PolicyError
 from cvxmdp.base.storage import write_arrays
 
 Arrays = dict[str, np.ndarray]
+ENDING = ".safetensors"  # of files that keep everything
 
 
 @runtime_checkable
@@ -46,6 +48,9 @@ class Policy(Protocol):
 
     def save(self, path: str | Path) -> None:
         """Write the policy to one file; ``load_policy`` reads it again."""
+
+    def to_onnx(self, path: str | Path) -> None:
+        """Write a network on observations as an ONNX file."""
 
 
 class Acting:
@@ -93,9 +98,27 @@ class Acting:
         """All that a file needs: arrays and a description; ``read`` makes the policy of them again."""
         raise NotImplementedError
 
+    def to_onnx(self, path: str | Path) -> None:
+        """Networks on observations can be written as ONNX files; others say what they are kept in instead."""
+        raise PolicyError(
+            f"{self!r} is no network on observations. A table is kept with policy.save(), as .csv, .json, "
+            f".parquet, .npz or {ENDING}; a mixture as {ENDING}"
+        )
+
     def save(self, path: str | Path) -> None:
         """Write the policy to one file; ``load_policy`` reads it again."""
+        require_ending(Path(path))
         write_arrays(path, "policy", *self.contents())
+
+
+def require_ending(path: Path, others: Sequence[str] = ()) -> None:
+    """That a file is called what it will be; ``others`` are endings that its policy knows besides."""
+    if path.suffix not in ("", ENDING):
+        known = ", ".join((ENDING, *others))
+        raise PolicyError(
+            f"cannot write {path.name!r}: this policy is kept in {known}. Write "
+            f"policy.save({str(path.with_suffix(ENDING))!r})"
+        )
 
 
 def draw_actions(rows: np.ndarray, random: np.random.Generator) -> np.ndarray:

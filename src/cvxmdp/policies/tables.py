@@ -16,13 +16,15 @@ from typing import Any, Self
 import numpy as np
 from scipy.special import softmax
 
-from cvxmdp.base.errors import PolicyError
-from cvxmdp.base.storage import write_arrays
+from cvxmdp.base.errors import PolicyError, require
+from cvxmdp.base.storage import whole_file, write_arrays
+from cvxmdp.base.table_files import WRITERS, Columns, write_columns
 from cvxmdp.models.names import Names
 from cvxmdp.models.validation import numbers, read_names
-from cvxmdp.policies.policy import Acting, Arrays, draw_actions, likeliest
+from cvxmdp.policies.policy import Acting, Arrays, draw_actions, likeliest, require_ending
 
 ROUNDING = 1e-9
+RANDOM = 1e-6  # probability of a second action below which a policy does not randomise
 
 
 class TabularPolicy(Acting):
@@ -33,11 +35,14 @@ class TabularPolicy(Acting):
 
     Attributes:
         state_names, action_names: of the model it was made for, where that has some (``named``).
+        fallback: boolean, a number per row: states that the policy never visits, where its action is only
+            sensible (``marked``); None where none is.
     """
 
     kind = "tabular"
     state_names: tuple[str, ...] | None = None
     action_names: tuple[str, ...] | None = None
+    fallback: np.ndarray | None = None
 
     def __init__(self, probabilities: Any) -> None:
         matrix = numbers(probabilities, "a policy", PolicyError)
@@ -83,8 +88,36 @@ class TabularPolicy(Acting):
         other.__dict__.pop("states", None)  # they have other names now
         return other
 
+    def marked(self, fallback: Any) -> Self:
+        """The same policy with the states marked that it never visits, boolean, a number per row."""
+        mask = np.array(fallback, dtype=bool).ravel()
+        if mask.shape != self._matrix.shape[:1]:
+            raise PolicyError(
+                f"{mask.size} marks of states that are never visited, for {len(self._matrix)} rows"
+            )
+        mask.flags.writeable = False
+        other = copy.copy(self)
+        object.__setattr__(other, "fallback", mask if mask.any() else None)
+        return other
+
     def save(self, path: str | Path) -> None:
+        """Write the policy in the format of the file's ending; ``load_policy`` reads it again.
+
+        ``.safetensors`` (or no ending) keeps everything; ``.csv``, ``.json`` and ``.parquet`` have a row per
+        state and action (``columns``), ``.npz`` the array ``probabilities``.
+        """
+        place = Path(path)
+        if place.suffix in WRITERS:
+            write_columns(place, self.columns())
+            return
+        if place.suffix == ".npz":
+            with whole_file(place) as temporary, temporary.open("wb") as file:
+                np.savez_compressed(file, probabilities=self.probabilities())
+            return
+        require_ending(place, (*WRITERS, ".npz"))
         arrays, description = self.contents()
+        if self.fallback is not None:
+            arrays = {**arrays, "fallback": self.fallback}
         names = {"state_names": self.state_names, "action_names": self.action_names}
         known = {name: given for name, given in names.items() if given is not None}
         write_arrays(path, "policy", arrays, {**description, **known})
@@ -98,6 +131,37 @@ class TabularPolicy(Acting):
     def n_actions(self) -> int:
         """Number of actions, A."""
         return int(self._matrix.shape[1])
+
+    @property
+    def rows(self) -> np.ndarray:
+        """All rows, those of later steps below those of earlier ones where the policy depends on time."""
+        return self._matrix
+
+    def columns(self, pairs: np.ndarray | None = None) -> Columns:
+        """A row per pair, by name: state, action, probability, randomises, fallback (never visited).
+
+        Args:
+            pairs: boolean, the shape of ``rows``: which pairs are listed; all of them when not given.
+        """
+        rows = self.rows
+        row, action = np.nonzero(np.ones(rows.shape, dtype=bool) if pairs is None else pairs)
+        names = (
+            self.state_names or range(self.n_states),
+            self.action_names or range(rows.shape[1]),
+        )
+        second = np.sort(rows, axis=1)[:, -2] if rows.shape[1] > 1 else np.zeros(len(rows))
+        never = np.zeros(len(rows), dtype=bool) if self.fallback is None else self.fallback
+        return {
+            "state": np.array(names[0])[row % self.n_states],
+            "action": np.array(names[1])[action],
+            "probability": rows[row, action],
+            "randomises": (second > RANDOM)[row],
+            "fallback": never[row],
+        }
+
+    def to_pandas(self) -> Any:
+        """A data frame with the rows of ``columns``: a row per state and action, by name."""
+        return require("pandas", "report").DataFrame(self.columns())
 
     @cached_property
     def states(self) -> Names:
@@ -129,9 +193,10 @@ class TabularPolicy(Acting):
 
     def __repr__(self) -> str:
         deterministic = int((self._matrix.max(axis=1) == 1.0).sum())
+        never = 0 if self.fallback is None else int(self.fallback.sum())
         return (
             f"TabularPolicy({self.n_states:,} states; {self.n_actions} actions; deterministic in "
-            f"{deterministic:,} of them)"
+            f"{deterministic:,} of them{f'; {never:,} never visited' if never else ''})"
         )
 
 

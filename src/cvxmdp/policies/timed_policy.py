@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from cvxmdp.base.errors import PolicyError
+from cvxmdp.base.table_files import Columns
 from cvxmdp.models.validation import numbers
 from cvxmdp.policies.policy import Arrays, draw_actions, likeliest
 from cvxmdp.policies.tables import TabularPolicy
@@ -49,6 +50,11 @@ class TimedPolicy(TabularPolicy):
     def tables(self) -> np.ndarray:
         """All of it, (T, S, A)."""
         return self._matrix.reshape(self._steps, self.n_states, self.n_actions)
+
+    def columns(self, pairs: np.ndarray | None = None) -> Columns:
+        """A row per step and pair: time, and the columns of a table without it."""
+        listed = np.ones(self.rows.shape, dtype=bool) if pairs is None else pairs
+        return {"time": np.nonzero(listed)[0] // self.n_states, **super().columns(pairs)}
 
     def probabilities(self, state: Any = None, time: int | None = None) -> np.ndarray:
         """pi_t(. | state), shape (A,); without a state (S, A), without a time (T, S, A) or (T, A)."""

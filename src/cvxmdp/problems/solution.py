@@ -12,19 +12,23 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import numpy as np
 
 from cvxmdp.atoms.utility import Utility
-from cvxmdp.base.errors import FileFormatError, PolicyError, ProblemError
+from cvxmdp.base.errors import FileFormatError, PolicyError, ProblemError, require
 from cvxmdp.policies.occupancies import as_policy
 from cvxmdp.policies.tables import TabularPolicy
+from cvxmdp.policies.timed_policy import TimedPolicy
+from cvxmdp.problems.fallback import with_fallback
 from cvxmdp.problems.lowered import Evidence
 from cvxmdp.problems.problem import Evaluation, Problem, load_problem
 from cvxmdp.problems.problem_folder import write_problem
 from cvxmdp.problems.solution_figures import plot_solution
 from cvxmdp.problems.solution_folder import read_solution, write_solution
+from cvxmdp.problems.solution_table import solution_columns
 from cvxmdp.problems.solution_text import solution_html, solution_text
 
 # What to ask when nothing satisfies the constraints; a status alone helps nobody to go on.
 ASK_WHY = "cm.slater(problem) says which constraints conflict and by how much they miss."
 ASK_PROOF = "cm.certify(problem, solution) gives the proof."
+PLAIN = (TabularPolicy, TimedPolicy)  # tables whose rows are no functions of parameters
 
 if TYPE_CHECKING:
     from cvxmdp.policies import Policy
@@ -147,11 +151,18 @@ class Solution:
         status: Status,
         multipliers: Mapping[str, float],
         evaluation: Evaluation | None = None,
+        fallback: bool = True,
         **details: Any,
     ) -> Solution:
-        """The solution that belongs to a policy: everything else is computed from it, if it is not known."""
+        """The solution that belongs to a policy: everything else is computed from it, if it is not known.
+
+        Where a table never comes, it gets a best response (``fallback``); a plan that is proven in models other
+        than the problem's stays as it is.
+        """
         found = problem.evaluate(policy) if evaluation is None else evaluation
         if problem.environment is None and isinstance(policy, TabularPolicy):
+            if fallback and policy.fallback is None and type(policy) in PLAIN:
+                policy = with_fallback(problem, policy, found.occupancy, multipliers)
             policy = policy.named(problem.space.state_names, problem.space.action_names)
         details.setdefault("message", status.value)
         return cls(
@@ -172,6 +183,21 @@ class Solution:
         infeasible = status is Status.INFEASIBLE
         details.setdefault("message", infeasible_message() if infeasible else status.value)
         return cls(problem, status, math.nan, nothing, nothing, None, None, **details)
+
+    def columns(self) -> dict[str, np.ndarray]:
+        """A row per available state and action, by name, where the policy has a table.
+
+        ``probability``, ``randomises`` and ``fallback`` are the policy's (``TabularPolicy.columns``). ``share``
+        is the share of time in the state, ``occupancy`` that of the pair; ``value`` what follows from the
+        state, in the objective's sign with constraints at their prices; ``advantage`` what taking this action
+        once changes, at most zero but for rounding where the policy is optimal; ``second_best_cost`` what the
+        second best action of the state gives away per visit.
+        """
+        return solution_columns(self)
+
+    def to_pandas(self) -> Any:
+        """A data frame with the rows of ``columns``."""
+        return require("pandas", "report").DataFrame(self.columns())
 
     def plot(self, path: str | None = None) -> Any:
         """A picture: the occupancy (on its grid, with the policy's arrows) and the constraints.

@@ -249,6 +249,7 @@ class _Search:
             stats=stats,
             message=message,
             evidence=evidence,
+            fallback=False,  # other models may lead where this one never does
         )
 
     def cannot(self) -> Solution:

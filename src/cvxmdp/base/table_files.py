@@ -1,0 +1,84 @@
+"""Tables of columns in files, by their ending: csv and json for people, Parquet for programs."""
+
+from __future__ import annotations
+
+import csv
+import json
+import math
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from cvxmdp.base.errors import FileFormatError, require
+from cvxmdp.base.storage import require_file, whole_file
+
+Columns = dict[str, np.ndarray]
+
+
+def write_columns(path: Path, columns: Columns) -> None:
+    """Write a table in the format of the file's ending, whole or not at all."""
+    with whole_file(path) as temporary:
+        WRITERS[path.suffix](temporary, columns)
+
+
+def read_columns(path: Path) -> dict[str, list[Any]]:
+    """The columns of a table that ``write_columns`` wrote, or somebody by hand."""
+    try:
+        return READERS[path.suffix](require_file(path))
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError, OSError) as error:
+        raise FileFormatError(f"{path} does not hold a table: {error}") from error
+
+
+def _write_csv(path: Path, columns: Columns) -> None:
+    with path.open("w", encoding="utf-8", newline="") as file:
+        writer = csv.writer(file)
+        writer.writerow(columns)
+        writer.writerows(zip(*(column.tolist() for column in columns.values()), strict=True))
+
+
+def _read_csv(path: Path) -> dict[str, list[Any]]:
+    with path.open(encoding="utf-8", errors="replace", newline="") as file:
+        header, *rows = [row for row in csv.reader(file) if row] or [[]]
+    names = [name.strip() for name in header]
+    return {name: [row[place].strip() for row in rows] for place, name in enumerate(names)}
+
+
+def _write_json(path: Path, columns: Columns) -> None:
+    cells = zip(*(column.tolist() for column in columns.values()), strict=True)
+    rows = [dict(zip(columns, map(_finite, row), strict=True)) for row in cells]
+    path.write_text(json.dumps({"rows": rows}, indent=1), "utf-8")
+
+
+def _finite(value: Any) -> Any:
+    return None if isinstance(value, float) and not math.isfinite(value) else value
+
+
+def _read_json(path: Path) -> dict[str, list[Any]]:
+    rows = json.loads(path.read_text("utf-8"))["rows"]
+    return {name: [row[name] for row in rows] for name in rows[0]}
+
+
+def _write_parquet(path: Path, columns: Columns) -> None:
+    pyarrow, parquet = require("pyarrow", "report"), require("pyarrow.parquet", "report")
+    parquet.write_table(
+        pyarrow.table({name: pyarrow.array(c) for name, c in columns.items()}), path
+    )
+
+
+def _read_parquet(path: Path) -> dict[str, list[Any]]:
+    found: dict[str, list[Any]] = require("pyarrow.parquet", "report").read_table(path).to_pydict()
+    return found
+
+
+WRITERS: dict[str, Callable[[Path, Columns], None]] = {
+    ".csv": _write_csv,
+    ".json": _write_json,
+    ".parquet": _write_parquet,
+}
+READERS: dict[str, Callable[[Path], dict[str, list[Any]]]] = {
+    ".csv": _read_csv,
+    ".json": _read_json,
+    ".parquet": _read_parquet,
+}
