@@ -160,6 +160,8 @@ CONCAVE: dict[str, Maker] = {
     "log_sum": lambda mdp, random: cm.log_sum("reward", "cost", cm.linear("cost") + 1.0),
     "power": lambda mdp, random: cm.power("reward", 0.3) + cm.power(cm.linear("cost") + 1.0, 0.7),
     "sqrt of a sum": lambda mdp, random: cm.sqrt(cm.linear("reward") + cm.entropy()),
+    "log": lambda mdp, random: cm.log(cm.linear("reward") + 0.5),
+    "entropy of actions": lambda mdp, random: cm.entropy(of="actions"),
     "minimum": lambda mdp, random: cm.minimum(
         cm.linear(_random_array(mdp, random)), cm.entropy(), 0.3 * cm.linear("reward") - 1.0
     ),
@@ -232,6 +234,23 @@ CONVEX: dict[str, Maker] = {
     ),
     "quadratic factor": lambda mdp, random: cm.quadratic(factor=_factor(mdp, random, 4)),
     "minus minimum": lambda mdp, random: -cm.minimum(cm.linear("reward"), cm.linear("cost")),
+    "chi2 to policy": lambda mdp, random: cm.distance(
+        random_policy(mdp, random, concentration=3.0), norm="chi2"
+    ),
+    "negative power": lambda mdp, random: cm.power(cm.linear("cost") + 1.0, -0.5),
+    "power above one": lambda mdp, random: cm.power("cost", 1.5),
+    "cube of a hinge": lambda mdp, random: cm.power(cm.maximum(cm.linear("reward") - 1.0, 0), 3),
+    "square": lambda mdp, random: cm.square(cm.linear("reward") - 2.0),
+    "square of a distance": lambda mdp, random: cm.square(
+        cm.distance(random_policy(mdp, random)) + 0.1
+    ),
+    "exp": lambda mdp, random: cm.exp(0.3 * cm.linear("reward") - 1.0),
+    "exp of a maximum": lambda mdp, random: cm.exp(cm.maximum("cost", 0.2, -cm.log("reward"))),
+    "maximum": lambda mdp, random: cm.maximum("reward", cm.linear("cost") + 1.0, 0.5),
+    "spread": lambda mdp, random: cm.spread("reward", "cost", _random_array(mdp, random)),
+    "norm": lambda mdp, random: cm.norm(cm.returns("reward", "cost"), "l1"),
+    "norm of one": lambda mdp, random: cm.norm(cm.linear("reward") - 2.0),
+    "huber": lambda mdp, random: cm.huber(cm.linear("reward") - 2.0, 0.5),
     "convex sum": lambda mdp, random: (
         3 * cm.distance(random_policy(mdp, random), norm="l1") - cm.entropy() + cm.linear("cost")
     ),
@@ -279,6 +298,21 @@ def random_convex_utility(
 # Tests say of their seeds what was drawn: atoms that came later are in the tables above and have tests of their
 # own, and the random problems stay what they were.
 LATER = {
+    "log",
+    "entropy of actions",
+    "chi2 to policy",
+    "negative power",
+    "power above one",
+    "cube of a hinge",
+    "square",
+    "square of a distance",
+    "exp",
+    "exp of a maximum",
+    "maximum",
+    "spread",
+    "norm",
+    "norm of one",
+    "huber",
     "power",
     "sqrt of a sum",
     "l1 of actions",

@@ -10,9 +10,9 @@ import pytest
 from hypothesis import given, settings
 
 import cvxmdp as cm
-from cvxmdp.algorithms.conic import OccupancyProgram
 from cvxmdp.base.errors import CurvatureError, ModelError, PolicyError, UtilityError
 from cvxmdp.base.precision import double_precision
+from cvxmdp.problems.conic_statement import OccupancyProgram
 from strategies import (
     AFFINE,
     CUSTOM_CONCAVE,
@@ -229,6 +229,8 @@ WITH_EVERY_CONSTANT = {
     "l2-squared to box",
     "l2-squared to polytope",
     "l2-squared of returns to a ball",
+    "chi2 to policy",
+    "square",
     "quadratic concave matrix",
     "quadratic concave weights",
     "quadratic convex matrix",
@@ -513,7 +515,7 @@ def test_whole_numbers_are_occupancies_too(open_model):
         (lambda: cm.linear([[np.nan]]), "NaN or infinity"),
         (lambda: cm.linear(3.0), r"shape \(S,\), \(S, A\) or \(T, S, A\); got shape \(\)"),
         (lambda: cm.linear(["reward", "cost"]), "name of a signal or an array"),
-        (lambda: cm.entropy(of="action"), '"state" or "state-action"'),
+        (lambda: cm.entropy(of="action"), '"state", "state-action" or "actions"'),
         (lambda: cm.distance(np.ones((2, 2)), norm="l2_squared"), "Did you mean 'l2-squared'"),
         (lambda: cm.distance(np.ones((2, 2)), norm="KL"), "Did you mean 'kl'"),
         (lambda: cm.distance(np.ones((2, 2)), norm="cosine"), "Known: 'l1', 'l2'"),
@@ -533,7 +535,8 @@ def test_whole_numbers_are_occupancies_too(open_model):
         (lambda: cm.log_sum(), "at least one"),
         (lambda: cm.log_sum(3.0), "linear takes"),
         (lambda: cm.minimum(), "at least one"),
-        (lambda: cm.minimum(cm.entropy(), 0.5), "minimum needs a utility"),
+        (lambda: cm.minimum(cm.entropy(), None), "linear takes"),
+        (lambda: cm.maximum(cm.linear("cost"), np.nan), "finite number"),
         (lambda: cm.quadratic(), "one of matrix, weights and factor; got none"),
         (lambda: cm.quadratic(np.eye(2), weights=[1.0]), "got matrix and weights"),
         (lambda: cm.quadratic("matrix"), "the matrix of a quadratic must be made of numbers"),
@@ -671,8 +674,8 @@ def test_power_closed_forms_and_borders(tiny):
     assert cm.sqrt(reward - 3.0).lower(tiny).value(x) == -np.inf
     assert np.isnan(cm.sqrt(reward - 3.0).lower(tiny).gradient(x)).all()
     assert repr(cm.power(reward, 0.25)) == 'power(linear("reward"), 0.25)'
-    for wrong in (0.0, 1.0, 2.0, True, "0.5"):
-        with pytest.raises(UtilityError, match="more than 0 and less than 1"):
+    for wrong in (0.0, 1.0, True, "0.5", np.inf):
+        with pytest.raises(UtilityError, match="the exponent of a power is"):
             cm.power("reward", wrong)
     with pytest.raises(CurvatureError, match="power needs a concave utility"):
         cm.sqrt(cm.distance(x))

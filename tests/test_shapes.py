@@ -14,7 +14,6 @@ import pytest
 import cvxmdp as cm
 from cvxmdp.algorithms.columns.curves import Curve
 from cvxmdp.algorithms.columns.pool import Column
-from cvxmdp.algorithms.conic import OccupancyProgram
 from cvxmdp.atoms import Utility, walk
 from cvxmdp.atoms.maps import (
     ActionChange,
@@ -30,6 +29,9 @@ from cvxmdp.atoms.sets import ConvexSet
 from cvxmdp.atoms.shapes import (
     CustomShape,
     EntropyShape,
+    ExponentialShape,
+    HingePowerShape,
+    HuberShape,
     LinearShape,
     LogShape,
     MinimumShape,
@@ -44,6 +46,7 @@ from cvxmdp.atoms.shapes.shape import Constants
 from cvxmdp.base.precision import double_precision
 from cvxmdp.checker.arithmetic import ErrorBound
 from cvxmdp.checker.composite_forms import FormSetting, read_form
+from cvxmdp.problems.conic_statement import OccupancyProgram
 from strategies import generator, random_occupancy, random_policy
 
 STATES, ACTIONS = 4, 3
@@ -120,6 +123,14 @@ def all_shapes() -> dict[str, Shape]:
     found["log of a sum"] = LogShape((SumShape((gain, entropy, moving), (1.0, 1.0, -0.1), 1.0),))
     found["power"] = PowerShape((gain,), 0.3)
     found["power of a sum"] = PowerShape((SumShape((gain, entropy), (1.0, 1.0), 0.5),), 0.7)
+    found["power below zero"] = PowerShape((SumShape((gain, entropy), (1.0, 1.0), 0.5),), -1.5)
+    square = found["l2-squared to point, state sums"]
+    curved = SumShape((square, gain), (0.4, 0.3), 0.1)
+    found["growing exponential"] = ExponentialShape((curved,))
+    found["growing power"] = HingePowerShape((curved,), 1.7)
+    found["growing square of an l2 norm"] = HingePowerShape((found["l2 to point, matrix"],), 2.0)
+    found["growing huber"] = HuberShape((curved,), 0.8)
+    found["growing huber, beyond"] = HuberShape((SumShape((gain,), (1.0,), 0.0),), 0.05)
     found["minimum"] = MinimumShape((reward, entropy, LogShape((gain,))))
     found["minimum of one"] = MinimumShape((entropy,))
     return found
@@ -128,7 +139,7 @@ def all_shapes() -> dict[str, Shape]:
 SHAPES = all_shapes()
 every_map = pytest.mark.parametrize("name", MAPS)
 every_shape = pytest.mark.parametrize("name", SHAPES)
-CONVEX = ("relative entropy", "l1", "l2")
+CONVEX = ("relative entropy", "l1", "l2", "growing")
 
 
 def sign_of(name: str) -> float:

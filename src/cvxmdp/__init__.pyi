@@ -99,3 +99,10 @@ from cvxmdp.solvers.start import Normalised as Normalised
 from cvxmdp.solvers.vr_pdpg import VRPDPG as VRPDPG
 
 __version__: str
+from cvxmdp.atoms.growth import exp as exp
+from cvxmdp.atoms.growth import huber as huber
+from cvxmdp.atoms.logarithm import log as log
+from cvxmdp.atoms.minimum import maximum as maximum
+from cvxmdp.atoms.minimum import spread as spread
+from cvxmdp.atoms.powers import square as square
+from cvxmdp.atoms.returns import norm as norm

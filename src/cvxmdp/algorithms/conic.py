@@ -3,9 +3,8 @@ r"""The problem as one conic program: the answer, and the tangents that prove it
     maximise f(x)   subject to   g_i(x) >= 0,   x >= 0,
                                  sum_a x(s,a) = rho(s) + gamma sum P(s | s',a') x(s',a')
 
-CVXPY writes it and Clarabel, an interior-point method, solves it. Only pairs that some policy can take become
-variables: the others are zero anyway, and a logarithm of a variable that cannot be positive has no interior to
-walk in. Solvers' tolerances are absolute numbers near zero, so x, f, each g_i and every shape inside them are
+CVXPY writes it (``conic_statement``) and Clarabel, an interior-point method, solves it. Solvers' tolerances are
+absolute numbers near zero, so x, f, each g_i and every shape inside them are
 handed over in units of their own size: costs in millionths or rewards in millions are solved as accurately as
 those near one.
 
@@ -20,15 +19,12 @@ from __future__ import annotations
 import math
 import time
 import warnings
-from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from cvxmdp.atoms.maps import Map
-from cvxmdp.atoms.shapes import Shape
-from cvxmdp.base.errors import require
+from cvxmdp.problems.conic_statement import ConicStatement, units_of
 from cvxmdp.problems.lowered import Evidence, Lowered
 
 # What Clarabel calls solved by default; the answer is still called optimal when it stalls between
@@ -39,7 +35,6 @@ CLARABEL_DEFAULT = 1e-8
 # On large models that costs a third more time, and only the tolerance itself is asked for.
 SHARPER = 1e-2
 SHARPER_LIMIT = 2_000  # pairs
-LEAST_UNIT = 1e-290
 LEAST_SIZE = 1e-3  # of what the objective spans: the size of an optimum near zero
 
 
@@ -78,90 +73,9 @@ class ConicAnswer:
     iterations: int | None
 
 
-class OccupancyProgram:
-    """The occupancy as a CVXPY variable, and what shapes add to the program.
-
-    Attributes:
-        cp: the module cvxpy.
-        usable: boolean (S, A), the pairs that are variables.
-        typical: occupancies, (S, A) each, at which sizes are measured; without any, every size is one.
-        shares: the CVXPY variable, one number per usable pair, in row-major order.
-        pairs: the occupancy there: the shares in units of its mass.
-        side_constraints: cones of the shapes, and on further variables that they need.
-    """
-
-    def __init__(self, usable: np.ndarray, typical: Sequence[np.ndarray] = ()) -> None:
-        self.cp, self.typical = require("cvxpy", "convex"), typical
-        self.usable, self.places = usable, np.flatnonzero(usable)
-        self.shares = self.cp.Variable(self.places.size, nonneg=True)
-        self.pairs = self.size(np.sum) * self.shares
-        self.side_constraints: list[Any] = []
-
-    def inner(self, reward: np.ndarray) -> Any:
-        """<reward, x>."""
-        return reward[self.usable] @ self.pairs
-
-    def image(self, map: Map) -> Any:
-        """U = M x, (rows,); rows that no policy can move are zero."""
-        return map.to_sparse()[:, self.places] @ self.pairs
-
-    def live(self, map: Map) -> np.ndarray:
-        """Rows of the map that some policy can move, as indices."""
-        return np.flatnonzero(map.live(self.usable))
-
-    def size(self, function: Callable[[np.ndarray], Any]) -> float:
-        """Of the function's values: the unit in which the solver is to see them."""
-        with np.errstate(invalid="ignore"):  # a logarithm may be minus infinity
-            return largest(*(function(point) for point in self.typical))
-
-    def require(self, *constraints: Any) -> None:
-        """Add constraints to the program."""
-        self.side_constraints.extend(constraints)
-
-
-class Units(NamedTuple):
-    """A typical size of f and of each g_i over the occupancies."""
-
-    objective: float
-    slacks: dict[str, float]
-
-
-def units_of(lowered: Lowered) -> Units:
-    """Measured at two occupancies, by values and by what the gradient at the first could change.
-
-    For f it is the difference of the values, since its constant plays no part.
-    """
-    model, points = lowered.flow, typical_of(lowered)
-
-    def change(function: Shape) -> np.ndarray:
-        return np.asarray(function.gradient(points[0])[model.usable] * model.mass)
-
-    with np.errstate(invalid="ignore"):  # a logarithm may be minus infinity at both
-        values = [lowered.objective.value(point) for point in points]
-        difference = values[0] - values[1]
-    slacks = {
-        name: largest(*(g.value(point) for point in points), change(g))
-        for name, g in lowered.slacks.items()
-    }
-    return Units(largest(difference, change(lowered.objective)), slacks)
-
-
 def least_size(lowered: Lowered) -> float:
     """What an objective near zero is measured by: a share of what it spans."""
     return LEAST_SIZE * units_of(lowered).objective
-
-
-def typical_of(lowered: Lowered) -> list[np.ndarray]:
-    """Two occupancies: of uniform actions, and of the first action everywhere."""
-    model = lowered.flow
-    return [model.occupancy(model.uniform), model.occupancy(model.deterministic)]
-
-
-def largest(*numbers: Any) -> float:
-    """The largest finite absolute value of all arrays together; one where its inverse would not be finite."""
-    sizes = np.abs(np.concatenate([np.zeros(1), *(np.ravel(part) for part in numbers)]))
-    found = float(sizes[np.isfinite(sizes)].max())
-    return found if found > LEAST_UNIT else 1.0
 
 
 def has_conic_form(lowered: Lowered) -> bool:
@@ -185,20 +99,11 @@ def solve_conic(
         scaled: hand functions over in units of their own size.
         seconds: that each try may take.
     """
-    model = lowered.flow
-    program = OccupancyProgram(model.usable, typical_of(lowered) if scaled else ())
-    cp = program.cp
-    units = units_of(lowered) if scaled else Units(1.0, dict.fromkeys(lowered.slacks, 1.0))
-    equations = model.equations()
-    objective = lowered.objective.conic(program)
-    slacks = {name: g.conic(program) for name, g in lowered.slacks.items()}
-    budgets = {
-        name: cp.Constant(0.0) <= form.expression / units.slacks[name]
-        for name, form in slacks.items()
-    }
-    balance = equations.matrix @ (program.pairs / model.mass) == equations.right
-    constraints = [balance, *budgets.values(), *program.side_constraints]
-    written = cp.Problem(cp.Maximize(objective.expression / units.objective), constraints)
+    model, stated = lowered.flow, ConicStatement(lowered, scaled)
+    program, units, cp = stated.program, stated.units, stated.program.cp
+    objective, slacks, budgets = stated.objective, stated.slacks, stated.budgets
+    goal = cp.Maximize(objective.expression / units.objective)
+    written = cp.Problem(goal, stated.constraints)
     started = time.perf_counter()
     limit = {"time_limit": seconds} if math.isfinite(seconds) else {}
     outcome = _run(written, cp, program.places.size, tolerance, {"verbose": verbose, **limit})
@@ -223,8 +128,8 @@ def solve_conic(
     }
     # The duals of the flow equations are the values of the tangents' reward, up to the solver's accuracy.
     guess = np.zeros(model.shape[0])
-    duals_of_flow = np.ravel(balance.dual_value) * (units.objective / model.mass)
-    guess[model.reached] = equations.values(duals_of_flow)
+    duals_of_flow = np.ravel(stated.balance.dual_value) * (units.objective / model.mass)
+    guess[model.reached] = stated.equations.values(duals_of_flow)
     multipliers, values = lowered.proving_values(multipliers, tangents, guess)
     evidence = Evidence(multipliers, tangents, values, model.policy(x))
     return ConicAnswer(outcome, x, evidence, spent, iterations)

@@ -16,8 +16,8 @@ import numpy as np
 import scipy.sparse as sp
 from scipy.optimize import linprog
 
-from cvxmdp.algorithms.conic import largest
 from cvxmdp.models.flow import Flow
+from cvxmdp.problems.conic_statement import largest
 from cvxmdp.problems.lowered import Evidence, Lowered
 
 # HiGHS's simplex is faster on small programs, its interior point (with crossover) on large ones.

@@ -4,13 +4,14 @@ from cvxmdp.atoms.curvature import Curvature
 from cvxmdp.atoms.custom import concave, convex
 from cvxmdp.atoms.distance import distance
 from cvxmdp.atoms.entropy import entropy
+from cvxmdp.atoms.growth import exp, huber
 from cvxmdp.atoms.linear import linear
-from cvxmdp.atoms.logarithm import log_barrier, log_sum
-from cvxmdp.atoms.minimum import minimum
-from cvxmdp.atoms.powers import power, sqrt
+from cvxmdp.atoms.logarithm import log, log_barrier, log_sum
+from cvxmdp.atoms.minimum import maximum, minimum, spread
+from cvxmdp.atoms.powers import power, sqrt, square
 from cvxmdp.atoms.probing import UtilityCheck, check_utility
 from cvxmdp.atoms.quadratic import quadratic
-from cvxmdp.atoms.returns import returns
+from cvxmdp.atoms.returns import norm, returns
 from cvxmdp.atoms.sets import ball, box, polytope
 from cvxmdp.atoms.shapes import Constants, Shape
 from cvxmdp.atoms.share import share
@@ -31,15 +32,22 @@ __all__ = [
     "convex",
     "distance",
     "entropy",
+    "exp",
+    "huber",
     "linear",
+    "log",
     "log_barrier",
     "log_sum",
+    "maximum",
     "minimum",
+    "norm",
     "polytope",
     "power",
     "quadratic",
     "returns",
     "share",
+    "spread",
     "sqrt",
+    "square",
     "walk",
 ]

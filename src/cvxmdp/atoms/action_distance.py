@@ -35,6 +35,7 @@ class ActionDistance(Utility):
     unit: float | None = None
     word: ClassVar[str] = "action distance"
     bends: ClassVar[Curvature] = Curvature.CONVEX
+    nonnegative: ClassVar[bool] = True
 
     def lower(self, space: Space) -> Shape:
         """A norm of the change, or the divergence between actions and those that were expected."""

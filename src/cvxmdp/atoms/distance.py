@@ -24,7 +24,8 @@ from cvxmdp.models.table import model_of
 from cvxmdp.policies import Policy
 from cvxmdp.policies.occupancies import occupancy_of, uniform_policy
 
-NORMS = ("l1", "l2", "l2-squared", "kl")
+NORMS = ("l1", "l2", "l2-squared", "kl", "chi2")
+DIVERGENCES = ("kl", "chi2")  # of distributions: smoothing and units go with them
 
 
 def distance(
@@ -43,27 +44,30 @@ def distance(
             convex set: ``ball``, ``box``, ``polytope``. Or ``returns(r_1, ..., r_k)``, and then
         to: what the vector of these returns is compared with: a vector of k numbers, a policy or a solution
             (their returns are meant), or a convex set in R^k.
-        norm: "l1", "l2", "l2-squared" (the plain square, without a factor 1/2), or "kl". With p, q
-            the two occupancies times (1 - discount), "kl" is sum p log(p/q) - p + q. Sets take "l2"
-            and "l2-squared"; a box also "l1". Returns have no "kl".
-        smoothing: for "kl": mix the target with this share of the uniform policy's occupancy, which
+        norm: "l1", "l2", "l2-squared" (the plain square, without a factor 1/2), "kl" or "chi2". With p, q
+            the two occupancies times (1 - discount), "kl" is sum p log(p/q) - p + q and "chi2" is
+            sum (p - q)^2 / q. Sets take "l2" and "l2-squared"; a box also "l1". Returns have neither
+            "kl" nor "chi2".
+        smoothing: for "kl" and "chi2": mix the target with this share of the uniform policy's occupancy, which
             is positive wherever a policy can go.
         of: "occupancy"; or "actions" for the change of decisions against a policy pi_0, weighted by how
             often they are taken: sum_s d(s) |pi(.|s) - pi_0(.|s)|_1 for "l1", or with the divergence
             KL(pi(.|s) || pi_0(.|s)) for "kl", d the state distribution.
-        unit: for "kl" and of "actions": what occupancies are divided by instead of the model's own unit.
+        unit: for "kl", "chi2" and of "actions": what occupancies are divided by instead of the model's own.
     """
     unit = read_unit(unit)
-    if unit is not None and norm != "kl" and of != "actions":
-        raise UtilityError(f'unit only goes with norm="kl" and of="actions"; got norm={norm!r}')
+    if unit is not None and norm not in DIVERGENCES and of != "actions":
+        raise UtilityError(
+            f'unit only goes with norm="kl" or "chi2" and of="actions"; got norm={norm!r}'
+        )
     if of not in ("occupancy", "actions"):
         raise UtilityError(f'distance is of "occupancy" or "actions"; got {of!r}')
     if norm not in NORMS:
         raise UtilityError(f"unknown norm {norm!r}. {did_you_mean(str(norm).lower(), NORMS)}")
     if not isinstance(smoothing, Real) or not 0.0 <= smoothing < 1.0:
         raise UtilityError(f"smoothing is a share, at least 0 and less than 1; got {smoothing!r}")
-    if smoothing and norm != "kl":
-        raise UtilityError(f'smoothing only goes with norm="kl"; got norm={norm!r}')
+    if smoothing and norm not in DIVERGENCES:
+        raise UtilityError(f'smoothing only goes with norm="kl" or "chi2"; got norm={norm!r}')
     if isinstance(target, ReturnVector):
         return _of_returns(target, to, norm, of)
     if to is not None:
@@ -80,8 +84,8 @@ def distance(
             f"the target of a distance must be a finite (S, A) array; got shape {point.shape}. A vector of "
             "returns has a distance as well: distance(returns(...), vector)."
         )
-    if norm == "kl" and isinstance(point, np.ndarray) and (point < 0).any():
-        raise UtilityError("the target of a kl distance has negative entries")
+    if norm in DIVERGENCES and isinstance(point, np.ndarray) and (point < 0).any():
+        raise UtilityError(f"the target of a {norm} distance has negative entries")
     return Distance(point, norm, smoothing, unit)
 
 
@@ -103,8 +107,8 @@ def _of_returns(vector: ReturnVector, to: Any, norm: str, of: str) -> Utility:
             f"distance({vector!r}) needs a second argument, what the returns are compared with: a vector "
             "of numbers, a policy, ball(...), box(...) or polytope(...)"
         )
-    if norm == "kl" or of != "occupancy":
-        asked = 'norm="kl"' if norm == "kl" else f"of={of!r}"
+    if norm in DIVERGENCES or of != "occupancy":
+        asked = f'norm="{norm}"' if norm in DIVERGENCES else f"of={of!r}"
         raise UtilityError(
             f"the distance of returns is available in l1, l2 and l2-squared; got {asked}"
         )
@@ -136,16 +140,44 @@ class Distance(Utility):
     unit: float | None = None
     word: ClassVar[str] = "distance"
     bends: ClassVar[Curvature] = Curvature.CONVEX
+    nonnegative: ClassVar[bool] = True
 
     def lower(self, space: Space) -> Shape:
-        """A policy becomes its occupancy; kl needs a target that is positive where policies go."""
+        """A policy becomes its occupancy; divergences need a target that is positive where policies go."""
         whole = Entries(None, space.shape)
         if isinstance(self.target, ConvexSet):
             return NormShape(whole, self.target.lower(space), self.norm)
         target = as_occupancy(self.target, space, "the target of a distance")
-        if self.norm == "kl":
-            return _divergence(target, self.smoothing, space, scale_of(self.unit, space))
+        if self.norm in DIVERGENCES:
+            return self._divergence(target, space)
         return NormShape(whole, Singleton(target.ravel()), self.norm)
+
+    def _divergence(self, target: np.ndarray, space: Space) -> Shape:
+        """With q fixed, chi2 is the squared length of (p - q) / sqrt(q)."""
+        if self.smoothing:
+            mdp, share = model_of(space, "smoothing"), self.smoothing
+            target = (1 - share) * target + share * occupancy_of(mdp, uniform_policy(mdp))
+        self._require_positive(target, space)
+        scale = scale_of(self.unit, space)
+        q = scale * target.ravel()
+        if self.norm == "kl":
+            return RelativeEntropyShape(Entries(scale, target.shape), None, q)
+        root = np.sqrt(q)
+        inverse = np.where(root > 0, scale / np.where(root > 0, root, 1.0), 0.0)
+        return NormShape(
+            Entries(inverse.reshape(target.shape), target.shape), Singleton(root), "l2-squared"
+        )
+
+    def _require_positive(self, target: np.ndarray, space: Space) -> None:
+        empty = space.reachable_pairs & (target <= 0)
+        if empty.any():
+            state, action = np.argwhere(empty)[0]
+            raise UtilityError(
+                f"the target of the {self.norm} distance is zero at state {space.state_label(state)}, action "
+                f"{space.action_label(action)} and at {int(empty.sum()) - 1} more pairs that a policy can "
+                "take, so the distance of almost every policy is infinite. Use distance(..., "
+                f'norm="{self.norm}", smoothing=0.01), which mixes some of the uniform policy into the target.'
+            )
 
     def target_occupancy(self, space: Space) -> np.ndarray | None:
         if isinstance(self.target, ConvexSet):
@@ -162,19 +194,3 @@ class Distance(Utility):
         smoothing = f", smoothing={exact(self.smoothing)}" if self.smoothing else ""
         unit = "" if self.unit is None else f", unit={exact(self.unit)}"
         return f'distance({target}, norm="{self.norm}"{smoothing}{unit})'
-
-
-def _divergence(target: np.ndarray, smoothing: float, space: Space, scale: float) -> Shape:
-    if smoothing:
-        mdp = model_of(space, "smoothing")
-        target = (1 - smoothing) * target + smoothing * occupancy_of(mdp, uniform_policy(mdp))
-    empty = space.reachable_pairs & (target <= 0)
-    if empty.any():
-        state, action = np.argwhere(empty)[0]
-        raise UtilityError(
-            f"the target of the kl distance is zero at state {space.state_label(state)}, action "
-            f"{space.action_label(action)} and at {int(empty.sum()) - 1} more pairs that a policy can "
-            'take, so the distance of almost every policy is infinite. Use distance(..., norm="kl", '
-            "smoothing=0.01), which mixes a share of the uniform policy into the target."
-        )
-    return RelativeEntropyShape(Entries(scale, target.shape), None, scale * target.ravel())

@@ -44,6 +44,11 @@ def linear(reward: Any, *, per: str = "total") -> Utility:
     return Linear(array, per)
 
 
+def utility_of(given: Any) -> Utility:
+    """A utility as it is, and a signal's name or an array as its return."""
+    return given if isinstance(given, Utility) else linear(given)
+
+
 @dataclass(frozen=True, eq=False, repr=False)
 class Linear(Utility):
     """A linear utility as written: a signal's name or an array, and its unit."""

@@ -1,4 +1,4 @@
-"""Logarithms of concave utilities: log barriers (safe learning) and proportional fairness."""
+"""Logarithms of concave utilities: plain ones, log barriers (safe learning) and proportional fairness."""
 
 from __future__ import annotations
 
@@ -7,11 +7,23 @@ from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
 from cvxmdp.atoms.curvature import Curvature
-from cvxmdp.atoms.linear import linear
+from cvxmdp.atoms.linear import utility_of
 from cvxmdp.atoms.shapes import LogShape, Shape
 from cvxmdp.atoms.utility import Constraint, Utility, require_curvature
 from cvxmdp.base.errors import UtilityError
 from cvxmdp.models.space import Space
+
+RULE = "the logarithm is concave and increasing, so of a concave utility it is concave"
+
+
+def log(given: Any) -> Utility:
+    """The logarithm of a return. Concave, and minus infinity where the return is not positive.
+
+    Args:
+        given: the name of a signal, an array (S,) or (S, A), or a concave utility.
+    """
+    utility = require_curvature(utility_of(given), Curvature.CONCAVE, "log", RULE)
+    return Log(utility, f"log({utility!r})")
 
 
 def log_barrier(constraint: Constraint) -> Utility:
@@ -36,8 +48,7 @@ def log_sum(*returns: Any) -> Utility:
         raise UtilityError("log_sum needs at least one return")
     parts = []
     for given in returns:
-        utility = given if isinstance(given, Utility) else linear(given)
-        require_curvature(utility, Curvature.CONCAVE, "log_sum")
+        utility = require_curvature(utility_of(given), Curvature.CONCAVE, "log_sum", RULE)
         parts.append(Log(utility, f"log_sum({utility!r})"))
     total: Utility = parts[0]
     for part in parts[1:]:

@@ -90,6 +90,10 @@ class Quadratic(Utility):
     def curvature(self) -> Curvature:
         return Curvature.CONVEX if self.sign > 0 else Curvature.CONCAVE
 
+    @property
+    def nonnegative(self) -> bool:
+        return self.sign > 0
+
     def lower(self, space: Space) -> Shape:
         """The squared length of F x, with its sign."""
         squared = NormShape(self._map(space), Singleton(0.0), "l2-squared")

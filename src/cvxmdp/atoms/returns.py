@@ -1,4 +1,4 @@
-"""distance(returns(r_1, ..., r_k), target): how far a vector of returns is from a point or a set. Convex.
+"""norm(returns(r_1, ..., r_k)), and how far a vector of returns is from a point or a set. Convex.
 
 The set is one of return vectors in R^k, not of occupancies, as in the work that the paper cites for its example
 on convex sets. In x this is a distance under the map x -> (<r_1, x>, ..., <r_k, x>).
@@ -13,8 +13,9 @@ from typing import Any, ClassVar
 import numpy as np
 
 from cvxmdp.atoms.curvature import Curvature
-from cvxmdp.atoms.linear import Linear, linear
+from cvxmdp.atoms.linear import Linear, linear, utility_of
 from cvxmdp.atoms.maps import DenseMap
+from cvxmdp.atoms.minimum import maximum
 from cvxmdp.atoms.sets import ConvexSet, spelled
 from cvxmdp.atoms.shapes import NormShape, Shape
 from cvxmdp.atoms.shapes.norm_sets import NormSet, Singleton
@@ -56,6 +57,25 @@ def returns(*rewards: Any) -> ReturnVector:
     return ReturnVector(parts)
 
 
+def norm(vector: Any, kind: str = "l2") -> Utility:
+    """A norm of a vector of returns. Convex.
+
+    Args:
+        vector: ``returns(r_1, ..., r_k)``; or one affine utility or signal, whose absolute value is meant.
+        kind: "l1", "l2" or "linf", the largest absolute value.
+    """
+    if kind not in ("l1", "l2", "linf"):
+        raise UtilityError(
+            f'a norm is "l1", "l2" or "linf"; got {kind!r}. The square of a return is square(...), of a vector '
+            'of them distance(returns(...), zeros, norm="l2-squared").'
+        )
+    if not isinstance(vector, ReturnVector):
+        return NormOfReturns.of(utility_of(vector), "l1")
+    if kind == "linf":
+        return maximum(*(part for reward in vector.rewards for part in (reward, -reward)))
+    return NormOfReturns(vector.rewards, np.zeros(len(vector.rewards)), kind)
+
+
 @dataclass(frozen=True, eq=False, repr=False)
 class ReturnsDistance(Utility):
     """A norm of the vector of returns to a point (or a policy's returns), or to a set of R^k."""
@@ -65,6 +85,7 @@ class ReturnsDistance(Utility):
     norm: str
     word: ClassVar[str] = "distance of returns"
     bends: ClassVar[Curvature] = Curvature.CONVEX
+    nonnegative: ClassVar[bool] = True
 
     def lower(self, space: Space) -> Shape:
         """The rows of the map are the rewards."""
@@ -106,6 +127,32 @@ class ReturnsDistance(Utility):
             self.target.spelled() if isinstance(self.target, ConvexSet) else spelled(self.target)
         )
         return f'distance({ReturnVector(self.rewards)!r}, {target}, norm="{self.norm}")'
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class NormOfReturns(ReturnsDistance):
+    """|r - t| or (r - t)^2 of one return, or a norm of several."""
+
+    word: ClassVar[str] = "norm of returns"
+
+    @classmethod
+    def of(cls, utility: Utility, norm: str) -> NormOfReturns:
+        """Of an affine utility: its constant becomes the target."""
+        rule = "|u| and u^2 fall and rise, so they are convex of affine utilities only"
+        for wanted in (Curvature.CONCAVE, Curvature.CONVEX):
+            require_curvature(utility, wanted, "norm", rule)
+        return cls((utility - utility.offset,), np.array([-utility.offset]), norm)
+
+    @property
+    def argument(self) -> Utility:
+        """Of one return: with its constant."""
+        return self.rewards[0] - float(self.target[0])
+
+    def __repr__(self) -> str:
+        if self.norm == "l2-squared":
+            return f"square({self.argument!r})"
+        inside = self.argument if len(self.rewards) == 1 else ReturnVector(self.rewards)
+        return f'norm({inside!r}, "{self.norm}")'
 
 
 def _named(reward: Utility) -> str:

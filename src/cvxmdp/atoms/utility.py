@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from numbers import Real
 from typing import Any, ClassVar, NoReturn
 
@@ -63,6 +63,11 @@ class Utility(Tree["Utility"]):
         """The paper's g: concave, at least zero where the comparison holds."""
         return budget - self if sense == "<=" else self - budget
 
+    @property
+    def nonnegative(self) -> bool:
+        """Whether it is known to be at least zero, whatever the model."""
+        return False
+
     def measured(self, bind: Callable[[Utility], Shape], x: np.ndarray) -> float:
         """Its value at an occupancy, for people; ``bind`` makes functions of utilities."""
         return float(bind(self).value(x))
@@ -70,6 +75,10 @@ class Utility(Tree["Utility"]):
     def target_occupancy(self, space: Space) -> np.ndarray | None:
         """The occupancy that a distance is taken to, (S, A); None for all else."""
         return None
+
+    def inside(self) -> tuple[Utility, ...]:
+        """What people want to see the value of beside its own: the groups of a minimum, say."""
+        return self.children()
 
     def terms(self) -> tuple[tuple[float, Utility], ...]:
         """The utility as a weighted sum of atoms."""
@@ -175,13 +184,14 @@ def scale_of(unit: float | None, space: Space) -> float:
     return space.scale if unit is None else 1.0 / unit
 
 
-def require_curvature(utility: Any, wanted: Curvature, role: str) -> Utility:
+def require_curvature(utility: Any, wanted: Curvature, role: str, rule: str = "") -> Utility:
     """The utility itself, or an error that names the term that bends the wrong way, and the fix.
 
     Args:
         utility: what the user gave.
         wanted: CONCAVE or CONVEX; affine utilities are both.
         role: where the user gave it, to begin the message with.
+        rule: of composition, to end it with.
     """
     if not isinstance(utility, Utility):
         raise UtilityError(
@@ -193,6 +203,7 @@ def require_curvature(utility: Any, wanted: Curvature, role: str) -> Utility:
     raise CurvatureError(
         f"{role} needs a {wanted.value} utility, but {utility!r} is {utility.curvature.value}: "
         + _explain_terms(utility, wanted)
+        + (f" The rule: {rule}." if rule else "")
     )
 
 
@@ -251,6 +262,11 @@ class WeightedSum(Utility):
     def offset(self) -> float:
         return self.constant
 
+    @property
+    def nonnegative(self) -> bool:
+        known = all(weight >= 0 and term.nonnegative for weight, term in self.parts)
+        return known and self.constant >= 0
+
     def lower(self, space: Space) -> Shape:
         if not self.parts:  # a constant still knows the shape of its argument
             zero = LinearShape(np.zeros(space.shape))
@@ -277,6 +293,42 @@ class WeightedSum(Utility):
             sign = " - " if self.constant < 0 else " + "
             text += (sign if text else sign.strip(" +")) + f"{exact(abs(self.constant))}"
         return text
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class NamedSum(WeightedSum):
+    """A sum that was written by a name: it is printed so, and is one term of other sums.
+
+    Attributes:
+        text: as written.
+        shown: what stands inside, for people.
+        at_least_zero: whether it is known to be.
+    """
+
+    text: str
+    shown: tuple[Utility, ...]
+    at_least_zero: bool
+    word: ClassVar[str] = "named sum"
+
+    @property
+    def nonnegative(self) -> bool:
+        return self.at_least_zero
+
+    def inside(self) -> tuple[Utility, ...]:
+        return self.shown
+
+    def terms(self) -> tuple[tuple[float, Utility], ...]:
+        return ((1.0, self),)
+
+    @property
+    def offset(self) -> float:
+        return 0.0
+
+    def with_children(self, children: Sequence[Utility]) -> Utility:
+        return replace(self, parts=tuple(zip(self.factors(), children, strict=True)))
+
+    def __repr__(self) -> str:
+        return self.text
 
 
 @dataclass(frozen=True, eq=False, repr=False)

@@ -15,7 +15,6 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from cvxmdp.algorithms.conic import largest
 from cvxmdp.atoms.shapes import MinimumShape, SumShape
 from cvxmdp.base.errors import ProblemError, SolverError
 from cvxmdp.certificates.claims import Claims, Proof, best
@@ -28,6 +27,7 @@ from cvxmdp.certificates.evidence import (
 )
 from cvxmdp.checker.bounds import Achieved
 from cvxmdp.policies import TabularPolicy
+from cvxmdp.problems.conic_statement import largest
 from cvxmdp.problems.lowered import Evidence
 from cvxmdp.problems.problem import Problem
 from cvxmdp.problems.solution_text import said_of_model

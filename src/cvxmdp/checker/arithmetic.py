@@ -44,6 +44,16 @@ class AffineBound(NamedTuple):
     steep: np.ndarray
 
 
+def tangent_through(slope: float, height: float, inner: AffineBound) -> AffineBound:
+    """height + slope * inner, for a slope and a height that are good to a few units in the last place."""
+    return AffineBound(
+        slope * inner.reward,
+        height + slope * inner.constant,
+        2.0 * (slope * inner.size + abs(height) + slope * abs(inner.constant)),
+        2.0 * slope * inner.steep,
+    )
+
+
 class ErrorBound(NamedTuple):
     """How far the true occupancy x' may be from the computed x.
 

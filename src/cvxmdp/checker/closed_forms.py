@@ -19,7 +19,8 @@ With u = M x + b, the tangents for any admissible parameter (this is Fenchel's i
     |u - C|             >=  <v, u> - max_{z in C} <v, z>           |v| <= 1        norm  (l1: |v|_inf <= 1)
     |u - C|^2           >=  2 <v, u> - 2 max_{z in C} <v, z> - |v|^2               norm
     log u               <=  log t + (u - t) / t                    t > 0           log
-    u^p                 <=  t^p + p t^(p-1) (u - t)                t > 0           power
+    u^p                 <=  t^p + p t^(p-1) (u - t)                t > 0           power (-u^p where p < 0)
+    h(u)                >=  h(t) + h'(t) (u - t)                   any t           the convex_forms
     min_k u_k           <=  sum_k w_k u_k                          w in the simplex
 """
 

@@ -1,4 +1,4 @@
-"""Sums, logarithms, powers and minima of functions, and how any function is read from plain data."""
+"""Sums and minima of functions, concave functions of one, and how any function is read from plain data."""
 
 from __future__ import annotations
 
@@ -23,6 +23,7 @@ from cvxmdp.checker.arithmetic import (
     largest,
     numbers,
     parts_of,
+    tangent_through,
 )
 from cvxmdp.checker.chords import chords_above
 from cvxmdp.checker.closed_forms import (
@@ -37,6 +38,7 @@ from cvxmdp.checker.closed_forms import (
     LinearForm,
     RelativeEntropyForm,
 )
+from cvxmdp.checker.convex_forms import ExponentialForm, HingePowerForm, HuberForm
 from cvxmdp.checker.norm_form import NormForm
 from cvxmdp.checker.target_sets import read_set
 
@@ -173,46 +175,48 @@ class LogForm(OuterForm):
 
 
 class PowerForm(OuterForm):
-    """A concave function to a power between 0 and 1."""
+    """A concave function to a power p between 0 and 1, or minus one to a power below 0: sign(p) phi^p."""
 
     def __init__(self, inner: ClosedForm, exponent: float) -> None:
         super().__init__(inner, "a power")
-        self.exponent = exponent
-        if not 0 < exponent < 1:
+        self.exponent, self.sign = exponent, math.copysign(1.0, exponent)
+        if not (exponent < 0 or 0 < exponent < 1) or not math.isfinite(exponent):
             raise CertificateError(f"a power of {exponent} in the problem is not between 0 and 1")
 
     def outer(self, inside: np.ndarray) -> np.ndarray:
-        return np.asarray(inside**self.exponent)
+        return np.asarray(self.sign * inside**self.exponent)
 
     def value(self, x: np.ndarray) -> float:
         """Minus infinity outside the domain."""
         inside = self.inner.value(x)
-        return inside**self.exponent if inside >= 0 else -math.inf
+        if inside < 0 or (inside == 0 and self.exponent < 0):
+            return -math.inf
+        return self.sign * inside**self.exponent
 
     def drift(self, x: np.ndarray, error: ErrorBound) -> float:
-        """|a^p - b^p| <= |a - b|^p, and <= p (a - |a - b|)^(p-1) |a - b|, if the inside is surely there."""
+        """At most |p| (a - |a - b|)^(p-1) |a - b|, for p > 0 also |a - b|^p, if the inside is surely there."""
         inside, drift = self.inner.value(x), self.inner.drift(x, error)
-        if not inside >= drift:
+        p = self.exponent
+        if not inside >= drift or (p < 0 and not inside > drift):
             return math.inf
-        p, rounding = self.exponent, 8 * EPS * self.value(x)
-        off = drift**p
+        rounding = 8 * EPS * abs(self.value(x))
+        off = drift**p if p > 0 else math.inf
         if inside > drift:
-            off = min(off, p * (inside - drift) ** (p - 1.0) * drift)
+            off = min(off, abs(p) * (inside - drift) ** (p - 1.0) * drift)
         return off * (1 + 16 * EPS) + rounding + UNDERFLOW
 
     def tangent(self, parameters: Parameters) -> AffineBound:
-        """(1 - p) t^p + p t^(p-1) inner."""
+        """sign(p) (1 - p) t^p + |p| t^(p-1) inner."""
         t, inner = _point(parameters, self.inner)
         p = self.exponent
-        slope, height = p * t ** (p - 1.0), (1.0 - p) * t**p
-        constant = height + slope * inner.constant
+        try:
+            slope, height = abs(p) * t ** (p - 1.0), self.sign * (1.0 - p) * t**p
+        except OverflowError as error:
+            raise CertificateError(
+                f"'t' in the certificate is too small for a power: {t}"
+            ) from error
         # Powers are good to a few units in the last place; three more roundings each.
-        return AffineBound(
-            slope * inner.reward,
-            constant,
-            2.0 * (slope * inner.size + height + slope * abs(inner.constant)),
-            2.0 * slope * inner.steep,
-        )
+        return tangent_through(slope, height, inner)
 
 
 def _concave(form: ClosedForm, what: str) -> ClosedForm:
@@ -314,6 +318,12 @@ def read_form(plain: Any, setting: FormSetting) -> ClosedForm:
         return PowerForm(forms[0], float(numbers(plain, "exponent", ())))
     if kind == "minimum":
         return MinimumForm(forms)
+    if kind == "exponential" and len(forms) == 1:
+        return ExponentialForm(forms[0])
+    if kind == "hinge_power" and len(forms) == 1:
+        return HingePowerForm(forms[0], float(numbers(plain, "exponent", ())))
+    if kind == "huber" and len(forms) == 1:
+        return HuberForm(forms[0], float(numbers(plain, "width", ())))
     raise CertificateError(f"there is no closed form to certify a function of kind {kind!r}")
 
 

@@ -35,6 +35,12 @@ from cvxmdp.checker.closed_forms import (
     RelativeEntropyForm,
 )
 from cvxmdp.checker.composite_forms import LogForm, MinimumForm, PowerForm, SumForm
+from cvxmdp.checker.convex_forms import (
+    ConvexOuterForm,
+    ExponentialForm,
+    HingePowerForm,
+    HuberForm,
+)
 from cvxmdp.checker.exact_numbers import (
     Ball,
     ExactMatrix,
@@ -325,23 +331,90 @@ class ExactLog(ExactForm):
 
 
 class ExactPower(ExactForm):
-    """A concave function to a power between 0 and 1."""
+    """A concave function to a power between 0 and 1, or minus one to a power below 0."""
 
     def __init__(self, form: PowerForm) -> None:
         self.inner, self.exponent = exact_form(form.inner), ball(form.exponent)
+        self.sign = 1 if form.exponent > 0 else -1
 
     def bound(self, x: np.ndarray) -> Ball:
         inside = self.inner.bound(x)
         if inside > 0:
-            return inside**self.exponent
-        return ball(0.0) if inside >= 0 else _nothing()
+            return self.sign * inside**self.exponent
+        return ball(0.0) if inside >= 0 and self.sign > 0 else _nothing()
 
     def tangent(self, parameters: Parameters) -> ExactTangent:
-        """(1 - p) t^p + p t^(p-1) inner."""
+        """sign(p) (1 - p) t^p + |p| t^(p-1) inner."""
         t, inner = _point(parameters, self.inner)
         p = self.exponent
-        slope = p * t ** (p - 1)
-        return ExactTangent(inner.reward * slope, (1 - p) * t**p + slope * inner.constant)
+        slope, height = self.sign * p * t ** (p - 1), self.sign * (1 - p) * t**p
+        return ExactTangent(inner.reward * slope, height + slope * inner.constant)
+
+
+class ExactConvexOuter(ExactForm):
+    """An increasing convex function of a convex one."""
+
+    def __init__(self, form: ConvexOuterForm) -> None:
+        self.form, self.inner = form, exact_form(form.inner)
+
+    def outer(self, t: Ball) -> Ball:
+        """h(t), or where t is a ball that holds zero something that is not below."""
+        raise NotImplementedError
+
+    def slope(self, t: Ball) -> Ball:
+        """h'(t) of a number."""
+        raise NotImplementedError
+
+    def bound(self, x: np.ndarray) -> Ball:
+        return self.outer(self.inner.bound(x))
+
+    def tangent(self, parameters: Parameters) -> ExactTangent:
+        """h(t) + h'(t) (inner - t)."""
+        point, part = self.form.point(parameters)
+        t, inner = ball(point), self.inner.tangent(part)
+        slope = self.slope(t)
+        return ExactTangent(inner.reward * slope, self.outer(t) + slope * (inner.constant - t))
+
+
+class ExactExponential(ExactConvexOuter):
+    """exp."""
+
+    def outer(self, t: Ball) -> Ball:
+        return t.exp()
+
+    def slope(self, t: Ball) -> Ball:
+        return t.exp()
+
+
+class ExactHingePower(ExactConvexOuter):
+    """max(t, 0)^p; powers of balls around zero are those of their upper end."""
+
+    form: HingePowerForm
+
+    def outer(self, t: Ball) -> Ball:
+        return self._power(t, ball(self.form.exponent))
+
+    def slope(self, t: Ball) -> Ball:
+        return self.form.exponent * self._power(t, ball(self.form.exponent) - 1)
+
+    @staticmethod
+    def _power(t: Ball, p: Ball) -> Ball:
+        top = t if t > 0 else t.upper()
+        return top**p if top > 0 else ball(0.0)
+
+
+class ExactHuber(ExactConvexOuter):
+    """min(t, M)^2 + 2 M max(t - M, 0) of max(t, 0)."""
+
+    form: HuberForm
+
+    def outer(self, t: Ball) -> Ball:
+        width = ball(self.form.width)
+        near = self.slope(t) / 2
+        return near * near + 2 * width * (t - width).nonnegative_part()
+
+    def slope(self, t: Ball) -> Ball:
+        return 2 * t.nonnegative_part().min(ball(self.form.width))
 
 
 def _nothing() -> Ball:
@@ -408,6 +481,9 @@ FORMS: dict[type[ClosedForm], Any] = {
     LogForm: ExactLog,
     PowerForm: ExactPower,
     MinimumForm: ExactMinimum,
+    ExponentialForm: ExactExponential,
+    HingePowerForm: ExactHingePower,
+    HuberForm: ExactHuber,
     CustomForm: ExactCustom,
 }
 

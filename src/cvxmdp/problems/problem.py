@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from cvxmdp.atoms import Constraint, Curvature, Shape, Utility
+from cvxmdp.atoms import Constraint, Curvature, Shape, Utility, walk
 from cvxmdp.atoms.shapes.shape import measured
 from cvxmdp.atoms.utility import require_curvature, signal_names
 from cvxmdp.base.errors import ProblemError, did_you_mean
@@ -19,6 +19,8 @@ from cvxmdp.models.table import TabularMDP
 from cvxmdp.policies.feature_space import FeatureSpace
 from cvxmdp.policies.occupancies import measured_occupancy
 from cvxmdp.policies.readers import Observable
+from cvxmdp.problems.conic_statement import CvxpyProblem, to_cvxpy
+from cvxmdp.problems.lowered import Lowered
 from cvxmdp.problems.problem_folder import read_problem, write_problem
 
 
@@ -244,6 +246,22 @@ class Problem:
         for name, g in self.slack_functions.items():
             reward = reward + multipliers[name] * g.gradient(x)
         return reward
+
+    def to_cvxpy(self) -> CvxpyProblem:
+        """The problem in CVXPY: the way out for what cannot be written here.
+
+        The occupancy is an expression there, so that further variables and constraints can be added to
+        ``.problem.constraints``; ``policy_of(mdp, written.occupancy.value)`` is the policy afterwards. An error
+        where a function of the user's own has no conic form.
+        """
+        lowered = Lowered(self)
+        own = [step.node for f in lowered.functions for step in walk(f) if step.node.trusted]
+        if own:
+            raise ProblemError(
+                "a function of your own (@concave, @convex) is JAX code, which CVXPY cannot take; leave it out "
+                "and add it there in CVXPY's atoms"
+            )
+        return to_cvxpy(lowered, self.sign)
 
     def save(self, folder: str | Path) -> None:
         """Write the problem into a folder; ``load_problem`` and ``python -m cvxmdp.checker`` read it."""

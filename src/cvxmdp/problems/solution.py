@@ -20,6 +20,7 @@ from cvxmdp.problems.fallback import with_fallback
 from cvxmdp.problems.lowered import Evidence
 from cvxmdp.problems.problem import Evaluation, Problem, load_problem
 from cvxmdp.problems.problem_folder import write_problem
+from cvxmdp.problems.sensitivity import Sensitivity, sensitivity
 from cvxmdp.problems.solution_figures import plot_solution
 from cvxmdp.problems.solution_folder import read_solution, write_solution
 from cvxmdp.problems.solution_table import solution_columns
@@ -198,6 +199,16 @@ class Solution:
     def to_pandas(self) -> Any:
         """A data frame with the rows of ``columns``."""
         return require("pandas", "report").DataFrame(self.columns())
+
+    def gradient(self, of: str) -> Sensitivity:
+        """How the best objective changes with a number of the problem, to first order.
+
+        Args:
+            of: "budget/NAME" for the budget of a constraint: a number; "signal/NAME" for a signal of the
+                model: an array (S, A). The result has ``value`` and, where the optimum is not differentiable or
+                not the only one, a ``statement``.
+        """
+        return sensitivity(self, of)
 
     def plot(self, path: str | None = None) -> Any:
         """A picture: the occupancy (on its grid, with the policy's arrows) and the constraints.

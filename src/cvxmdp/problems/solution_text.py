@@ -13,6 +13,7 @@ from cvxmdp.atoms.curvature import Curvature
 from cvxmdp.base.text_tables import number, text_table
 from cvxmdp.models.table import endings_in
 from cvxmdp.policies.occupancies import episode_visits
+from cvxmdp.problems.individual_values import individual_lines
 from cvxmdp.problems.while_learning import learning_words
 
 if TYPE_CHECKING:
@@ -33,10 +34,11 @@ def said_of_model(text: str, note: str) -> str:
 
 @dataclass(frozen=True)
 class ConstraintRow:
-    """One constraint: the cells of its row, and a line on its units where it is linear."""
+    """One constraint: the cells of its row, its units where it is linear, and what is inside where not."""
 
     cells: tuple[str, ...]
     units: str
+    inside: list[str]
 
 
 def constraint_rows(solution: Solution) -> list[ConstraintRow]:
@@ -51,11 +53,11 @@ def constraint_rows(solution: Solution) -> list[ConstraintRow]:
             else constraint.utility.measured(solution.problem.bind, solution.measured)
         )
         cells = (name, repr(constraint), number(value), number(slack))
-        rows.append(
-            ConstraintRow(
-                (*cells, number(solution.multipliers[name])), _units(solution, constraint)
-            )
+        units, inside = (
+            _units(solution, constraint),
+            individual_lines(solution, constraint.utility),
         )
+        rows.append(ConstraintRow((*cells, number(solution.multipliers[name])), units, inside))
     return rows
 
 
@@ -114,6 +116,7 @@ def solution_text(solution: Solution) -> str:
     message = said_of_model(solution.message, str(solution.problem.space.note))
     lines = [f"{solution.status.name.capitalize().replace('_', ' ')}: {message}", ""]
     lines.append(f"{problem.sense} {problem.utility!r} = {number(solution.objective)}")
+    lines += individual_lines(solution, problem.utility)
     lines += _about(solution)
     rows = constraint_rows(solution)
     if rows:
@@ -123,8 +126,14 @@ def solution_text(solution: Solution) -> str:
             lines.append(line)
             if row.units:
                 lines.append(f"  {row.units}")
+            lines += row.inside
     played = learning_words(solution.stats, problem.environment is not None)
     return "\n".join([*lines, "", *([played] if played else []), run_line(solution)])
+
+
+def _indented(lines: list[str]) -> list[str]:
+    """Aligned lines as one piece of HTML, or none."""
+    return [f"<pre>{escape(chr(10).join(lines))}</pre>"] if lines else []
 
 
 def solution_html(solution: Solution) -> str:
@@ -136,6 +145,7 @@ def solution_html(solution: Solution) -> str:
         f"<p>{problem.sense} <code>{escape(repr(problem.utility))}</code> = "
         f"<b>{number(solution.objective)}</b></p>",
     ]
+    parts += _indented(individual_lines(solution, problem.utility))
     parts += [f"<p>{escape(line)}</p>" for line in _about(solution)]
     rows = constraint_rows(solution)
     if rows:
@@ -145,6 +155,8 @@ def solution_html(solution: Solution) -> str:
             body += "<tr>" + "".join(f"<td>{escape(cell)}</td>" for cell in row.cells) + "</tr>"
             if row.units:
                 body += f'<tr><td></td><td colspan="4"><small>{escape(row.units)}</small></td></tr>'
+            for lines in _indented(row.inside):
+                body += f'<tr><td></td><td colspan="4">{lines}</td></tr>'
         parts.append(f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>")
     played = learning_words(solution.stats, problem.environment is not None)
     parts += [f"<p>{escape(played)}</p>"] if played else []

@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from cvxmdp.algorithms.conic import units_of
 from cvxmdp.algorithms.primal_dual import iteration as core
 from cvxmdp.algorithms.primal_dual.pieces import Method
 from cvxmdp.base.errors import SettingsError
@@ -16,6 +15,7 @@ from cvxmdp.models.compiled_systems import dynamics
 from cvxmdp.policies import SoftmaxTable
 from cvxmdp.policies.families import BoundDirect, BoundFamily
 from cvxmdp.policies.occupancies import occupancy_of
+from cvxmdp.problems.conic_statement import units_of
 from cvxmdp.problems.solution import Solution, Status, infeasible_message
 from cvxmdp.solvers.contract import Task
 from cvxmdp.solvers.pdpg_work import PDPGWork

@@ -1,5 +1,10 @@
 """The few shapes that atoms lower to, each a function of a linear map of the occupancy."""
 
+from cvxmdp.atoms.shapes.convex_increasing import (
+    ExponentialShape,
+    HingePowerShape,
+    HuberShape,
+)
 from cvxmdp.atoms.shapes.custom_shape import CustomShape
 from cvxmdp.atoms.shapes.entropy_shape import EntropyShape
 from cvxmdp.atoms.shapes.linear_shape import LinearShape
@@ -25,6 +30,9 @@ __all__ = [
     "Constants",
     "CustomShape",
     "EntropyShape",
+    "ExponentialShape",
+    "HingePowerShape",
+    "HuberShape",
     "LinearShape",
     "Local",
     "LogShape",

@@ -1,4 +1,4 @@
-"""h(phi) of a concave function phi, h concave and increasing: what logarithms and powers have in common."""
+"""h(phi), h increasing: what logarithms and roots of concave, and exponentials of convex functions share."""
 
 from __future__ import annotations
 
@@ -20,7 +20,10 @@ def admissible(t: float) -> float:
 
 @dataclass(frozen=True, eq=False)
 class IncreasingShape(Composite):
-    """h of its only part, on the positive numbers; its tangent at t > 0 is h(t) + h'(t) (phi - t)."""
+    """h of its only part, on the positive numbers; its tangent at t > 0 is h(t) + h'(t) (phi - t).
+
+    Concave of a concave part here; ``convex_increasing`` has the other kind.
+    """
 
     def height(self, t: float) -> float:
         """h(t); minus infinity outside the domain."""
@@ -38,6 +41,14 @@ class IncreasingShape(Composite):
         """The t with h'(t) = slope."""
         raise NotImplementedError
 
+    def admitted(self, t: float) -> float:
+        """A point where a tangent can be taken, near t."""
+        return admissible(t)
+
+    def inside(self, value: float) -> float:
+        """Where derivatives are taken, for a value of the part."""
+        return max(value, LEAST)
+
     def positive(self) -> tuple[Shape, ...]:
         return self.parts
 
@@ -47,9 +58,9 @@ class IncreasingShape(Composite):
         return Affine(slope * inner.reward, self.height(t) + slope * (inner.offset - t))
 
     def at(self, x: np.ndarray) -> Parameters:
-        """T = phi(x), or something positive."""
+        """T = phi(x), or something that is admitted."""
         inside = float(self.parts[0].value(x))
-        return {"t": admissible(inside), "parts": [self.parts[0].at(x)]}
+        return {"t": self.admitted(inside), "parts": [self.parts[0].at(x)]}
 
     def mean(self, many: Sequence[Parameters], weights: np.ndarray) -> Parameters:
         """Slopes are averaged."""
@@ -59,14 +70,14 @@ class IncreasingShape(Composite):
         return {"t": t, "parts": [self.parts[0].mean([one["parts"][0] for one in many], slopes)]}
 
     def combined_value(self, values: Sequence[float], rounding: float = 0.0) -> float:
-        return self.height(values[0]) if values[0] >= 0 else -math.inf
+        return self.height(values[0]) if values[0] >= 0 or not self.positive() else -math.inf
 
     def combined(self, parts: Sequence[Local], rounding: float) -> Local:
         """h' g and h' H + h'' g g'."""
         (inner,) = parts
-        inside = max(inner.value, LEAST)
+        inside = self.inside(inner.value)
         slope = self.slope(inside)
         bent = self.bend(inside) * np.outer(inner.gradient, inner.gradient)
-        parameters = {"t": admissible(inside), "parts": [inner.parameters]}
+        parameters = {"t": self.admitted(inside), "parts": [inner.parameters]}
         hessian = slope * inner.hessian + bent
         return Local(self.height(inside), slope * inner.gradient, hessian, parameters)

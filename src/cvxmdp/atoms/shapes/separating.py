@@ -9,7 +9,7 @@ from cvxmdp.atoms.shapes.sum_shape import SumShape
 
 def separated(function: Shape) -> tuple[Shape, tuple[IncreasingShape, ...], tuple[float, ...]]:
     """f_0, the logarithms that are added to it, and their weights w_k."""
-    if isinstance(function, IncreasingShape):
+    if isinstance(function, IncreasingShape) and function.positive():
         return SumShape((), (), 0.0), (function,), (1.0,)
     if not isinstance(function, SumShape):
         return function, (), ()

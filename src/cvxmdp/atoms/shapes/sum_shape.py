@@ -20,6 +20,7 @@ from cvxmdp.atoms.shapes.shape import (
     Plain,
 )
 from cvxmdp.base.arrays import Array
+from cvxmdp.base.interval import Interval
 from cvxmdp.models.space import Space
 
 
@@ -86,6 +87,13 @@ class SumShape(Composite):
 
     def combined_value(self, values: Sequence[float], rounding: float = 0.0) -> float:
         return self.offset + sum(w * value for w, value in zip(self.weights, values, strict=True))
+
+    def combined_interval(self, parts: Sequence[Interval]) -> tuple[float, float]:
+        """Behind a negative weight ends change places."""
+        signed = list(zip(self.weights, parts, strict=True))
+        low = [one.lower if weight >= 0 else one.upper for weight, one in signed]
+        high = [one.upper if weight >= 0 else one.lower for weight, one in signed]
+        return self.combined_value(low), self.combined_value(high)
 
     def combined(self, parts: Sequence[Local], rounding: float) -> Local:
         pairs = list(zip(self.weights, parts, strict=True))

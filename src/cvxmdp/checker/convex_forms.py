@@ -1,0 +1,116 @@
+"""Convex and increasing functions of a convex one, as the checker computes them."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from cvxmdp.checker.arithmetic import (
+    EPS,
+    LARGEST_FACTOR,
+    UNDERFLOW,
+    AffineBound,
+    CertificateError,
+    ErrorBound,
+    Parameters,
+    numbers,
+    parts_of,
+    tangent_through,
+)
+from cvxmdp.checker.closed_forms import CONCAVE, CONVEX, ClosedForm
+
+
+class ConvexOuterForm(ClosedForm):
+    """An increasing convex function h of a convex one; its tangent at any t is h(t) + h'(t) (inner - t)."""
+
+    curvature = CONVEX
+    most = LARGEST_FACTOR  # of |t|
+
+    def __init__(self, inner: ClosedForm) -> None:
+        if inner.curvature == CONCAVE:
+            raise CertificateError("a convex function in the problem is of one that is not convex")
+        self.inner, self.promises, self.drifts = inner, inner.promises, inner.drifts
+
+    def turn(self) -> None:
+        self.inner.turn()
+
+    def outer(self, t: float) -> float:
+        """h(t)."""
+        raise NotImplementedError
+
+    def slope(self, t: float) -> float:
+        """h'(t)."""
+        raise NotImplementedError
+
+    def value(self, x: np.ndarray) -> float:
+        try:
+            return self.outer(self.inner.value(x))
+        except OverflowError:
+            return math.inf
+
+    def drift(self, x: np.ndarray, error: ErrorBound) -> float:
+        """The mean value theorem: h' is largest at the upper end."""
+        inside, drift = self.inner.value(x), self.inner.drift(x, error)
+        try:
+            off = self.slope(inside + drift) * drift
+        except OverflowError:
+            return math.inf
+        return off * (1 + 1e-12) + 16 * EPS * abs(self.value(x)) + UNDERFLOW
+
+    def point(self, parameters: Parameters) -> tuple[float, Parameters]:
+        """Any t is as good as true, brought to where floats hold h; and the parameters of the part."""
+        t = float(numbers(parameters, "t", ()))
+        (part,) = parts_of(parameters, 1)
+        return min(max(t, -self.most), self.most), part
+
+    def tangent(self, parameters: Parameters) -> AffineBound:
+        t, part = self.point(parameters)
+        inner, slope = self.inner.tangent(part), self.slope(t)
+        if not math.isfinite(slope * t):
+            raise CertificateError(f"'t' in the certificate is too large: {t}")
+        found = tangent_through(slope, self.outer(t) - slope * t, inner)
+        return found._replace(size=found.size + 2.0 * (self.outer(t) + slope * abs(t)))
+
+
+class ExponentialForm(ConvexOuterForm):
+    """exp of a convex function."""
+
+    most = 700.0
+
+    def outer(self, t: float) -> float:
+        return math.exp(t)
+
+    slope = outer
+
+
+class HingePowerForm(ConvexOuterForm):
+    """max(phi, 0)^p of a convex function, p > 1."""
+
+    def __init__(self, inner: ClosedForm, exponent: float) -> None:
+        super().__init__(inner)
+        self.exponent = exponent
+        if not 1 < exponent < math.inf:
+            raise CertificateError(f"a power of {exponent} in the problem is not above 1")
+
+    def outer(self, t: float) -> float:
+        return float(max(t, 0.0) ** self.exponent)
+
+    def slope(self, t: float) -> float:
+        return float(self.exponent * max(t, 0.0) ** (self.exponent - 1.0))
+
+
+class HuberForm(ConvexOuterForm):
+    """t^2 of t = max(phi, 0) up to a width M, and 2 M t - M^2 beyond."""
+
+    def __init__(self, inner: ClosedForm, width: float) -> None:
+        super().__init__(inner)
+        self.width = width
+        if not 0 < width <= LARGEST_FACTOR:
+            raise CertificateError(f"a Huber function in the problem has the width {width}")
+
+    def outer(self, t: float) -> float:
+        return min(max(t, 0.0), self.width) ** 2 + 2.0 * self.width * max(t - self.width, 0.0)
+
+    def slope(self, t: float) -> float:
+        return 2.0 * min(max(t, 0.0), self.width)
