@@ -333,15 +333,15 @@ def test_another_sweep_does_not_touch_the_folder(problem, tmp_path):
 def iterations_kept(problem, folder: Path) -> int:
     """How far the run in a folder is."""
     facts = json.loads((folder / "sweep.json").read_text())
-    saved = checkpoint.Checkpoints(folder, "sweep", facts).load("group-00000")
+    saved = checkpoint.Checkpoints(folder, "sweep", facts).load("runs-00000")
     run = Run(SOLVER.prepare(Task(problem, seed=0)))
-    run.restore({name.removeprefix("0/"): array for name, array in saved.items()})
+    run.restore(saved)
     return run.work.where(run.state)[0]
 
 
 def test_a_damaged_checkpoint_is_noticed_and_the_previous_one_used(problem, tmp_path):
     whole = cm.sweep(problem, SOLVER, seeds=[0], folder=tmp_path, checkpoint_seconds=0.0)
-    newest = tmp_path / "group-00000.safetensors"
+    newest = tmp_path / "runs-00000.safetensors"
     data = bytearray(newest.read_bytes())
     data[-5] ^= 1
     newest.write_bytes(data)
@@ -353,7 +353,7 @@ def test_a_damaged_checkpoint_is_noticed_and_the_previous_one_used(problem, tmp_
 @pytest.mark.parametrize("left", [0, 10, 200])
 def test_a_cut_checkpoint_is_noticed(problem, tmp_path, left):
     whole = cm.sweep(problem, SOLVER, seeds=[0], folder=tmp_path)
-    for path in tmp_path.glob("group-*"):
+    for path in tmp_path.glob("runs-*"):
         path.write_bytes(path.read_bytes()[:left])
     again = cm.sweep(problem, SOLVER, seeds=[0], folder=tmp_path)
     same_bits(again[0].solution, whole[0].solution)

@@ -82,6 +82,7 @@ from cvxmdp.problems.solution import Status as Status
 from cvxmdp.problems.solution import load_solution as load_solution
 from cvxmdp.problems.storm_queries import from_storm as from_storm
 from cvxmdp.reports.html_page import report as report
+from cvxmdp.runs.backends.ray_backend import Ray as Ray
 from cvxmdp.runs.cross_check import CrossCheck as CrossCheck
 from cvxmdp.runs.cross_check import cross_check as cross_check
 from cvxmdp.runs.front import Front as Front

@@ -40,10 +40,13 @@ class Checkpoints:
         """The same call finds its own folder; another one is refused before anything is overwritten."""
         place = self.path / f"{self.what}.json"
         if not place.exists():
-            with whole_file(place) as temporary:
-                text = json.dumps(self.specification, indent=1, sort_keys=True)
-                temporary.write_text(text + "\n", "utf-8")
-            return
+            text = json.dumps(self.specification, indent=1, sort_keys=True)
+            try:
+                with whole_file(place, replace=False) as temporary:
+                    temporary.write_text(text + "\n", "utf-8")
+                return
+            except FileExistsError:  # of another process, which was quicker
+                pass
         try:
             theirs = json.loads(place.read_text("utf-8"))
         except ValueError as error:

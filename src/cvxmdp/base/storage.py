@@ -44,8 +44,13 @@ def write_arrays(
 
 
 @contextmanager
-def whole_file(path: str | Path) -> Iterator[Path]:
-    """A temporary file beside ``path`` that takes its place when the block ends without an error."""
+def whole_file(path: str | Path, replace: bool = True) -> Iterator[Path]:
+    """A temporary file beside ``path`` that takes its place when the block ends without an error.
+
+    Args:
+        path: of the file.
+        replace: whether one that is there already is replaced; else it stays, and ``FileExistsError`` says so.
+    """
     target = Path(path)
     temporary = _temporary_beside(target)
     try:
@@ -54,7 +59,11 @@ def whole_file(path: str | Path) -> Iterator[Path]:
         os.umask(umask)
         temporary.chmod(0o666 & ~umask)  # mkstemp makes it private; a saved file is not
         _to_the_disk(temporary)  # or a name that is new could, after a power cut, stand for nothing
-        temporary.replace(target)
+        if replace:
+            temporary.replace(target)
+        else:
+            os.link(temporary, target)
+            temporary.unlink()
     except BaseException:
         temporary.unlink(missing_ok=True)
         raise

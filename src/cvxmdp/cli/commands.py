@@ -15,6 +15,7 @@ from cvxmdp.cli.options import (
     OverwriteOption,
     PolicyArgument,
     ProblemArgument,
+    RayOption,
     RunOption,
     RunsArgument,
     SeedOption,
@@ -128,6 +129,13 @@ def sweep(
     prove: Annotated[
         bool, typer.Option("--certify/--no-certify", help="Prove how good every answer is.")
     ] = False,
+    ray: RayOption = None,
+    shard: Annotated[
+        str | None,
+        typer.Option(
+            "--shard", metavar="I/N", help="Compute the I-th of N parts, into one folder."
+        ),
+    ] = None,
     as_json: JsonOption = False,
 ) -> Exit:
     """Run a solver for every combination of settings, budgets and seeds of a sweep file.
@@ -138,6 +146,11 @@ def sweep(
         cvxmdp sweep sweep.toml
         cvxmdp sweep sweep.toml -o runs/steps --certify
         cvxmdp report runs/steps -o report.html
+
+    On a cluster, or as parts that a scheduler starts, all into one folder; then once without --shard:
+
+        cvxmdp sweep sweep.toml --ray auto
+        cvxmdp sweep sweep.toml -o runs/steps --shard 3/8
 
     A sweep file names a problem file and what to vary:
 
@@ -152,7 +165,7 @@ def sweep(
     """
     from cvxmdp.cli.sweep_command import run_sweep
 
-    return run_sweep(file, out, prove, as_json)
+    return run_sweep(file, out, prove, ray, shard, as_json)
 
 
 @commands.command("reproduce")
@@ -255,6 +268,7 @@ def frontier(
         int | None, typer.Option("-n", min=2, help="How many budgets to solve, chosen well; 9.")
     ] = None,
     out: RunOption = None,
+    ray: RayOption = None,
     overwrite: OverwriteOption = False,
     as_json: JsonOption = False,
 ) -> Exit:
@@ -267,7 +281,7 @@ def frontier(
     """
     from cvxmdp.cli.proving import trace_frontier
 
-    return trace_frontier(problem, constraint, budgets, n, out, overwrite, as_json)
+    return trace_frontier(problem, constraint, budgets, n, out, ray, overwrite, as_json)
 
 
 @commands.command("report")

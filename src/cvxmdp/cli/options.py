@@ -61,3 +61,11 @@ OverwriteOption = Annotated[
 ]
 RunOption = Annotated[Path | None, typer.Option("--out", "-o", help="Keep the run in this folder.")]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print one JSON object instead of text.")]
+RayOption = Annotated[
+    str | None,
+    typer.Option(
+        "--ray",
+        metavar="ADDRESS",
+        help="Compute on the Ray cluster at this address: auto for the one of this machine, here to start one.",
+    ),
+]

@@ -16,6 +16,7 @@ from cvxmdp.cli.overrides import read
 from cvxmdp.cli.policy_arguments import read_policy
 from cvxmdp.cli.solve_command import problem_files
 from cvxmdp.problems.problem import load_problem
+from cvxmdp.runs.backends.ray_backend import Ray
 from cvxmdp.runs.frontier import frontier
 from cvxmdp.runs.record import frontier_facts, record_of
 from cvxmdp.runs.run_folder import RunState, StoreError, state_of, write_run, writing
@@ -91,6 +92,7 @@ def trace_frontier(
     budgets: str | None,
     n: int | None,
     out: Path | None,
+    ray: str | None,
     overwrite: bool,
     as_json: bool,
 ) -> Exit:
@@ -100,7 +102,7 @@ def trace_frontier(
     if out is not None and state_of(out) is not RunState.ABSENT and not overwrite:
         raise StoreError(f"{out} holds a run already; choose another folder, or use --overwrite")
     with writing(out) if out else nullcontext(), working("solving one budget after the other"):
-        found = frontier(spec.problem, name, _numbers(budgets), n=n)
+        found = frontier(spec.problem, name, _numbers(budgets), n=n, backend=ray_at(ray))
         if out is not None:
             solver, _ = choose_solver(spec.problem)
             solution = solve(spec.problem, solver)
@@ -122,6 +124,11 @@ def trace_frontier(
         if out is not None:
             note(f"\nKept in {out}. Look at it: cvxmdp report {out} -o report.html")
     return code
+
+
+def ray_at(address: str | None) -> Ray | None:
+    """The cluster at an address; ``here`` starts Ray on this machine."""
+    return None if address is None else Ray(None if address == "here" else address)
 
 
 def _constraint(names: list[str], given: str | None) -> str:

@@ -11,9 +11,11 @@ from typing import Any
 from cvxmdp.certificates.certify import certify
 from cvxmdp.cli.outcome import Exit, note, say, say_json, working
 from cvxmdp.cli.overrides import written_setting
+from cvxmdp.cli.proving import ray_at
 from cvxmdp.cli.solve_command import problem_files
 from cvxmdp.problems.solution import Status
 from cvxmdp.runs.run_folder import (
+    LOCKS,
     RunState,
     StoreError,
     locked,
@@ -22,6 +24,7 @@ from cvxmdp.runs.run_folder import (
     write_run,
     writing,
 )
+from cvxmdp.runs.specs.places import SpecError
 from cvxmdp.runs.specs.problem_specs import SweepSpec, read_sweep
 from cvxmdp.runs.sweep_records import label_of, sweep_record
 from cvxmdp.runs.sweep_results import Sweep, SweepRun
@@ -30,22 +33,26 @@ from cvxmdp.runs.sweeping import sweep
 CHECKPOINTS, RUNS = "checkpoints", "runs"
 
 
-def run_sweep(file: Path, out: Path | None, prove: bool, as_json: bool) -> Exit:
+def run_sweep(
+    file: Path, out: Path | None, prove: bool, ray: str | None, shard: str | None, as_json: bool
+) -> Exit:
     """Run a sweep file; see ``cvxmdp sweep --help``."""
-    spec = read_sweep(file)
+    spec, part = read_sweep(file), None if shard is None else _part(shard)
     folder = Path("runs") / file.stem if out is None else out
     unknown = [entry.name for entry in folder.glob("*") if entry.name not in _OURS]
     if unknown:
         raise StoreError(
             f"{folder} is a folder with other things in it ({unknown[0]}); choose another"
         )
-    with locked(folder):
+    with locked(folder, "" if part is None else f"{part[0]}-of-{part[1]}"):
         found = sweep(
             spec.base.problem,
             spec.base.solver,
             spec.over,
             spec.seeds,
             folder=folder / CHECKPOINTS,
+            backend=ray_at(ray),
+            shard=part,
         )
         with working("writing the runs"):
             failed = _keep(spec, found, folder / RUNS, prove)
@@ -61,12 +68,23 @@ def run_sweep(file: Path, out: Path | None, prove: bool, as_json: bool) -> Exit:
         note(f"{failed} runs failed; cvxmdp show {folder / RUNS} says why")
     if found.interrupted:
         note("Interrupted. The same command goes on from here.")
+    elif part is not None:
+        note(
+            f"\nPart {part[0]} of {part[1]} is in {folder}. When all are: the same without --shard"
+        )
     else:
         note(f"\nKept in {folder}. Look at it: cvxmdp report {folder / RUNS} -o report.html")
     return code
 
 
-_OURS = (CHECKPOINTS, RUNS, ".lock")
+_OURS = (CHECKPOINTS, RUNS, LOCKS, ".lock")
+
+
+def _part(text: str) -> tuple[int, int]:
+    place, _, parts = text.partition("/")
+    if not (place.isdecimal() and parts.isdecimal() and 1 <= int(place) <= int(parts)):
+        raise SpecError(f"--shard {text}: expected i/n with 1 <= i <= n, as in --shard 3/8")
+    return int(place), int(parts)
 
 
 def _keep(spec: SweepSpec, found: Sweep, folder: Path, prove: bool) -> int:

@@ -13,7 +13,7 @@ and the next budget is put where they are furthest apart.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -21,6 +21,7 @@ from typing import Any
 
 import numpy as np
 
+from cvxmdp.atoms import Utility
 from cvxmdp.base.errors import ProblemError, did_you_mean
 from cvxmdp.base.text_tables import number, text_table
 from cvxmdp.certificates.certificate import Certificate
@@ -28,6 +29,8 @@ from cvxmdp.certificates.certify import certify
 from cvxmdp.certificates.words_on_truth import subject_of
 from cvxmdp.problems.problem import Problem
 from cvxmdp.problems.solution import Solution
+from cvxmdp.runs.backends.backend import Answers, Backend
+from cvxmdp.runs.backends.this_process import ThisProcess
 from cvxmdp.runs.frontier_figure import plot_frontier
 from cvxmdp.runs.solving import solve
 
@@ -183,6 +186,7 @@ def frontier(
     budgets: Sequence[float] | None = None,
     *,
     n: int | None = None,
+    backend: Backend | None = None,
 ) -> Frontier:
     """The best objective as a function of a budget, and what a unit of slack is worth, proven.
 
@@ -196,6 +200,8 @@ def frontier(
         n: how many to solve. They are then chosen between where the problem becomes infeasible and
             where the constraint stops binding, each where the envelopes are furthest apart.
             Without either, n = 9.
+        backend: where to solve: ``Ray()`` for the workers of a cluster, by default this process. With ``n``,
+            workers that are left over solve what will probably be asked next; the answer is the same.
     """
     if constraint not in problem.constraints:
         hint = did_you_mean(constraint, problem.constraints)
@@ -208,36 +214,55 @@ def frontier(
         )
     if budgets is not None and n is not None:
         raise ProblemError("give either budgets or n, not both")
-    tracer = _Tracer(problem, constraint)
-    if budgets is not None:
-        if len(budgets) == 0:
-            raise ProblemError("budgets is empty; give at least one")
-        for budget in sorted({float(budget) for budget in budgets}):
-            tracer.solve(budget)
-        return tracer.frontier()
+    if budgets is not None and len(budgets) == 0:
+        raise ProblemError("budgets is empty; give at least one")
     count = 9 if n is None else int(n)
     if count < 2:
         raise ProblemError(f"n must be at least 2; got {n}")
-    return tracer.refine(count)
+    with (ThisProcess() if backend is None else backend).answers(problem) as answers:
+        tracer = _Tracer(problem, constraint, answers)
+        return tracer.refine(count) if budgets is None else tracer.all_of(budgets)
+
+
+Certified = tuple[Solution, Certificate]
+
+
+def _certified(problem: Problem, cautious: float | None) -> Certified:
+    solution = solve(problem, cautious=cautious)
+    return solution, certify(problem, solution)
 
 
 class _Tracer:
-    """Solves budgets one by one and keeps what is known."""
+    """Solves budgets one by one, some of them ahead of time, and keeps what is known."""
 
-    def __init__(self, problem: Problem, constraint: str) -> None:
-        self.problem, self.name = problem, constraint
+    def __init__(self, problem: Problem, constraint: str, answers: Answers) -> None:
+        self.problem, self.name, self.answers = problem, constraint, answers
         self.direction = 1.0 if problem.constraints[constraint].sense == "<=" else -1.0
         # Where the model may not be the true one, only cautious plans are proven feasible.
         sure = problem.mdp.counts is None and not problem.mdp.relative_error
         self.cautious = None if sure else CONFIDENCE
         self.points: dict[float, FrontierPoint] = {}
+        self.asked: dict[float, Callable[[], Certified]] = {}
         self.infeasible_until = -self.direction * math.inf
+
+    def ask(self, budget: float) -> None:
+        """Have a budget solved, now or when it is needed."""
+        if budget not in self.points and budget not in self.asked:
+            problem = self.problem.with_budget(self.name, budget)
+            self.asked[budget] = self.answers.ask(_certified, problem, self.cautious)
+
+    def all_of(self, budgets: Iterable[float]) -> Frontier:
+        wanted = sorted({float(budget) for budget in budgets})
+        for budget in wanted:
+            self.ask(budget)
+        for budget in wanted:
+            self.solve(budget)
+        return self.frontier()
 
     def solve(self, budget: float) -> FrontierPoint:
         if budget not in self.points:
-            problem = self.problem.with_budget(self.name, budget)
-            solution = solve(problem, cautious=self.cautious)
-            point = FrontierPoint(budget, solution, certify(problem, solution))
+            self.ask(budget)
+            point = FrontierPoint(budget, *self.asked.pop(budget)())
             self.points[budget] = point
             if point.certificate.infeasible:
                 ahead = self.direction * budget > self.direction * self.infeasible_until
@@ -245,21 +270,22 @@ class _Tracer:
         return self.points[budget]
 
     @cached_property
-    def free(self) -> tuple[Solution, Certificate]:
+    def free(self) -> Certified:
         """The problem without the constraint, solved and certified."""
+        return self._without(self.problem.sense, self.problem.utility)()
+
+    def _without(self, sense: str, utility: Utility) -> Callable[[], Certified]:
+        """An objective under the other constraints."""
         others = {name: c for name, c in self.problem.constraints.items() if name != self.name}
-        sense = {self.problem.sense: self.problem.utility}
-        problem = Problem(self.problem.source, **sense, subject_to=others)
-        solution = solve(problem, cautious=self.cautious)
-        return solution, certify(problem, solution)
+        problem = Problem(self.problem.source, **{sense: utility}, subject_to=others)
+        return self.answers.ask(_certified, problem, self.cautious)
 
     def ends(self) -> tuple[float, float]:
         """The least budget that allows a policy (nearly), and one that does not bind."""
-        others = {name: c for name, c in self.problem.constraints.items() if name != self.name}
         utility = self.problem.constraints[self.name].utility
-        sense = {"minimize" if self.direction > 0 else "maximize": utility}
-        tightest = Problem(self.problem.source, **sense, subject_to=others)
-        best = certify(tightest, solve(tightest, cautious=self.cautious))
+        tightest = self._without("minimize" if self.direction > 0 else "maximize", utility)
+        loosest = self._without(self.problem.sense, self.problem.utility)
+        _, best = tightest()
         if best.infeasible:
             raise ProblemError(
                 "no budget helps: the other constraints cannot be satisfied together "
@@ -268,7 +294,7 @@ class _Tracer:
         proven, reached = (
             (best.lower, best.upper) if self.direction > 0 else (best.upper, best.lower)
         )
-        self.infeasible_until = proven
+        self.infeasible_until, self.free = proven, loosest()
         used = float(self.problem.bind(utility).value(self.free[0].measured))
         # A little room at the tight end keeps a Slater point; none is lost at the loose end.
         size = max(best.size, best.range) or 1.0
@@ -276,9 +302,7 @@ class _Tracer:
         return reached + self.direction * 1e-3 * width, used + self.direction * ROUNDING * width
 
     def refine(self, count: int) -> Frontier:
-        tight, loose = self.ends()
-        self.solve(tight)
-        self.solve(loose)
+        self.all_of(self.ends())
         while len(self.points) < count:
             known = self.frontier()
             solved = np.array(sorted(self.points))
@@ -286,11 +310,16 @@ class _Tracer:
             if self.cautious is not None:  # gaps are those of the data, wherever one looks: evenly
                 self.solve(float(middles[int(np.argmax(np.diff(solved)))]))
                 continue
-            gaps = [upper - lower for lower, upper in map(known.envelope, middles)]
-            widest = int(np.nanargmax(gaps))
-            if not gaps[widest] > 0:
+            gaps = np.array([upper - lower for lower, upper in map(known.envelope, middles)])
+            order = np.argsort(-np.nan_to_num(gaps, nan=-np.inf), kind="stable")
+            if not gaps[order[0]] > 0:
                 break
-            self.solve(float(self._between(known, solved[widest], solved[widest + 1])))
+            # A solve changes the envelopes around it alone, so the next widest gaps will be next.
+            room = min(self.answers.ahead + 1, count - len(self.points))
+            wanted = [self._between(known, *solved[k : k + 2]) for k in order[:room] if gaps[k] > 0]
+            for budget in wanted:
+                self.ask(budget)
+            self.solve(wanted[0])
         return self.frontier()
 
     def _between(self, known: Frontier, left: float, right: float) -> float:

@@ -8,18 +8,21 @@ one lane they are those of ``solve``.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import numpy as np
 
-from cvxmdp.base.errors import CvxmdpError
-from cvxmdp.base.saved_trees import Arrays
+from cvxmdp.base.errors import CvxmdpError, ExperienceError
+from cvxmdp.base.saved_trees import Arrays, letters, text_of
 from cvxmdp.problems.solution import Solution, Status
 from cvxmdp.runs.axes import Case
 from cvxmdp.runs.run import Run
+from cvxmdp.runs.specification import this_machine
 from cvxmdp.solvers.contract import Work
+
+FINISHED, MACHINES = "finished", "machines"  # what a checkpoint says beside the state of the run
 
 
 class Member:
@@ -32,27 +35,42 @@ class Member:
 
     def __init__(self, cases: Sequence[Case], prepare: Callable[[], Work[Any]]) -> None:
         self.cases, self.prepare = cases, prepare
+        self.name = f"runs-{cases[0].index:05d}"  # of its checkpoint
         self.run: Run | None = None
         self.refused: CvxmdpError | None = None
+        self.failed: ExperienceError | None = None  # of a simulator, on another machine
+        self.saved: Callable[[], Arrays | None] | None = None  # a state that is not taken up yet
+        self.share = 0.0  # of the work that is done in that state
+        self.machines: set[str] = set()  # that had a part in it
 
     def begin(self) -> None:
-        """Prepare the run, unless that is done."""
-        if self.run is None and self.refused is None:
-            try:
-                self.run = Run(self.prepare())
-            except CvxmdpError as error:
-                self.refused = error
+        """Prepare the run, unless that is done; go on from the state that was saved of it."""
+        if self.run is not None or self.refused is not None:
+            return
+        try:
+            run = Run(self.prepare())
+        except CvxmdpError as error:
+            self.refused = error
+            return
+        arrays = None if self.saved is None else self.saved()
+        if arrays is not None:
+            run.restore(arrays)
+        run.error = run.error or self.failed
+        self.run, self.saved = run, None
 
     @property
     def finished(self) -> bool:
         """Whether nothing is left to do."""
-        return self.refused is not None or (self.run is not None and self.run.finished)
+        if self.run is None:
+            return self.refused is not None or self.share >= 1.0
+        return self.run.finished
 
     @property
     def progress(self) -> float:
         """How many runs' worth of work is done."""
-        share = float(self.finished) if self.run is None else self.run.progress
-        return len(self.cases) * share
+        if self.run is None:
+            return len(self.cases) * (1.0 if self.finished else self.share)
+        return len(self.cases) * self.run.progress
 
     def advance(self) -> None:
         """One piece; an error ends these runs alone."""
@@ -62,13 +80,24 @@ class Member:
 
     def dump(self) -> Arrays:
         """Everything that is needed to go on; nothing of what has not begun."""
-        return {} if self.run is None else self.run.dump()
+        if self.run is None:
+            return {}
+        # A simulator that failed may work next time.
+        done = self.run.finished and not isinstance(self.run.error, ExperienceError)
+        self.machines.add(this_machine())
+        machines = letters("\n".join(sorted(self.machines)))
+        return {**self.run.dump(), FINISHED: np.array(done), MACHINES: machines}
 
-    def restore(self, arrays: Mapping[str, np.ndarray]) -> None:
-        if arrays:
-            self.begin()
-        if arrays and self.run is not None:
-            self.run.restore(arrays)
+    def restore(self, arrays: Arrays, again: Callable[[], Arrays | None] | None = None) -> None:
+        """Take up a state when it is needed.
+
+        Args:
+            arrays: that ``dump`` gave.
+            again: reads them once more, where they need not be kept in memory until then.
+        """
+        self.share = float(arrays[FINISHED]) if FINISHED in arrays else 0.0
+        self.machines |= set(text_of(arrays.get(MACHINES, letters(""))).split("\n")) - {""}
+        self.saved = again or (lambda: arrays)
 
     def solution(self, place: int) -> Solution:
         """The answer of one case."""
@@ -80,12 +109,10 @@ class Member:
 
 
 class Group:
-    """Members advanced by threads, one core each, between two checkpoints."""
+    """Members advanced by threads, one core each."""
 
     def __init__(self, members: Sequence[Member], threads: int) -> None:
         self.members, self.threads, self.compiled = list(members), threads, False
-        self.cases = [case for member in members for case in member.cases]
-        self._places = [(m, place) for m in self.members for place in range(len(m.cases))]
 
     @property
     def finished(self) -> bool:
@@ -110,21 +137,3 @@ class Group:
                 done.result()
         finally:  # also when interrupted: what has begun ends, what has not is left
             pool.shutdown(cancel_futures=True)
-
-    def dump(self) -> Arrays:
-        """Every member's own arrays under its number."""
-        return {
-            f"{place}/{name}": array
-            for place, member in enumerate(self.members)
-            for name, array in member.dump().items()
-        }
-
-    def restore(self, arrays: Mapping[str, np.ndarray]) -> None:
-        """Every member from its own arrays."""
-        for place, member in enumerate(self.members):
-            mine = f"{place}/"
-            member.restore({k[len(mine) :]: v for k, v in arrays.items() if k.startswith(mine)})
-
-    def solution(self, place: int) -> Solution:
-        member, inside = self._places[place]
-        return member.solution(inside)

@@ -12,7 +12,8 @@ objective's range, until none is farther than the tolerance (``envelopes`` has t
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from typing import Any
 
 import numpy as np
 
@@ -20,11 +21,14 @@ from cvxmdp.atoms import Curvature, Utility
 from cvxmdp.atoms.utility import require_curvature
 from cvxmdp.base.errors import ProblemError, SettingsError
 from cvxmdp.base.progress import Progress
+from cvxmdp.certificates.certificate import Certificate
 from cvxmdp.certificates.certify import certify
 from cvxmdp.certificates.claims import Claims
 from cvxmdp.policies.occupancies import rows_of
 from cvxmdp.problems.problem import Problem
-from cvxmdp.problems.solution import Status
+from cvxmdp.problems.solution import Solution, Status
+from cvxmdp.runs.backends.backend import Answers, Backend
+from cvxmdp.runs.backends.this_process import ThisProcess
 from cvxmdp.runs.envelopes import farthest, inner_facets, outer_vertices
 from cvxmdp.runs.front import ROUNDING, SAME, Front, FrontPoint
 from cvxmdp.runs.solving import solve
@@ -47,6 +51,7 @@ def pareto(
     tolerance: float = 1e-2,
     solver: Solver | None = None,
     solves: int = 300,
+    backend: Backend | None = None,
 ) -> Front:
     """All trade-offs of several objectives under a problem's constraints, with policies, proven.
 
@@ -57,6 +62,8 @@ def pareto(
         solver: for the weighted problems; by default a convex program for small models, else column
             generation from the nearest point.
         solves: of weighted problems, at most.
+        backend: where to solve: ``Ray()`` for the workers of a cluster, by default this process. Workers that
+            are left over solve what will probably be asked next; the answer is the same.
     """
     if not isinstance(problem, Problem):
         raise ProblemError(f"pareto takes a Problem; got {problem!r}")
@@ -74,7 +81,21 @@ def pareto(
         )
     if solves < 2 * len(objectives):
         raise SettingsError(f"solves must be at least {2 * len(objectives)}; got {solves}")
-    return _Explorer(problem, dict(objectives), tolerance, solver, solves).front()
+    with (ThisProcess() if backend is None else backend).answers(problem) as answers:
+        return _Explorer(problem, dict(objectives), tolerance, solver, solves, answers).front()
+
+
+Certified = tuple[Solution, Certificate]
+
+
+def _certified(
+    problem: Problem, solver: Solver, start: Solution | None, otherwise: bool
+) -> Certified:
+    """An answer with its certificate; another solver's, where the first left it open and one may choose."""
+    solution = solve(problem, solver, start)
+    if solution.status is not Status.OPTIMAL and otherwise:
+        solution = solve(problem)
+    return solution, certify(problem, solution, confidence=None)
 
 
 class _Explorer:
@@ -87,9 +108,11 @@ class _Explorer:
         tolerance: float,
         solver: Solver | None,
         most: int,
+        answers: Answers,
     ) -> None:
         self.problem, self.objectives, self.tolerance = problem, objectives, tolerance
-        self.given, self.most = solver, most
+        self.given, self.most, self.answers = solver, most, answers
+        self.asked: dict[Any, Callable[[], Certified]] = {}
         first, *_ = objectives.values()
         named = {name: utility >= 0.0 for name, utility in objectives.items()}
         # The slack of f >= 0 is f: so one look at a policy gives sure values of all objectives.
@@ -107,16 +130,20 @@ class _Explorer:
         self.spans, little = self.ranges(), math.sqrt(self.tolerance)
         extremes = (1.0 - little) * np.eye(size) + little / size
         for weights in extremes / self.spans:
+            self.ask(weights)
+        for weights in extremes / self.spans:
             self.solve(weights)
         self.spans = spans = self.ranges(since=size)
         line = Progress("pareto", self.most)
         try:
             while True:
-                distance, weights = self.widest(spans)
+                distance, wanted = self.widest(spans)
                 line.update(len(self.solved), f"distance {distance:.2g}")
-                if distance <= self.tolerance or weights is None or len(self.solved) >= self.most:
+                if distance <= self.tolerance or not wanted or len(self.solved) >= self.most:
                     break
-                self.solve(weights)
+                for weights in wanted:
+                    self.ask(weights)
+                self.solve(wanted[0])
         finally:
             line.close()
         return Front(
@@ -140,8 +167,8 @@ class _Explorer:
         spans = np.maximum(spans, unknown)
         return np.where(spans > 0, spans, 1.0)
 
-    def widest(self, spans: np.ndarray) -> tuple[float, np.ndarray | None]:
-        """The distance of the envelopes, and the weights that are asked next; None where none are left."""
+    def widest(self, spans: np.ndarray) -> tuple[float, list[np.ndarray]]:
+        """The distance of the envelopes, and the weights to ask next and probably after that, if any."""
         best = np.array([point.certificate.upper for point in self.solved[: spans.size]])
         points = (self.points - best) / spans
         weights = np.array([point.weights for point in self.solved]) * spans
@@ -152,11 +179,14 @@ class _Explorer:
         vertices = outer_vertices(weights / sums, np.array(bounds) / sums[:, 0], inside)
         distances, places = farthest(vertices, inner)
         largest = max(0.0, float(distances.max())) * (1 + SAME) + ROUNDING
+        wanted: list[np.ndarray] = []
         for vertex in np.argsort(-distances):
-            wanted = inner.normals[places[vertex]]
-            if distances[vertex] > self.tolerance and not self._known(wanted, spans):
-                return largest, wanted / spans
-        return largest, None
+            normal = inner.normals[places[vertex]]
+            if distances[vertex] > self.tolerance and not self._known(normal, spans):
+                wanted.append(normal / spans)
+            if len(wanted) > self.answers.ahead:
+                break
+        return largest, wanted
 
     def _known(self, wanted: np.ndarray, spans: np.ndarray) -> bool:
         """Whether these weights were solved, or some near them without the accuracy that is needed."""
@@ -168,24 +198,31 @@ class _Explorer:
                 return True
         return False
 
+    def ask(self, weights: np.ndarray) -> Any:
+        """Have weights solved, now or when they are needed; returns what ``asked`` has it under."""
+        nearest = self._nearest(weights)
+        key = (weights.tobytes(), id(nearest))
+        if key not in self.asked:
+            pairs = zip(weights, self.objectives.values(), strict=True)
+            utility, *others = [float(weight) * one for weight, one in pairs if weight > 0]
+            for other in others:
+                utility = utility + other
+            problem = Problem(
+                self.problem.source, maximize=utility, subject_to=dict(self.problem.constraints)
+            )
+            solver = self.given or self._solver(problem, weights, nearest)
+            start = None if nearest is None else nearest.solution
+            self.asked[key] = self.answers.ask(
+                _certified, problem, solver, start, self.given is None
+            )
+        return key
+
     def solve(self, weights: np.ndarray) -> None:
         """Solve, certify and keep."""
-        pairs = zip(weights, self.objectives.values(), strict=True)
-        utility, *others = [float(weight) * one for weight, one in pairs if weight > 0]
-        for other in others:
-            utility = utility + other
-        problem = Problem(
-            self.problem.source, maximize=utility, subject_to=dict(self.problem.constraints)
-        )
-        nearest = self._nearest(weights)
-        solver = self.given or self._solver(problem, weights, nearest)
-        solution = solve(problem, solver, None if nearest is None else nearest.solution)
-        if solution.status is not Status.OPTIMAL and self.given is None:
-            solution = solve(problem)
-        certificate = certify(problem, solution, confidence=None)
+        solution, certificate = self.asked.pop(self.ask(weights))()
         values = np.full(len(self.objectives), -math.inf)
         if certificate.policy is not None:
-            rows = rows_of(problem.mdp, certificate.policy)
+            rows = rows_of(self.problem.mdp, certificate.policy)
             surely = self.claims.achieved(rows).slack
             values = np.array([surely[name] for name in self.objectives])
         self.solved.append(FrontPoint(weights, solution, certificate, values))

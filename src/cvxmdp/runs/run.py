@@ -187,8 +187,17 @@ class Driven(Protocol):
         """One piece."""
         ...
 
+
+class Saved(Protocol):
+    """What has a checkpoint of its own."""
+
+    @property
+    def finished(self) -> bool:
+        """Whether it will not change any more."""
+        ...
+
     def dump(self) -> Arrays:
-        """Everything that is needed to go on."""
+        """Everything that is needed to go on; nothing of what has not begun."""
         ...
 
     def restore(self, arrays: Arrays) -> None:
@@ -197,26 +206,41 @@ class Driven(Protocol):
 
 
 class Keeper:
-    """Writes checkpoints now and then: as often as was asked, unless writing takes too long for that."""
+    """Writes checkpoints now and then: as often as was asked, unless writing takes too long for that.
 
-    def __init__(self, place: Checkpoints, name: str, seconds: float | None = None) -> None:
-        self.place, self.name = place, name
-        self.seconds = CHECKPOINT_SECONDS if seconds is None else seconds
+    Args:
+        place: where.
+        parts: what is written, by the name of its file.
+        seconds: between two checkpoints, at least.
+    """
+
+    def __init__(
+        self, place: Checkpoints, parts: Mapping[str, Saved], seconds: float = CHECKPOINT_SECONDS
+    ) -> None:
+        self.place, self.parts, self.seconds = place, parts, seconds
         self.due = time.perf_counter() + self.seconds
+        self.complete: set[str] = set()  # parts that are finished, and written
 
-    def take_up(self, driven: Driven) -> None:
-        """Go on from the checkpoint, if there is one."""
-        saved = self.place.load(self.name)
-        if saved is not None:
-            driven.restore(saved)
+    def take_up(self) -> None:
+        """Go on from the checkpoints there are."""
+        for name, part in self.parts.items():
+            saved = self.place.load(name)
+            if saved is not None:
+                part.restore(saved)
+                self.complete |= {name} if part.finished else set()
 
-    def look(self, driven: Driven, at_once: bool = False) -> None:
+    def look(self, at_once: bool = False) -> None:
         """Write, if it is time to."""
         started = time.perf_counter()
-        if at_once or started >= self.due:
-            self.place.save(self.name, driven.dump())
-            ended = time.perf_counter()
-            self.due = ended + max(self.seconds, (ended - started) / WRITING_SHARE)
+        if not at_once and started < self.due:
+            return
+        for name, part in self.parts.items():
+            arrays = {} if name in self.complete else part.dump()
+            if arrays:
+                self.place.save(name, arrays)
+                self.complete |= {name} if part.finished else set()
+        ended = time.perf_counter()
+        self.due = ended + max(self.seconds, (ended - started) / WRITING_SHARE)
 
 
 def drive(
@@ -245,14 +269,14 @@ def drive(
             driven.advance()
             show(line)
             if keeper is not None and not driven.finished:
-                keeper.look(driven)
+                keeper.look()
             stopped = asked_to_stop(stop, deadline)
     except (ExperienceError, KeyboardInterrupt):  # the second Ctrl-C
         if keeper is not None:
-            keeper.look(driven, at_once=True)
+            keeper.look(at_once=True)
         raise
     if keeper is not None:
-        keeper.look(driven, at_once=True)
+        keeper.look(at_once=True)
     return None if driven.finished else stopped
 
 

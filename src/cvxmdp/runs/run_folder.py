@@ -23,7 +23,7 @@ import json
 import time
 import warnings
 from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from enum import Enum
 from pathlib import Path, PurePosixPath
 from typing import Any
@@ -41,6 +41,7 @@ from cvxmdp.runs.record_json import record_facts, record_from
 
 FORMAT = "cvxmdp run 1"
 MANIFEST = "run.json"
+LOCKS = ".parts"  # the folder with a lock for every part of its work
 LARGEST = 2**31  # bytes of one file, and of the numbers in it
 LARGEST_MANIFEST = 2**22
 MOST_FILES = 1_000
@@ -110,8 +111,13 @@ def writing(folder: str | Path, specification: str = "") -> Iterator[Path]:
 
 
 @contextmanager
-def locked(folder: str | Path) -> Iterator[Path]:
-    """A folder, made if absent, that no other process has or gets in the meantime."""
+def locked(folder: str | Path, part: str = "") -> Iterator[Path]:
+    """A folder, made if absent, that no other process has or gets in the meantime.
+
+    Args:
+        folder: which.
+        part: of the folder's work; processes with different parts may have it at the same time.
+    """
     folder = Path(folder)
     try:
         folder.mkdir(parents=True, exist_ok=True)
@@ -119,9 +125,10 @@ def locked(folder: str | Path) -> Iterator[Path]:
     except OSError as error:
         raise StoreError(f"cannot write the folder {folder}: {error.strerror}") from error
     with lock:
-        if not _take(lock):
+        if not _take(lock, shared=bool(part)):
             raise StoreError(f"another process is writing {folder}; wait for it, or choose another")
-        yield folder
+        with locked(folder / LOCKS / part) if part else nullcontext():
+            yield folder
 
 
 def write_run(
@@ -364,12 +371,12 @@ def _read_metrics(path: Path) -> dict[str, Series]:
 # --- the lock -------------------------------------------------------------------------------------------
 
 
-def _take(file: Any) -> bool:
+def _take(file: Any, shared: bool = False) -> bool:
     """Take the lock of an open file, for as long as it is open; False when another process has it."""
     import fcntl  # part of Python on Linux and macOS
 
     try:
-        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        fcntl.flock(file, (fcntl.LOCK_SH if shared else fcntl.LOCK_EX) | fcntl.LOCK_NB)
     except OSError:
         return False
     return True

@@ -135,9 +135,9 @@ def run_task(
     with listening() as stop:
         work = solver.prepare(timed)
         run = Run(work, time.perf_counter() - started)
-        keeper = None if place is None else Keeper(place, CHECKPOINT)
+        keeper = None if place is None else Keeper(place, {CHECKPOINT: run})
         if keeper is not None:
-            keeper.take_up(run)
+            keeper.take_up()
         line = Progress(work.name, 1, progress)
 
         def show(line: Progress) -> None:

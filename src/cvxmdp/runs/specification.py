@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import os
 import platform
 from dataclasses import fields, is_dataclass
 from pathlib import Path
@@ -12,10 +13,13 @@ import jax
 import numpy as np
 
 from cvxmdp.base.described import described, without_address
+from cvxmdp.base.machine import processor
 from cvxmdp.base.saved_trees import to_arrays
 from cvxmdp.certificates.checking import fingerprint
 from cvxmdp.problems.problem import Problem
 from cvxmdp.solvers.contract import Solver
+
+THREADS = ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS")  # the first that is set counts
 
 
 def specification_of_run(
@@ -53,6 +57,14 @@ def machine_text() -> dict[str, str]:
         "jax": jax.__version__,
         "numpy": np.__version__,
     }
+
+
+def this_machine() -> str:
+    """The kind of machine, in words: runs of machines that differ in it agree to rounding alone."""
+    facts = machine_text()
+    threads = next((os.environ[name] for name in THREADS if name in os.environ), "all")
+    versions = f"JAX {facts['jax']}, NumPy {facts['numpy']}"
+    return f"{processor()}, {facts['device']}, {versions}, {threads} threads of BLAS"
 
 
 def start_text(start: Any) -> str | None:

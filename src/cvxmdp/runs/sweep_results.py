@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from functools import cached_property
 from typing import Any
 
@@ -14,8 +14,7 @@ from cvxmdp.base.interval import Interval, half_width
 from cvxmdp.problems.problem import Problem
 from cvxmdp.problems.solution import Solution
 from cvxmdp.problems.while_learning import SUM, WORST, share_violated
-from cvxmdp.runs.axes import Case
-from cvxmdp.runs.lanes import Group
+from cvxmdp.runs.lanes import Member
 from cvxmdp.runs.sweep_text import sweep_text
 
 LATEST = 250  # episodes over which samples are averaged, as in the published figures
@@ -24,14 +23,20 @@ LATEST = 250  # episodes over which samples are averaged, as in the published fi
 class SweepRun:
     """One run: what was different, and its solution, which is computed when first asked for."""
 
-    def __init__(self, case: Case, group: Group, place: int) -> None:
+    def __init__(self, member: Member, place: int) -> None:
+        case = member.cases[place]
         self.settings, self.seed, self.index = case.settings, case.seed, case.index
-        self._group, self._place = group, place
+        self._member, self._place = member, place
 
     @cached_property
     def solution(self) -> Solution:
         """The solution of this run."""
-        return self._group.solution(self._place)
+        return self._member.solution(self._place)
+
+    @property
+    def machines(self) -> set[str]:
+        """The kinds of machine that had a part in it."""
+        return self._member.machines
 
     def __repr__(self) -> str:
         return f"SweepRun({dict(self.settings)}, seed {self.seed})"
@@ -58,21 +63,13 @@ class Sweep:
         self,
         problem: Problem,
         solver: Any,
-        groups: tuple[Group, ...],
-        count: int,
+        runs: Iterable[SweepRun],
         programs: int,
         interrupted: bool,
-        runs: list[SweepRun] | None = None,
     ) -> None:
         self.problem, self.solver = problem, solver
         self.programs, self.interrupted = programs, interrupted
-        self._groups = groups
-        found = runs
-        if found is None:
-            found = [SweepRun(c, g, k) for g in groups for k, c in enumerate(g.cases)]
-            found = sorted(found, key=lambda run: run.index)
-            assert len(found) == count
-        self.runs = found
+        self.runs = sorted(runs, key=lambda run: run.index)
 
     def __len__(self) -> int:
         return len(self.runs)
@@ -97,9 +94,12 @@ class Sweep:
             if value not in self.axes[name]:
                 raise SolverError(f"no run has {name} = {value!r}; there are {self.axes[name]}")
         kept = [r for r in self.runs if all(r.settings[n] == v for n, v in settings.items())]
-        return Sweep(
-            self.problem, self.solver, self._groups, 0, self.programs, self.interrupted, kept
-        )
+        return Sweep(self.problem, self.solver, kept, self.programs, self.interrupted)
+
+    @property
+    def machines(self) -> list[str]:
+        """The kinds of machine that computed this. With more than one, bits are not those of any of them."""
+        return sorted(set().union(*(run.machines for run in self.runs)))
 
     def rows(self) -> list[dict[str, Any]]:
         """One row per run: settings, seed, and the numbers of its solution."""

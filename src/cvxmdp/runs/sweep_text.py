@@ -22,6 +22,8 @@ MOST_ROWS = 40
 
 def sweep_text(sweep: Sweep) -> str:
     """One line per combination of settings: means over seeds with 95% intervals."""
+    if not sweep.runs:
+        return "0 runs: there are fewer sets of runs than parts of the sweep"
     summary, axes = sweep.summary(), list(sweep.axes)
     columns = [name for name in summary[0] if name.startswith(SHOWN)]
     rows = [
@@ -42,4 +44,7 @@ def sweep_text(sweep: Sweep) -> str:
     head = f"{len(sweep):,} runs, {programs}; mean over seeds ± half of the 95% interval"
     if sweep.interrupted:
         head += "; interrupted: repeat the call to go on"
+    machines = sweep.machines
+    if len(machines) > 1:
+        head += f"; on machines of {len(machines)} kinds, between which bits differ: {'; '.join(machines)}"
     return "\n".join([head, "", *lines])
