@@ -22,6 +22,7 @@ LARGEST_WORKER = 1_000_000  # kilobytes that a process may have before what it c
 
 # Modules that start commands and browsers, learn, or compile much: ``make check`` leaves them out.
 SLOW = [
+    "accelerator",
     "browser",
     "cli",
     "cli_resume",
@@ -41,6 +42,7 @@ SLOW = [
     "pdpg",
     "pdpg_reaches",
     "rates",
+    "ray",
     "record_episode",
     "report",
     "reproduce",

@@ -166,7 +166,7 @@ def _sweep(
     def sweep(carry: Any) -> Any:
         count, v, _ = carry
         following = right + step(v)
-        return count + 1, following, _norm(following - v, norm)
+        return count + 1, following, norm_of(following - v, norm)
 
     return jax.lax.while_loop(rough, sweep, (0, start, jnp.asarray(jnp.inf)))[1]
 
@@ -227,7 +227,8 @@ class DeviceSolver:
             return np.array(_settle(*arguments, target, norm), dtype=np.float64)
 
 
-def _norm(residual: Array, kind: str) -> Array:
+def norm_of(residual: Array, kind: str) -> Array:
+    """One of the norms of ``systems``, by its name."""
     if kind == "half_spread":
         return 0.5 * (residual.max() - residual.min())
     if kind == "largest":
@@ -245,12 +246,18 @@ def _settle(
     target: Array,
     norm: str,
 ) -> Array:
-    """BiCGSTAB from the guess; plain sweeps from its best point where it broke down."""
-
     def step(v: Array) -> Array:
         return jax.ops.segment_sum(
             entries * v[columns], rows, right.shape[0], indices_are_sorted=True
         )
+
+    return bicgstab_on_device(step, right, guess, target, norm)
+
+
+def bicgstab_on_device(
+    step: Callable[[Array], Array], right: Array, guess: Array, target: Array, norm: str
+) -> Array:
+    """v = right + step(v) by BiCGSTAB from the guess; plain sweeps from its best point where it broke down."""
 
     def residual_of(v: Array) -> Array:
         return right + step(v) - v
@@ -276,12 +283,20 @@ def _settle(
         fine = (across != 0) & (damping != 0) & (product != 0) & jnp.isfinite(product)
         ratio = (product / before) * (length / jnp.where(damping == 0, 1.0, damping))
         following = after + ratio * (direction - damping * forward)
-        keep = jnp.isfinite(_norm(after, norm))
+        keep = jnp.isfinite(norm_of(after, norm))
         moved = jnp.where(keep, moved, v)
-        return count + 1, _norm(after, norm), fine & keep, moved, after, following, product
+        return count + 1, norm_of(after, norm), fine & keep, moved, after, following, product
 
-    start = (0, _norm(first, norm), jnp.asarray(True), guess, first, first, jnp.vdot(first, first))
+    start = (
+        0,
+        norm_of(first, norm),
+        jnp.asarray(True),
+        guess,
+        first,
+        first,
+        jnp.vdot(first, first),
+    )
     v = jax.lax.while_loop(unsettled, iterate, start)[3]
     # The recursive residual may have drifted, or the method broken down: sweeps measure and shrink the rest.
-    v = jnp.where(_norm(residual_of(v), norm) < _norm(first, norm), v, guess)
+    v = jnp.where(norm_of(residual_of(v), norm) < norm_of(first, norm), v, guess)
     return _sweep(step, right, v, lambda _: target, norm, MOST_STEPS)

@@ -215,9 +215,10 @@ class Keeper:
     """
 
     def __init__(
-        self, place: Checkpoints, parts: Mapping[str, Saved], seconds: float = CHECKPOINT_SECONDS
+        self, place: Checkpoints, parts: Mapping[str, Saved], seconds: float | None = None
     ) -> None:
-        self.place, self.parts, self.seconds = place, parts, seconds
+        self.place, self.parts = place, parts
+        self.seconds = CHECKPOINT_SECONDS if seconds is None else seconds
         self.due = time.perf_counter() + self.seconds
         self.complete: set[str] = set()  # parts that are finished, and written
 

@@ -18,18 +18,16 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
-import scipy.sparse as sp
 
+from cvxmdp.algorithms.columns.column_places import Rewards, place_for
 from cvxmdp.algorithms.columns.concave_master import ConcaveMaster
 from cvxmdp.algorithms.columns.flow_duals import absorb, only_leaf
 from cvxmdp.algorithms.columns.linear_master import Answer, Mixture, Price, best_mixture, most_room
 from cvxmdp.algorithms.columns.natural import NaturalSteps
-from cvxmdp.algorithms.columns.pool import NEGLIGIBLE, Column, Columns, small_actions
+from cvxmdp.algorithms.columns.pool import NEGLIGIBLE, Column, Columns
 from cvxmdp.algorithms.conic import least_size
 from cvxmdp.atoms import Shape, walk
-from cvxmdp.models.compiled_systems import DeviceSolver, accelerator
 from cvxmdp.models.flow import Flow
-from cvxmdp.models.planning import Best
 from cvxmdp.models.systems import EPS
 from cvxmdp.problems.lowered import Evidence, Lowered
 
@@ -70,24 +68,26 @@ class LinearMaster:
     Args:
         lowered: the problem.
         error: of the visits of columns, absolute, which margins allow for.
+        place: where rewards and columns are; on the host when not given.
     """
 
-    def __init__(self, lowered: Lowered, error: float) -> None:
+    def __init__(self, lowered: Lowered, error: float, place: Rewards | None = None) -> None:
         model = lowered.flow
+        self.place = Rewards() if place is None else place
         zero = np.zeros(model.shape)
         self.tangents = lowered.tangents_at(zero)
         parts = [node.tangent(node.at(zero)) for node in lowered.functions]
-        self.rewards = [part.reward for part in parts]
+        rewards = [part.reward for part in parts]
+        self.rewards = self.place.keep(rewards)
         self.constants = [part.offset for part in parts]
-        steepest = [float(np.abs(reward[model.usable]).max(initial=0.0)) for reward in self.rewards]
+        steepest = [float(np.abs(reward[model.usable]).max(initial=0.0)) for reward in rewards]
         self.margins = MARGIN_FACTOR * error * np.array(steepest[1:])
         sizes = [s * model.mass + abs(c) for s, c in zip(steepest, self.constants, strict=True)]
         self.units = np.array([size or 1.0 for size in sizes[1:]])
         self.features = np.zeros((len(parts), 0))
 
     def add(self, column: Column) -> None:
-        pairs = zip(self.rewards, self.constants, strict=True)
-        seen = [column.inner(reward) + constant for reward, constant in pairs]
+        seen = np.add(self.place.features(column, self.rewards), self.constants)
         self.features = np.column_stack([self.features, seen])
 
     def keep(self, stay: np.ndarray) -> None:
@@ -114,10 +114,7 @@ class LinearMaster:
             factors = np.append(1.0, answer.multipliers)
         else:
             factors = np.append(0.0, answer.multipliers / self.units)
-        reward = factors[0] * self.rewards[0]
-        for factor, part in zip(factors[1:], self.rewards[1:], strict=True):
-            if factor:
-                reward += factor * part
+        reward = self.place.mixed(factors, self.rewards)
         return Price(reward, math.fsum(factors * self.constants))
 
     def between(self, first: Answer, second: Answer, share: float) -> Answer:
@@ -148,8 +145,8 @@ class Generation:
     def __init__(self, lowered: Lowered, tolerance: float, most_columns: int) -> None:
         self.lowered, self.tolerance = lowered, tolerance
         self.model = lowered.flow
-        device = DeviceSolver() if accelerator(self.model.shape[0]) else None
-        self.oracle = self.model.oracle(device)
+        self.place = place_for(self.model, lowered.affine)
+        self.oracle = self.place.oracle
         share = VISITS_SHARE if lowered.affine else CURVED_VISITS_SHARE
         self.error = share * tolerance * self.model.mass
         if lowered.trusts:  # a function of the user's own is linearised at occupancies only
@@ -193,15 +190,16 @@ class Generation:
 
     def add_policy(self, policy: np.ndarray) -> float:
         """Take a policy's occupancy as a column. Returns its objective."""
-        matrix = self.model.chain(policy)
-        visits = self.oracle.visits(matrix, self.error)
+        visits = self.place.visits(policy, self.error)
         self.add(Column(visits, None, policy, self.error))
         return float(self.lowered.objective.value(visits[:, None] * policy))
 
     def clear(self) -> None:
         self.columns = Columns(self.model.shape, self.most_columns)
-        kind = LinearMaster if self.lowered.affine else ConcaveMaster
-        self.master: Any = kind(self.lowered, self.error)
+        if self.lowered.affine:
+            self.master: Any = LinearMaster(self.lowered, self.error, self.place)
+        else:
+            self.master = ConcaveMaster(self.lowered, self.error)
 
     def add(self, column: Column) -> None:
         self.columns.add(column)
@@ -355,13 +353,13 @@ class Generation:
     def _ask(self, asked: Answer, accuracy: float | None = None) -> None:
         price = self.master.price(asked)
         wide = self._accuracy(asked, price) if accuracy is None else accuracy
-        best = self.oracle.best(price.reward, wide)
+        best, column = self.place.best(price.reward, wide, self.error)
         upper = best.upper + price.constant
         if asked.feasible and upper < self.upper:
             self.upper, self.proof = upper, (asked, best.values)
         if not asked.feasible and upper < self.room_upper:
             self.room_upper, self.room_proof = upper, (asked, best.values)
-        self.add(self._column(best))
+        self.add(column)
 
     def _accuracy(self, asked: Answer, price: Price) -> float:
         """How wide the oracle's interval may stay."""
@@ -370,13 +368,8 @@ class Generation:
         gap = self.upper - self.lower if asked.feasible else self.room_upper - asked.value
         if not math.isfinite(gap):
             # Before there is a gap: relative to what the reward can make of a difference.
-            return FIRST_ACCURACY * float(np.ptp(price.reward[self.model.usable])) * self.model.mass
+            return FIRST_ACCURACY * self.place.spread(price.reward) * self.model.mass
         return max(ORACLE_SHARE * gap, floor)
-
-    def _column(self, best: Best) -> Column:
-        matrix: sp.csr_array = self.oracle.chain(best.actions)
-        visits = self.oracle.visits(matrix, self.error)
-        return Column(visits, small_actions(best.actions, self.model.shape[1]), None, self.error)
 
     def _forget(self) -> None:
         """Drop idle columns; those of the best mixture stay."""
@@ -442,7 +435,7 @@ class Generation:
             return None
         asked, values = self.proof
         named = dict(zip(self.lowered.slacks, asked.multipliers.tolist(), strict=True))
-        return Evidence(named, dict(asked.tangents), values)
+        return Evidence(named, dict(asked.tangents), np.asarray(values))
 
     def room_evidence(self) -> Evidence | None:
         """That no policy has a smallest slack above some number: of ``Lowered.smallest_slack``."""
@@ -452,4 +445,4 @@ class Generation:
         weights = asked.multipliers / self.master.units
         parts = list(asked.tangents["slacks"].values())
         tangents = {"objective": {"weights": weights, "parts": parts}, "slacks": {}}
-        return Evidence({}, tangents, values / weights.sum())
+        return Evidence({}, tangents, np.asarray(values) / weights.sum())

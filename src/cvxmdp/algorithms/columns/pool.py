@@ -34,7 +34,8 @@ class Column:
     def places(self, n_actions: int) -> np.ndarray:
         """Index of each state's pair in a flat (S * A,) array, for a deterministic policy."""
         assert self.actions is not None
-        return np.arange(self.visits.size, dtype=np.int64) * n_actions + self.actions
+        actions = np.asarray(self.actions)  # they may be on an accelerator
+        return np.arange(actions.size, dtype=np.int64) * n_actions + actions
 
     def inner(self, reward: np.ndarray) -> float:
         """<reward, x> for a reward (S, A)."""
@@ -45,9 +46,10 @@ class Column:
     def add_to(self, total: np.ndarray, weight: float) -> None:
         """total += weight * x, total of shape (S, A)."""
         if self.policy is not None:
-            total += (weight * self.visits)[:, None] * self.policy
+            total += (weight * np.asarray(self.visits))[:, None] * self.policy
         else:
-            total.reshape(-1)[self.places(total.shape[1])] += weight * self.visits
+            places = self.places(total.shape[1])
+            total.reshape(-1)[places] += weight * np.asarray(self.visits)
 
     @property
     def nbytes(self) -> int:

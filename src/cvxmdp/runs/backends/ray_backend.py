@@ -23,7 +23,7 @@ from cvxmdp.base.errors import ExperienceError, SettingsError, require
 from cvxmdp.base.progress import Progress
 from cvxmdp.problems.problem import Problem
 from cvxmdp.problems.solution import Status
-from cvxmdp.runs.backends.backend import Answer
+from cvxmdp.runs.backends.backend import Answer, Backend
 from cvxmdp.runs.backends.ray_workers import Job, Piece, Workers, connected, working
 from cvxmdp.runs.interruption import Stop
 from cvxmdp.runs.lanes import Member
@@ -35,7 +35,7 @@ ANY = 2**31  # workers
 
 
 @dataclass(frozen=True)
-class Ray:
+class Ray(Backend):
     """A Ray cluster, for ``sweep``, ``frontier`` and ``pareto``: ``backend=Ray()``.
 
     A Ray that this process is connected to already (``ray.init(...)``) is used as it is.

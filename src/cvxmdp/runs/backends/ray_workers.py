@@ -26,11 +26,19 @@ MOST_DEATHS = 3  # of workers in a row on one task, after which it is the task's
 
 
 class Piece(NamedTuple):
-    """What a worker says of a set that it advanced."""
+    """What a worker says of a set that it advanced.
+
+    Attributes:
+        finished: whether it is done.
+        progress: how many runs' worth of it is.
+        seconds: that went into it so far.
+        failed: what a simulator failed with.
+    """
 
     finished: bool
     progress: float
-    failed: str  # what a simulator failed with
+    seconds: float
+    failed: str
 
 
 class Worker:
@@ -61,9 +69,10 @@ class Worker:
         while not member.finished and time.perf_counter() < end:
             member.advance()
         self.live = number, pieces + 1, member
-        error = None if member.run is None else member.run.error
+        run = member.run
+        seconds, error = (0.0, None) if run is None else (run.seconds, run.error)
         failed = str(error) if isinstance(error, ExperienceError) else ""
-        return Piece(member.finished, member.progress, failed), member.dump()
+        return Piece(member.finished, member.progress, seconds, failed), member.dump()
 
     def call(self, packed: bytes) -> bytes:
         """The answer to a question, as ``ray_backend`` packs both."""

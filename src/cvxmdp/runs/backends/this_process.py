@@ -12,7 +12,7 @@ from cvxmdp.base.compiling import let_go
 from cvxmdp.base.progress import Progress
 from cvxmdp.problems.problem import Problem
 from cvxmdp.problems.solution import Status
-from cvxmdp.runs.backends.backend import Answer
+from cvxmdp.runs.backends.backend import Answer, Backend
 from cvxmdp.runs.interruption import Stop
 from cvxmdp.runs.lanes import Group, Member
 from cvxmdp.runs.run import Keeper, asked_to_stop, drive
@@ -21,7 +21,7 @@ from cvxmdp.runs.sweep_plan import SweepPlan, is_played
 GROUP = 64  # runs that threads compute together
 
 
-class ThisProcess:
+class ThisProcess(Backend):
     """This process."""
 
     ahead = 0

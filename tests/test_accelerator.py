@@ -1,0 +1,67 @@
+"""Column generation on an accelerator, run on the processor: the same steps, the same bounds as on the host."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import cvxmdp as cm
+from cvxmdp.algorithms.columns import column_places
+from cvxmdp.models.compiled_planning import compiled_model
+
+
+@pytest.fixture
+def device(monkeypatch):
+    monkeypatch.setattr(column_places, "accelerator", lambda n_states: True)
+
+
+def problem_on(mdp: cm.TabularMDP) -> cm.Problem:
+    limit = {"cost": cm.linear("cost", per="step") <= 0.4}
+    return cm.Problem(mdp, maximize=cm.linear("reward", per="step"), subject_to=limit)
+
+
+def ragged() -> cm.TabularMDP:
+    """Rows of one to three successors, a missing action, states that nobody reaches, episodes that end."""
+    rng = np.random.default_rng(3)
+    table = np.zeros((40, 3, 40))
+    for state in range(30):
+        for action in range(3):
+            count = 1 + (state + action) % 3
+            towards = rng.choice(30, count, replace=False)
+            table[state, action, towards] = rng.dirichlet(np.ones(count)) * (1.0 - 0.05 * action)
+    table[30:, :, 30] = 1.0
+    available = np.ones((40, 3), dtype=bool)
+    available[7, 1] = False
+    table[7, 1] = 0.0
+    signals = {"reward": rng.random((40, 3)), "cost": rng.random((40, 3))}
+    initial = np.zeros(40)
+    initial[:5] = 0.2
+    return cm.TabularMDP(table, initial=initial, discount=0.9, actions=available, signals=signals)
+
+
+@pytest.mark.parametrize("model", ["garnet", "ragged"])
+def test_the_same_steps_as_on_the_host(model, monkeypatch):
+    problem = problem_on(cm.garnet(60, 4, 3, seed=2) if model == "garnet" else ragged())
+    solver = cm.ColumnGeneration(tolerance=1e-7)
+    host = cm.solve(problem, solver)
+    monkeypatch.setattr(column_places, "accelerator", lambda n_states: True)
+    found = cm.solve(problem, solver)
+    assert found.status is host.status is cm.Status.OPTIMAL
+    assert found.stats["iterations"] == host.stats["iterations"]
+    assert found.objective == pytest.approx(host.objective, rel=1e-9)
+    assert found.multipliers["cost"] == pytest.approx(host.multipliers["cost"], rel=1e-6)
+    assert cm.check(cm.certify(problem, found), problem)
+
+
+def test_infeasible_problems_are_proven(device):
+    base = problem_on(cm.garnet(60, 4, 3, seed=2))
+    found = cm.solve(base.with_budget("cost", -1.0), cm.ColumnGeneration())
+    assert found.status is cm.Status.INFEASIBLE
+
+
+def test_rows_that_differ_too_much_stay_on_the_host():
+    table = np.zeros((50, 2, 50))
+    table[:, :, 0] = 1.0
+    table[0, 0] = 1 / 50
+    mdp = cm.TabularMDP(table, initial=np.eye(50)[0], discount=0.9)
+    assert compiled_model(mdp.flow) is None
