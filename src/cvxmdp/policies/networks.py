@@ -42,12 +42,14 @@ class Observed(Pytree):
     Attributes:
         middle, scale: of the observations' box; zeros and ones where it has no bounds.
         features: what the network sees instead of the numbers themselves, or None.
+        reach: where shifted and scaled numbers are cut; infinite where they are not.
     """
 
     middle: Array
     scale: Array
     features: Any
-    static: ClassVar[tuple[str, ...]] = ("features",)
+    reach: float = math.inf
+    static: ClassVar[tuple[str, ...]] = ("features", "reach")
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -58,7 +60,8 @@ class Observed(Pytree):
         """Inputs (n, ...)."""
         if self.features is not None:
             return self.features(observations)
-        return (observations - self.middle) / self.scale
+        scaled = (observations - self.middle) / self.scale
+        return scaled if math.isinf(self.reach) else scaled.clip(-self.reach, self.reach)
 
 
 def observed(space: Space, features: Any) -> Observed | None:
@@ -309,6 +312,8 @@ class NetworkPolicy(ObservedPolicy):
             "features": features,
             "reader": reader,
         }
+        if not math.isinf(bound.inputs.reach):
+            description["reach"] = bound.inputs.reach
         return {**arrays, **of_features, **of_reader}, description
 
     def to_onnx(self, path: str | Path) -> None:
@@ -331,7 +336,8 @@ class NetworkPolicy(ObservedPolicy):
     @classmethod
     def read(cls, arrays: Arrays, description: dict[str, Any]) -> NetworkPolicy:
         features = read_features(description["features"], arrays)
-        seen = Observed(arrays["middle"], arrays["scale"], features)
+        reach = float(description.get("reach", math.inf))
+        seen = Observed(arrays["middle"], arrays["scale"], features, reach)
         actions = np.ones((1, int(description["actions"])), dtype=bool)
         bound = BoundMLP(actions, seen, tuple(int(width) for width in description["widths"]))
         params = rebuild(description["structure"], arrays)

@@ -53,6 +53,8 @@ class Environment:
         shows_last: whether the step that cuts an episode still shows where it led.
         bounds: the least and the largest value of signals, by name, where somebody promised them.
         steps: taken so far, in all lanes.
+        episode_limit: steps after which it cuts an episode, where that is known.
+        idles: whether lanes can be left out of a step.
     """
 
     name: str
@@ -67,6 +69,8 @@ class Environment:
     shows_last: bool = True
     bounds: Mapping[str, tuple[float, float]] = MappingProxyType({})
     steps: int = 0
+    episode_limit: int | None = None
+    idles: bool = True
 
     @property
     def identity(self) -> str:
@@ -88,6 +92,10 @@ class Environment:
             done: lanes that wait; what they give is not looked at.
             when: the step in words, for messages.
         """
+        raise NotImplementedError
+
+    def renewed(self, observations: Any, over: np.ndarray) -> tuple[Any, np.ndarray]:
+        """What is seen once lanes whose episode is over have begun another, and which do so with the next step."""
         raise NotImplementedError
 
     def episodes(
@@ -197,30 +205,28 @@ class Environment:
         self.close()
 
     def measure_in(self, features: Features | None, observed: Any) -> None:
-        """Take states, or features of what is ``observed``; refuse what is neither."""
+        """Take states, features of what is ``observed``, or signals alone where it is neither."""
         self.features = features
         # Features of several discrete parts are features of the parts, not of their common number.
-        self.numbered = features is None or isinstance(features, OneHot)
-        if self.numbered and (self.reader.n_states or 0) > MOST_STATES:
+        countable = 0 < (self.reader.n_states or 0) <= MOST_STATES
+        self.numbered = countable if features is None else isinstance(features, OneHot)
+        if isinstance(features, OneHot) and not countable:
             raise ExperienceError(
-                f"{self.name} has observations {observed}: {self.reader.n_states:,} states are too many "
-                "for a table. Give features=, for instance FeatureFunction(function, size)."
-            )
-        if features is None and self.reader.n_states is None:
-            raise ExperienceError(
-                f"{self.name} has observations {observed}, which are no states. Give features=, for "
-                "instance UniformBins(low, high, bins) or RandomFourier(dimension, size, seed=0)."
+                f"{self.name} has observations {observed}: {self.reader.n_states or 0:,} states, which no table "
+                "holds. Give other features=, for instance FeatureFunction(function, size)."
             )
 
     @property
     def n_states(self) -> int:
         """Number of states, or of features where there are some."""
-        return self.reader.n_states or 0 if self.features is None else self.features.size
+        if self.features is None:
+            return (self.reader.n_states or 0) if self.numbered else 0
+        return self.features.size
 
     @property
     def has_states(self) -> bool:
         """Whether what is measured are states or bins, of which an observation is exactly one."""
-        return self.features is None or hasattr(self.features, "index")
+        return self.numbered if self.features is None else hasattr(self.features, "index")
 
     def states(self, inputs: Any) -> Any:
         """The states, or numbers of bins, of inputs (n, ...); inputs themselves where there are none."""

@@ -103,6 +103,9 @@ class GymnasiumEnv(Environment):
         mode = str((getattr(self.env, "metadata", None) or {}).get("autoreset_mode", ""))
         self.shows_last = not any(word in mode.upper() for word in ("SAME", "DISABLED"))
         envs = self.env.envs if isinstance(self.env, Several) else [] if self.vector else [self.env]
+        self.idles = isinstance(self.env, Several) or not self.vector
+        limit = getattr(getattr(self.env, "spec", None), "max_episode_steps", None)
+        self.episode_limit = int(limit) if limit else None
         # Now, before anything is played: what an environment remembers of its episodes is no part of it.
         first = envs[0] if envs else self.env
         self._identity = described([repr(self), make_arguments, told, self.absent, first])
@@ -146,6 +149,20 @@ class GymnasiumEnv(Environment):
             raise self._failed(error, "when it was reset") from error
         observations = answer[0] if isinstance(answer, tuple) else answer
         return self._batch(observations)
+
+    def renewed(self, observations: Any, over: np.ndarray) -> tuple[Any, np.ndarray]:
+        nobody = np.zeros(self.n_lanes, dtype=bool)
+        if not over.any() or not self.shows_last:  # begun with the step already
+            return observations, nobody
+        if not self.idles:
+            return observations, over
+        if not self.vector:
+            return self.reset(), nobody
+        try:
+            with patience(self.step_seconds):
+                return self.env.begin(over), nobody
+        except Exception as error:
+            raise self._failed(error, "when a lane was reset") from error
 
     def step(
         self, actions: np.ndarray, names: Iterable[str], done: np.ndarray, when: str

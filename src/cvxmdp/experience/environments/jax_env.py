@@ -262,7 +262,7 @@ class CompiledSource(Pytree):
         """One step of one trajectory: (states, actions, alive, features, signals) of it."""
         environment = self.environment
         of_policy, of_environment = jax.random.split(key)
-        place = self._place(playing.observation)
+        place = self.place(playing.observation)
         given = playing.observation if self.observes else place
         action = draw(rows(given), jax.random.uniform(of_policy)).astype(jnp.int32)
         following, after, reward, done, info = environment.go(of_environment, playing.state, action)
@@ -280,7 +280,7 @@ class CompiledSource(Pytree):
         )
         return next_playing, (given, action, playing.alive, place, jnp.where(alive, signals, 0.0))
 
-    def _place(self, observation: Array) -> Array:
+    def place(self, observation: Array) -> Array:
         """The state, the bin, or the feature vector of an observation."""
         environment = self.environment
         if environment.features is None:

@@ -66,6 +66,12 @@ class Several:
         self._seen = [observation for observation, _ in answers]
         return self._batch(), [info for _, info in answers]
 
+    def begin(self, chosen: np.ndarray) -> Any:
+        """Begin another episode in these; what all of them show."""
+        for k in np.flatnonzero(chosen).tolist():
+            self._seen[k], _ = self.envs[k].reset()
+        return self._batch()
+
     def step(self, actions: np.ndarray, done: np.ndarray) -> tuple[Any, ...]:
         """One step of those that are not done; the others keep what they showed last."""
         n = self.num_envs

@@ -1,0 +1,366 @@
+r"""One iteration of an actor-critic for concave objectives under concave constraints: a pure function.
+
+Given T x N steps of the current policy, with z_t in R^C what is read of a step (``actor_readings``):
+
+1. *Measure*: m, a running mean of sum_t discount^t z_t over the last few policies (``measured``).
+2. *Shadow weights*: D = d(f, g)/dm at m, (1 + n, C).
+3. *Advantages*: a critic V(o) in R^C, generalised advantages A of all channels at once, A_j = D_j A.
+4. *Multipliers*: ``actor_multipliers``.
+5. *Step*: along (A_0 + sum_i mu_i A_i) / sqrt(rms(A_0)^2 + sum_i mu_i^2 rms(A_i)^2), with clipped ratios (PPO,
+   Schulman et al. 2017). Not divided by its own rms, which vanishes where the parts balance.
+
+m is a mixture of the measures of the last policies: no importance weights, and inside the domain of entropies
+and logarithms but for its border. Its bias is a lag of ``memory`` iterations.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar, NamedTuple
+
+import jax
+import jax.numpy as jnp
+
+from cvxmdp.algorithms.actor_multipliers import Dual, Gains, pull, updated_dual
+from cvxmdp.algorithms.actor_readings import LaneSteps, Readings
+from cvxmdp.algorithms.clipped_steps import Adam, Lesson, StepSizes, improve
+from cvxmdp.base.pytrees import Pytree
+from cvxmdp.policies.networks import BoundMLP, BoundNetwork, Observed
+
+Array = Any
+AVERAGED = 0.02  # rate of the averaged parameters
+LEAST_RATE = 0.05  # of the moments of what the critic predicts
+LEAST_SPREAD = 1e-8
+
+
+class Moments(NamedTuple):
+    """Of observations: how many were seen, their mean, and the mean of their squares about it."""
+
+    count: Array
+    mean: Array
+    square: Array
+
+    def scale(self) -> Array:
+        """What they are divided by."""
+        return jnp.sqrt(self.square + LEAST_SPREAD)
+
+
+class Scaled(NamedTuple):
+    """Mean and standard deviation of what the critic predicts, (C,): its network predicts (V - mean) / spread."""
+
+    mean: Array
+    square: Array
+
+    @property
+    def spread(self) -> Array:
+        return jnp.sqrt(jnp.maximum(self.square - self.mean**2, 0.0)) + LEAST_SPREAD
+
+
+class Measured(NamedTuple):
+    """Running sums: of what was read and of its weights; of finished episodes' discounted lengths and number."""
+
+    total: Array
+    weight: Array
+    lengths: Array
+    episodes: Array
+
+
+class Acting(NamedTuple):
+    """All that a policy needs: parameters, and the moments its observations are scaled by."""
+
+    params: Any
+    moments: Moments
+
+
+class Critic(NamedTuple):
+    """Parameters of the network, and the scale of what it predicts."""
+
+    params: Any
+    scaled: Scaled
+
+
+class ActorState(NamedTuple):
+    """Between two iterations: all that a resume needs but the lanes.
+
+    Attributes:
+        done: iterations.
+        actor, averaged: the policy, and the running average of its parameters.
+        critic: see there.
+        adam: moments of the gradients of both.
+        measured: see there.
+        dual: multipliers and what they are made of.
+        returns: of the episodes under way, (N, C).
+    """
+
+    done: Array
+    actor: Acting
+    averaged: Acting
+    critic: Critic
+    adam: Adam
+    measured: Measured
+    dual: Dual
+    returns: Array
+
+
+class ActorTrace(NamedTuple):
+    """What an iteration showed; counts and sums are of the episodes that ended in it."""
+
+    objective: Array
+    slack: Array
+    multipliers: Array
+    entropy: Array
+    kl: Array
+    explained: Array
+    steps: Array
+    episodes: Array
+    length: Array
+    noise: Array
+    unit: Array
+    over: Array
+    excess: Array
+
+
+@dataclass(frozen=True, eq=False)
+class ActorCriticSetup(Pytree):
+    """What does not change while learning.
+
+    Attributes:
+        readings: of steps.
+        family: of the policy, bound.
+        critic: the network of the values.
+        discount: of the problem; horizon: the mass of an episode that does not end.
+        critic_discount, gae: of generalised advantages.
+        memory: iterations that m remembers.
+        iterations: in all.
+        gains: of the multipliers.
+        sizes: of the steps.
+    """
+
+    readings: Readings
+    family: Any
+    critic: BoundMLP
+    discount: Array
+    longest: Array
+    critic_discount: Array
+    gae: Array
+    memory: Array
+    iterations: Array
+    gains: Gains
+    sizes: StepSizes
+    static: ClassVar[tuple[str, ...]] = ()
+
+    def acting(self, moments: Moments) -> Any:
+        """The family as it sees observations scaled by these moments."""
+        return scaled_by(self.family, moments)
+
+    def values(self, critic: Critic, moments: Moments, inputs: Array) -> Array:
+        """V, (T, N, C)."""
+        flat = inputs.reshape(-1, *inputs.shape[2:])
+        found = scaled_by(self.critic, moments).logits(critic.params, flat)
+        found = critic.scaled.mean + critic.scaled.spread * found
+        return found.reshape(*inputs.shape[:2], -1)
+
+
+def scaled_by(family: Any, moments: Moments) -> Any:
+    """A network that sees observations with these moments; any other family as it is."""
+    if not isinstance(family, BoundNetwork) or not isinstance(family.inputs, Observed):
+        return family
+    if family.inputs.features is not None:
+        return family
+    seen = replace(family.inputs, middle=moments.mean, scale=moments.scale())
+    return replace(family, inputs=seen)
+
+
+def learn(
+    setup: ActorCriticSetup, state: ActorState, steps: LaneSteps, key: Array
+) -> tuple[ActorState, ActorTrace]:
+    """One iteration with what was played."""
+    # The first policy is nearly uniform however it sees: its own data may scale what the first lesson sees.
+    seen = with_moments(state.actor.moments, steps)
+    first = state.done == 0
+    moments = jax.tree.map(
+        lambda new, old: jnp.where(first, new, old), seen, state.actor.moments
+    )
+    lately = state.measured
+    rewards, _ = setup.readings.shadow(mean_of(lately, setup.longest))
+    z = steps.along(rewards) * steps.played[..., None]
+    now = setup.values(state.critic, moments, steps.inputs)
+    then = setup.values(state.critic, moments, steps.after)
+    measured, batch = measure(setup, lately, steps, z, then)
+    m = mean_of(measured, setup.longest)
+    values, (_, weights) = setup.readings.values(m), setup.readings.shadow(m)
+    advantages = generalised(setup, steps, z, now, then)
+    parts = (advantages @ weights.T) * steps.played[..., None]
+    parts -= _mean(parts, steps.played) * steps.played[..., None]
+    ends, returns = finished(setup, state.returns, steps, z, then)
+    sample = setup.readings.values(mean_of(batch._replace(
+        lengths=measured.lengths, episodes=measured.episodes), setup.longest))
+    dual, told = updated_dual(
+        setup.gains, state.dual, state.done / setup.iterations, values, sample[1:],
+        _rms(parts, steps.played), ends @ weights.T, values - weights @ m,
+        _counted_ends(steps), batch.weight > 0,
+    )
+    pulled = pull(dual, parts) * (measured.weight > 0)
+    targets = now + advantages
+    critic = rescaled(state.critic, targets, steps.played, state.done)
+    lesson = Lesson(
+        steps, pulled, (targets - critic.scaled.mean) / critic.scaled.spread
+    )
+    networks = (setup.acting(moments), scaled_by(setup.critic, moments))
+    (params, values_params), adam, shown = improve(
+        setup.sizes, networks, (state.actor.params, critic.params), state.adam, lesson,
+        1.0 - state.done / setup.iterations, key,
+    )
+    actor = Acting(params, seen)
+    reached = ActorState(
+        state.done + 1, actor, averaged(state.averaged, actor, state.done),
+        critic._replace(params=values_params), adam, measured, dual, returns,
+    )
+    spread = _mean((targets - now) ** 2, steps.played) / jnp.maximum(
+        _mean((targets - _mean(targets, steps.played)) ** 2, steps.played), 1e-30
+    )
+    over = (steps.over * steps.played).sum()
+    trace = ActorTrace(
+        values[0], values[1:], dual.multipliers, shown.entropy, shown.kl,
+        jnp.clip(1.0 - spread, -1.0, 1.0).mean(), steps.played.sum(), over,
+        jnp.where(over > 0, ((steps.ages + 1) * steps.over * steps.played).sum() / over, jnp.nan),
+        told.noise, told.unit, told.over, told.excess,
+    )
+    return reached, trace
+
+
+def measure(
+    setup: ActorCriticSetup, lately: Measured, steps: LaneSteps, z: Array, then: Array
+) -> tuple[Measured, Measured]:
+    r"""The running sums with a batch, and the batch's own.
+
+    S <- (1 - 1/tau) S + sum discount^k z,   W <- (1 - 1/tau) W + sum discount^k,
+
+    and where a discounted episode is cut after L steps, discount^L V(o_L) and discount^L / (1 - discount) on
+    top. m = l S / W with the mean discounted length l of finished episodes: dividing by their number instead
+    has several times the variance.
+    """
+    counted = steps.counted * steps.played
+    weights = counted * setup.discount ** steps.ages
+    cut = counted * steps.over * (1.0 - steps.ended)
+    after = cut * setup.discount ** (steps.ages + 1)
+    goes_on = setup.discount < 1.0
+    after = jnp.where(goes_on, after, 0.0)
+    mass = after * setup.longest
+    total, weight = setup.readings.added(steps, weights, z), weights.sum()
+    if setup.readings.rewards is not None:
+        total, weight = total + jnp.einsum("tn,tnc->c", after, then), weight + mass.sum()
+    finished = counted * steps.over
+    powers = setup.discount ** (steps.ages + 1)
+    length = jnp.where(
+        goes_on, (1.0 - powers) * setup.longest, (steps.ages + 1).astype(jnp.float32)
+    )
+    lengths = (finished * length + mass).sum()
+    batch = Measured(total, weight, lengths, finished.sum())
+    keep = 1.0 - 1.0 / setup.memory
+    return jax.tree.map(lambda old, new: keep * old + new, lately, batch), batch
+
+
+def mean_of(measured: Measured, longest: Array) -> Array:
+    """m; zeros where nothing was counted yet."""
+    length = jnp.where(
+        measured.episodes > 0, measured.lengths / jnp.maximum(measured.episodes, 1e-6), longest
+    )
+    return jnp.where(
+        measured.weight > 0, length * measured.total / jnp.maximum(measured.weight, 1e-30), 0.0
+    )
+
+
+def generalised(
+    setup: ActorCriticSetup, steps: LaneSteps, z: Array, now: Array, then: Array
+) -> Array:
+    """Generalised advantages of every channel, (T, N, C) (Schulman et al. 2016).
+
+    What follows an end is worth nothing; what follows a cut is worth what the critic says.
+    """
+    goes_on = (1.0 - steps.ended)[..., None]
+    errors = z + setup.critic_discount * goes_on * then - now
+    follows = setup.critic_discount * setup.gae * (1.0 - steps.over)[..., None]
+
+    def back(later: Array, pair: tuple[Array, Array]) -> tuple[Array, Array]:
+        error, share = pair
+        here = error + share * later
+        return here, here
+
+    _, found = jax.lax.scan(back, jnp.zeros_like(now[0]), (errors, follows), reverse=True)
+    return found
+
+
+def finished(
+    setup: ActorCriticSetup, returns: Array, steps: LaneSteps, z: Array, then: Array
+) -> tuple[Array, Array]:
+    """What whole episodes were worth where they are over, (T, N, C), and of those under way, (N, C)."""
+    cut = (steps.over * (1.0 - steps.ended))[..., None]
+    weight = (setup.discount ** steps.ages)[..., None]
+    tail = jnp.where(setup.discount < 1.0, cut * weight * setup.discount * then, 0.0)
+
+    def add(running: Array, row: tuple[Array, ...]) -> tuple[Array, Array]:
+        gained, last, over = row
+        running = running + gained
+        return running * (1.0 - over[:, None]), running + last
+
+    returns, found = jax.lax.scan(add, returns, (weight * z, tail, steps.over))
+    return found, returns
+
+
+def with_moments(moments: Moments, steps: LaneSteps) -> Moments:
+    """With the observations of a batch."""
+    if moments.mean.size == 0:
+        return moments
+    axes, weight = (0, 1), steps.played.reshape(*steps.played.shape, *[1] * moments.mean.ndim)
+    count = steps.played.sum()
+    inputs = steps.inputs.astype(jnp.float32)
+    mean = (inputs * weight).sum(axes) / count
+    square = ((inputs - mean) ** 2 * weight).sum(axes) / count
+    share = count / (moments.count + count)
+    apart = mean - moments.mean
+    return Moments(
+        moments.count + count,
+        moments.mean + share * apart,
+        (1.0 - share) * moments.square + share * square + share * (1.0 - share) * apart**2,
+    )
+
+
+def rescaled(critic: Critic, targets: Array, played: Array, done: Array) -> Critic:
+    """The scale moved towards that of the targets, and the last layer so that no prediction changes."""
+    rate = jnp.maximum(LEAST_RATE, 1.0 / (done + 1.0))
+    old = critic.scaled
+    new = Scaled(
+        old.mean + rate * (_mean(targets, played) - old.mean),
+        old.square + rate * (_mean(targets**2, played) - old.square),
+    )
+    *rest, (weights, biases) = critic.params
+    ratio = old.spread / new.spread
+    last = (weights * ratio, biases * ratio + (old.mean - new.mean) / new.spread)
+    # Before the first batch there is no scale to keep predictions in.
+    begun = done > 0
+    kept = tuple(
+        jnp.where(begun, moved, left) for moved, left in zip(last, (weights, biases), strict=True)
+    )
+    return Critic([*rest, kept], new)
+
+
+def averaged(before: Acting, actor: Acting, done: Array) -> Acting:
+    """The running average, moved towards what there is now."""
+    rate = jnp.maximum(AVERAGED, 2.0 / (done + 2.0))
+    return jax.tree.map(lambda old, new: old + rate * (new - old), before, actor)
+
+
+def _counted_ends(steps: LaneSteps) -> Array:
+    return steps.counted * steps.played * steps.over
+
+
+def _mean(numbers: Array, played: Array) -> Array:
+    """Over the steps that were taken, (C,)."""
+    return (numbers * played[..., None]).sum((0, 1)) / jnp.maximum(played.sum(), 1.0)
+
+
+def _rms(numbers: Array, played: Array) -> Array:
+    """Root mean squares, (C,), of numbers of any size."""
+    largest = jnp.maximum(jnp.abs(numbers).max((0, 1)), 1e-30)
+    return largest * jnp.sqrt(_mean((numbers / largest) ** 2, played))

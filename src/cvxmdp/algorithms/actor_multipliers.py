@@ -1,0 +1,169 @@
+r"""Multipliers of an actor-critic: a proportional and an integral part, in units of what pulls equally.
+
+    u_i = rms(A_0) / rms(A_i)                                    the multiplier at which both pull equally
+    s_i = running rms of (a batch's slack - the running slack)   noise, and the way travelled within the lag
+    e_i = clip((g_i - margin_i + allowance_i) / s_i, -10, 10)
+    I_i <- clip(I_i - k_I u_i e_i, 0, 100 u_i),   mu_i = clip(I_i - k_P u_i e_i, 0, 100 u_i)
+
+One family: k_P = 0 is the plain dual step, k_P = k_I the optimistic one, k_P >> k_I the augmented Lagrangian (a
+PI controller, Stooke et al. 2020). The allowance falls from the first policies' violation to zero over the first
+part of the run (``ramp``), so that there is something to keep before it is forbidden; the margin is what the
+final test of so many episodes can resolve, 2 sd(an episode's g_i) / sqrt(check).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, ClassVar, NamedTuple
+
+import jax.numpy as jnp
+
+from cvxmdp.base.pytrees import Pytree
+
+Array = Any
+MOST_ERROR = 10.0
+MOST_UNITS = 100.0  # the end of a multiplier's box
+SLOW = 0.1  # rate of the running noise
+SETTLED = 4  # iterations, before the first policies' violation is known
+LEAST = 1e-12
+
+
+@dataclass(frozen=True, eq=False)
+class Gains(Pytree):
+    """Settings of the multipliers.
+
+    Attributes:
+        integral, proportional: k_I and k_P.
+        ramp: the share of the run over which the allowance falls to zero.
+        check: episodes of the final test.
+        memory: of running sizes, in iterations.
+    """
+
+    integral: Array
+    proportional: Array
+    ramp: Array
+    check: Array
+    memory: Array
+    static: ClassVar[tuple[str, ...]] = ()
+
+
+class Dual(NamedTuple):
+    """Multipliers and what they are made of; vectors of n constraints, or of 1 + n functions.
+
+    Attributes:
+        updates: how often they were updated.
+        integral, multipliers: I and mu, (n,).
+        sizes: running mean squares of the advantages, (1 + n,).
+        noise: running s_i^2, (n,).
+        allowance: of the first policies, (n,).
+        extra: margins on top, after a test has failed, (n,).
+        ends: running number of episodes, and of their g_i the mean and mean square, (3, n).
+    """
+
+    updates: Array
+    integral: Array
+    multipliers: Array
+    sizes: Array
+    noise: Array
+    allowance: Array
+    extra: Array
+    ends: Array
+
+
+class Told(NamedTuple):
+    """For the history: s_i, u_i, episodes that broke a budget, and the sum of what they were over it."""
+
+    noise: Array
+    unit: Array
+    over: Array
+    excess: Array
+
+
+def first_dual(constraints: int) -> Dual:
+    """Before the first iteration."""
+    nothing = jnp.zeros(constraints)
+    return Dual(
+        jnp.zeros(()), nothing, nothing, jnp.zeros(constraints + 1), nothing, nothing, nothing,
+        jnp.zeros((3, constraints)),
+    )
+
+
+def updated_dual(
+    gains: Gains,
+    dual: Dual,
+    progress: Array,
+    values: Array,
+    sample: Array,
+    rms: Array,
+    worth: Array,
+    offsets: Array,
+    ends: Array,
+    any_counted: Array,
+) -> tuple[Dual, Told]:
+    """One step of the multipliers.
+
+    Args:
+        gains: settings.
+        dual: before.
+        progress: the share of the run that is done.
+        values: f and g_i at m, (1 + n,).
+        sample: g_i of this batch alone, (n,).
+        rms: of the advantages of f and g_i, (1 + n,).
+        worth: of whole episodes where they are over, D z added up, (T, N, 1 + n).
+        offsets: what makes functions of sums, g_i(m) - D_i m, (1 + n,).
+        ends: 1 where a counted episode is over, (T, N).
+        any_counted: whether this batch measured anything.
+    """
+    slack = values[1:]
+    fresh = dual.updates == 0
+    rate = jnp.where(fresh, 1.0, 1.0 / gains.memory)
+    sizes = dual.sizes + rate * (rms**2 - dual.sizes)
+    rate = jnp.maximum(SLOW, 1.0 / (dual.updates + 1.0))
+    noise = dual.noise + rate * ((sample - slack) ** 2 - dual.noise)
+    of_ends = (worth + offsets)[..., 1:]
+    seen = _of_episodes(gains, dual.ends, of_ends, ends)
+    settling = dual.updates < SETTLED
+    allowance = jnp.where(settling, jnp.maximum(-slack, 0.0), dual.allowance)
+    left = jnp.maximum(1.0 - progress / jnp.maximum(gains.ramp, 1e-6), 0.0)
+    error = slack - _margin(gains, seen) - dual.extra + allowance * left
+    floor = 1e-6 * (jnp.abs(slack) + jnp.abs(offsets[1:])) + LEAST
+    error = jnp.clip(error / jnp.maximum(jnp.sqrt(noise), floor), -MOST_ERROR, MOST_ERROR)
+    unit = _unit(sizes)
+    integral = jnp.clip(dual.integral - gains.integral * unit * error, 0.0, MOST_UNITS * unit)
+    multipliers = jnp.clip(integral - gains.proportional * unit * error, 0.0, MOST_UNITS * unit)
+    reached = Dual(
+        dual.updates + 1.0, integral, multipliers, sizes, noise, allowance, dual.extra, seen
+    )
+    reached = Dual(*(jnp.where(any_counted, new, old) for new, old in zip(reached, dual, strict=True)))
+    short = jnp.maximum(-of_ends, 0.0) * ends[..., None]
+    told = Told(jnp.sqrt(noise), unit, (short > floor).sum((0, 1)), short.sum((0, 1)))
+    return reached, told
+
+
+def _unit(sizes: Array) -> Array:
+    """u_i, (n,)."""
+    rms = jnp.sqrt(sizes)
+    return jnp.maximum(rms[0], LEAST) / jnp.maximum(rms[1:], LEAST * jnp.maximum(rms[0], 1.0))
+
+
+def pull(dual: Dual, parts: Array) -> Array:
+    """The direction of the step, (T, N), of centred advantages of f and g_i, (T, N, 1 + n)."""
+    weights = jnp.concatenate([jnp.ones(1), dual.multipliers])
+    size = jnp.sqrt((weights**2 * dual.sizes).sum())
+    return parts @ (weights / jnp.maximum(size, LEAST * LEAST))
+
+
+def _of_episodes(gains: Gains, before: Array, of_ends: Array, ends: Array) -> Array:
+    """Running number, mean and mean square of whole episodes, (3, n); slower than m, which needs no spread."""
+    count = ends.sum()
+    sums = jnp.einsum("tn,tni->i", ends, of_ends), jnp.einsum("tn,tni->i", ends, of_ends**2)
+    keep = 1.0 - 1.0 / (4.0 * gains.memory)
+    batch = jnp.stack([jnp.broadcast_to(count, sums[0].shape), *sums])
+    return jnp.where(count > 0, keep * before + batch, before)
+
+
+def _margin(gains: Gains, seen: Array) -> Array:
+    """What a test of ``check`` episodes can resolve, (n,)."""
+    count = jnp.maximum(seen[0], 1e-6)
+    variance = jnp.maximum(seen[2] / count - (seen[1] / count) ** 2, 0.0)
+    return jnp.where(seen[0] > 1, 2.0 * jnp.sqrt(variance / gains.check), 0.0)

@@ -1,0 +1,108 @@
+r"""A learner that needs no settings: critics, a clipped step, multipliers with a proportional and an integral part.
+
+For simulators whose states cannot be counted, any concave objective and any number of concave constraints.
+``algorithms.actor_critic`` has the iteration. The last policy is the answer, or the running average of its
+parameters where fresh episodes find that one better satisfied.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from operator import index
+from typing import Any, ClassVar
+
+import numpy as np
+
+from cvxmdp.base.errors import SettingsError
+from cvxmdp.policies.families import PolicyFamily
+from cvxmdp.policies.networks import MLP
+from cvxmdp.solvers.actor_critic_work import ActorCriticWork
+from cvxmdp.solvers.contract import Task, Work
+
+COUNTS = ("batch", "epochs", "minibatch", "memory", "check")
+POSITIVE = ("learning_rate", "clip", "kl", "std")
+SHARES = ("gae", "critic_discount", "ramp")
+
+
+@dataclass(frozen=True)
+class ActorCritic:
+    """Learn from steps of a simulator, whatever its observations; nothing has to be set but how long.
+
+    Where a setting is None, what the problem suggests is taken; ``stats["settings"]`` says what it was.
+
+    Attributes:
+        steps: of the environment, in all.
+        policy: a network, ``MLP(64, 64)``; for continuous actions ``Gaussian(64, 64)``.
+        batch: steps between two updates: 2048, fewer where ``steps`` are few.
+        epochs, minibatch: how often a batch is gone through, and in parts of how many steps: 4 and 256;
+            continuous actions 10 and 64.
+        learning_rate: of Adam at first; it falls linearly to zero: 1e-3, continuous 3e-4.
+        clip: how far the chance of an action may move for its gain to count.
+        kl: the divergence from the policy that played, at which a batch is left: none, continuous 0.02.
+        std: of a Gaussian policy at first, in half widths of the box of actions.
+        gae: lambda of generalised advantages: 0.9 with a discount, 0.95 without.
+        critic_discount: of the critic: the problem's, or 1 - 1 / min(horizon, 200) where that is 1.
+        entropy: the weight of the policy's entropy at first, which falls linearly to zero: 0.01, continuous 0.
+        integral, proportional: k_I and k_P of the multipliers, in units of what pulls equally.
+        memory: iterations over which objective and slacks are averaged.
+        ramp: the part of the run over which the first policies' violation is allowed less and less.
+        check: fresh episodes that judge the answer, at most.
+    """
+
+    steps: int
+    policy: PolicyFamily | None = None
+    batch: int | None = None
+    epochs: int | None = None
+    minibatch: int | None = None
+    learning_rate: float | None = None
+    clip: float = 0.2
+    kl: float | None = None
+    std: float = 0.6
+    gae: float | None = None
+    critic_discount: float | None = None
+    entropy: float | None = None
+    integral: float = 0.003
+    proportional: float = 0.3
+    memory: int = 4
+    ramp: float = 0.5
+    check: int = 2_000
+    needs_seed: ClassVar[bool] = True
+    has_lanes: ClassVar[bool] = False
+
+    def __post_init__(self) -> None:
+        _require_count("steps", self.steps)
+        for name in COUNTS:
+            if getattr(self, name) is not None:
+                _require_count(name, getattr(self, name))
+        for name in (*POSITIVE, *SHARES, "entropy", "integral", "proportional"):
+            self._require_number(name, getattr(self, name))
+
+    def _require_number(self, name: str, value: Any) -> None:
+        if value is None and name not in ("clip", "std", "ramp", "integral", "proportional"):
+            return
+        plain = isinstance(value, int | float | np.number) and not isinstance(value, bool)
+        least = 0.0 if name not in POSITIVE else math.ulp(0.0)
+        most = 1.0 if name in SHARES else math.inf
+        if not plain or not (least <= value <= most) or math.isinf(value):
+            kind = "positive" if name in POSITIVE else "not negative"
+            limit = " and at most 1" if name in SHARES else ""
+            raise SettingsError(f"{name} must be {kind}{limit}; got {value!r}")
+
+    def prepare(self, task: Task) -> Work[Any]:
+        """See ``Solver``. ``start=`` is a solution of this learner, or a policy of its family."""
+        return ActorCriticWork(self, task)
+
+    @property
+    def network(self) -> PolicyFamily:
+        """The family of policies."""
+        return MLP(64, 64) if self.policy is None else self.policy
+
+
+def _require_count(name: str, given: Any) -> None:
+    try:
+        count = index(given)
+    except TypeError:
+        count = 0
+    if count < 1 or isinstance(given, bool):
+        raise SettingsError(f"{name} must be a whole number of at least 1; got {given!r}")

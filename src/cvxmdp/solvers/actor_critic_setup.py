@@ -1,0 +1,240 @@
+"""What an actor-critic reads of its task: settings that were not given, networks, and where it plays."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from cvxmdp.algorithms.actor_critic import (
+    ActorCriticSetup,
+    ActorState,
+    Acting,
+    Critic,
+    Measured,
+    Moments,
+    Scaled,
+)
+from cvxmdp.algorithms.actor_lanes import JaxLanes, TableLanes
+from cvxmdp.algorithms.actor_multipliers import Gains, first_dual
+from cvxmdp.algorithms.actor_readings import Readings, readings_of
+from cvxmdp.algorithms.clipped_steps import StepSizes, first_adam
+from cvxmdp.base.compiling import program
+from cvxmdp.base.errors import SettingsError
+from cvxmdp.experience.environments.environment import Environment, environment_of
+from cvxmdp.experience.environments.jax_env import CompiledSource
+from cvxmdp.experience.trajectories import sampling_model
+from cvxmdp.models.horizon import Horizon
+from cvxmdp.policies.families import BoundDirect, BoundFamily
+from cvxmdp.policies.networks import BoundMLP, BoundNetwork, Observed
+from cvxmdp.problems.problem import Problem
+from cvxmdp.solvers.learning import single_precision
+
+if TYPE_CHECKING:
+    from cvxmdp.solvers.actor_critic import ActorCritic
+
+BATCH, LEAST_BATCH, BATCHES = 2048, 256, 64
+LANES = 64  # in compiled code
+LONG, FEW_LANES = 400, 4  # steps of an episode, from which on so few lanes are played
+LEAST_LENGTH = 16  # steps of a lane between two updates
+CUT, LATEST_CUT = 2.0, 5.0  # times 1 / (1 - discount), where episodes are cut
+UNLIMITED = 10_000  # steps of an episode that nothing else ends
+CRITIC = (64, 64)
+CRITIC_HORIZON = 200
+REACH = 10.0  # standard deviations, at which observations are cut
+IMAGE = 1_000  # numbers, beyond which an observation with axes is an image
+
+
+class Chosen(NamedTuple):
+    """Settings with nothing left open."""
+
+    batch: int
+    epochs: int
+    minibatch: int
+    learning_rate: float
+    gae: float
+    critic_discount: float
+    entropy: float
+    kl: float
+    lanes: int
+    length: int
+    limit: int
+    iterations: int
+
+    @property
+    def words(self) -> str:
+        """For people."""
+        shown = ("batch", "epochs", "minibatch", "learning_rate", "gae", "critic_discount", "entropy")
+        return ", ".join(f"{name} {getattr(self, name):g}" for name in shown)
+
+
+def choose(solver: ActorCritic, problem: Problem) -> Chosen:
+    """What was given, and what the problem suggests where nothing was."""
+    environment, horizon = environment_of(problem), problem.space.horizon
+    limit = episode_limit(horizon, environment)
+    batch = solver.batch or min(BATCH, max(LEAST_BATCH, solver.steps // BATCHES))
+    lanes = LANES if environment is None else environment.n_lanes
+    if limit > LONG and environment is not None and not environment.compiled:
+        lanes = min(lanes, FEW_LANES)
+    lanes = max(1, min(lanes, batch // LEAST_LENGTH))
+    if environment is not None and not environment.idles:
+        lanes = environment.n_lanes
+    length = max(LEAST_LENGTH, batch // lanes)
+    if solver.steps < lanes * length:
+        length = max(1, solver.steps // lanes)
+    if solver.steps < lanes * length:
+        raise SettingsError(
+            f"steps={solver.steps} is less than one step in each of {lanes} lanes; give more, or fewer lanes "
+            "(n_envs=)"
+        )
+    discounted = horizon.discount < 1.0
+    far = 1.0 - 1.0 / min(limit, CRITIC_HORIZON)
+    size = min(solver.minibatch or 256, lanes * length)
+    return Chosen(
+        batch=lanes * length,
+        epochs=solver.epochs or 4,
+        minibatch=size,
+        learning_rate=solver.learning_rate or 1e-3,
+        gae=_either(solver.gae, 0.9 if discounted else 0.95),
+        critic_discount=_either(solver.critic_discount, horizon.discount if discounted else far),
+        entropy=_either(solver.entropy, 0.01),
+        kl=_either(solver.kl, math.inf),
+        lanes=lanes,
+        length=length,
+        limit=limit,
+        iterations=max(1, solver.steps // (lanes * length)),
+    )
+
+
+def _either(given: Any, otherwise: float) -> float:
+    return otherwise if given is None else float(given)
+
+
+def episode_limit(horizon: Horizon, environment: Environment | None) -> int:
+    """Where an episode is cut: where little is left to come, or where the environment would."""
+    own = None if environment is None else environment.episode_limit
+    if horizon.steps is not None:
+        return horizon.steps
+    if horizon.discount >= 1.0:
+        return own or UNLIMITED
+    ahead = 1.0 / (1.0 - horizon.discount)
+    return math.ceil(min(max(CUT * ahead, own or 0.0), max(LATEST_CUT * ahead, 1.0)))
+
+
+def read_setup(solver: ActorCritic, problem: Problem, chosen: Chosen) -> ActorCriticSetup:
+    """Everything an iteration needs, on the device."""
+    horizon, functions = problem.space.horizon, problem.slack_functions.values()
+    signals = 0 if problem.environment is None else len(problem.space.signal_names)
+    readings = readings_of((problem.objective_function, *functions), problem.shape, signals)
+    family = bound_family(solver, problem)
+    discounted = horizon.discount < 1.0
+    setup = ActorCriticSetup(
+        readings=readings,
+        family=family,
+        critic=critic_of(family, readings),
+        discount=horizon.discount,
+        longest=1.0 / (1.0 - horizon.discount) if discounted else float(chosen.limit),
+        critic_discount=chosen.critic_discount,
+        gae=chosen.gae,
+        memory=solver.memory,
+        iterations=chosen.iterations,
+        gains=Gains(
+            solver.integral, solver.proportional, solver.ramp, solver.check, solver.memory
+        ),
+        sizes=StepSizes(
+            chosen.learning_rate,
+            solver.clip,
+            chosen.entropy,
+            chosen.kl,
+            chosen.epochs,
+            chosen.batch // chosen.minibatch,
+        ),
+    )
+    found: ActorCriticSetup = single_precision(_as_numbers(setup))
+    return found
+
+
+def _as_numbers(setup: ActorCriticSetup) -> Any:
+    """Python's numbers as real numbers: whole ones would count in integers."""
+    return jax.tree.map(lambda leaf: float(leaf) if isinstance(leaf, int) else leaf, setup)
+
+
+def bound_family(solver: ActorCritic, problem: Problem) -> BoundFamily:
+    """The family on what the environment shows."""
+    environment = environment_of(problem)
+    if environment is not None and solver.policy is None:
+        refuse_images(environment)
+    family = solver.network.bind(problem.space)
+    if isinstance(family, BoundDirect):
+        raise SettingsError(
+            "ActorCritic needs a family with scores: MLP(64, 64), Table(), or an Equinox module"
+        )
+    if isinstance(family, BoundNetwork) and isinstance(family.inputs, Observed):
+        return replace(family, inputs=replace(family.inputs, reach=REACH))
+    return family
+
+
+def refuse_images(environment: Environment) -> None:
+    """An error for observations that a perceptron would make nothing of."""
+    shape = environment.reader.shape
+    if len(shape) >= 2 and math.prod(shape) > IMAGE and environment.features is None:
+        raise SettingsError(
+            f"{environment.name} shows images of shape {shape}, which a perceptron makes nothing of. Give a "
+            "network of your own: ActorCritic(steps=..., policy=EquinoxModule(network)); or features="
+        )
+
+
+def critic_of(family: BoundFamily, readings: Readings) -> BoundMLP:
+    """A network with a number for every channel, that sees what the policy sees."""
+    inputs = family.inputs if isinstance(family, BoundNetwork) else None
+    rows = np.ones((family.actions.shape[0], readings.channels), dtype=bool)
+    return BoundMLP(rows, inputs, CRITIC)
+
+
+def source_of(problem: Problem, setup: ActorCriticSetup) -> Any:
+    """What compiled code plays; None where steps are taken outside of it."""
+    environment = environment_of(problem)
+    if environment is None:
+        return single_precision(TableLanes(sampling_model(problem.mdp), problem.space.shape[1]))
+    source = environment.source(problem.space.signal_names, setup.family.observes)
+    if not isinstance(source, CompiledSource):
+        return None
+    return single_precision(JaxLanes(source, setup.readings.features))
+
+
+@program("lanes")
+def first_state(setup: ActorCriticSetup, key: Any, lanes: int) -> ActorState:
+    """Before the first iteration."""
+    of_policy, of_critic = jax.random.split(key)
+    params = _single(setup.family.init(of_policy))
+    values = _single(setup.critic.init(of_critic))
+    channels, constraints = setup.readings.channels, len(setup.readings.functions) - 1
+    actor = Acting(params, first_moments(setup.family))
+    nothing = jnp.zeros(channels)
+    return ActorState(
+        jnp.zeros((), jnp.int32),
+        actor,
+        actor,
+        Critic(values, Scaled(nothing, nothing)),
+        first_adam((params, values)),
+        Measured(jnp.zeros(setup.readings.size), *[jnp.zeros(())] * 3),
+        first_dual(constraints),
+        jnp.zeros((lanes, channels)),
+    )
+
+
+def first_moments(family: Any) -> Moments:
+    """As if nothing was seen: the box of the observations, or nothing where states are seen by number."""
+    seen = getattr(family, "inputs", None)
+    if not isinstance(seen, Observed) or seen.features is not None:
+        return Moments(jnp.zeros(()), jnp.zeros(0), jnp.zeros(0))
+    middle = jnp.asarray(seen.middle, jnp.float32)
+    return Moments(jnp.zeros(()), middle, jnp.asarray(seen.scale, jnp.float32) ** 2)
+
+
+def _single(tree: Any) -> Any:
+    return jax.tree.map(lambda leaf: leaf.astype(jnp.float32), tree)

@@ -1,0 +1,248 @@
+"""``ActorCritic`` at work: iterations in compiled code, or between steps of a simulator, and the answer."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import jax
+import numpy as np
+
+from cvxmdp.algorithms.actor_critic import ActorState, ActorTrace, learn, scaled_by
+from cvxmdp.algorithms.actor_lanes import Lanes, first_lanes, iterations
+from cvxmdp.algorithms.chunks import host
+from cvxmdp.base.compiling import program
+from cvxmdp.base.errors import DivergedError
+from cvxmdp.experience.counted_random import key_words
+from cvxmdp.experience.environments.environment import Environment, environment_of, seeds
+from cvxmdp.experience.environments.simulated import actor_in
+from cvxmdp.policies.networks import BoundNetwork
+from cvxmdp.policies.observers import on_observations
+from cvxmdp.problems.problem import Evaluation
+from cvxmdp.problems.solution import Solution, Status
+from cvxmdp.solvers.actor_critic_playing import SteppedLanes
+from cvxmdp.solvers.actor_critic_setup import choose, first_state, read_setup, source_of
+from cvxmdp.solvers.contract import Judgement, Rows, Task, Work, require_gradients
+from cvxmdp.solvers.environment_work import chances_on_states
+
+if TYPE_CHECKING:
+    from cvxmdp.solvers.actor_critic import ActorCritic
+
+PIECE = 32  # iterations in compiled code, at most
+BLOCK = 20  # iterations between two resets of a simulator
+
+
+class Learnt(NamedTuple):
+    """The state between two pieces: of the learner, and of lanes in compiled code."""
+
+    learner: ActorState
+    lanes: Lanes | None
+
+
+class ActorCriticWork(Work[Learnt]):
+    """See ``solvers.actor_critic``."""
+
+    name = "ActorCritic"
+
+    def __init__(self, solver: ActorCritic, task: Task) -> None:
+        assert task.seed is not None
+        require_gradients(task.problem)
+        self.solver, self.task, self.problem, self.seed = solver, task, task.problem, int(task.seed)
+        self.chosen = choose(solver, task.problem)
+        self.setup = read_setup(solver, task.problem, self.chosen)
+        self.source = source_of(task.problem, self.setup)
+        self.names = list(task.problem.constraints)
+        self.longest = PIECE if self.source is not None else BLOCK
+        self.grain = 1 if self.source is not None else BLOCK
+        key = jax.random.key(np.uint32(self.seed % 2**32))
+        self.keys = jax.random.split(key, 3)
+        self.recent = ""
+
+    @property
+    def environment(self) -> Environment | None:
+        return environment_of(self.problem)
+
+    def first(self) -> Learnt:
+        learner = first_state(self.setup, self.keys[0], lanes=self.chosen.lanes)
+        if self.source is None:
+            return Learnt(host(learner), None)
+        lanes = begun(self.source, self.keys[1], count=self.chosen.lanes, limit=self.chosen.limit)
+        return Learnt(host(learner), host(lanes))
+
+    def where(self, state: Learnt) -> tuple[int, int]:
+        return int(state.learner.done), self.chosen.iterations
+
+    def mark(self, state: Learnt) -> int:
+        return min((int(state.learner.done) // BLOCK + 1) * BLOCK, self.chosen.iterations)
+
+    def advance(self, state: Learnt, until: int) -> tuple[Learnt, Rows]:
+        """Iterations; records as the history has them."""
+        count = until - int(state.learner.done)
+        if self.source is None:
+            reached, traces = self._stepped(state.learner, until), None
+            learner, lanes, traces = reached[0], None, reached[1]
+        else:
+            learner, lanes, traces = iterations(
+                self.source,
+                self.setup,
+                state.learner,
+                state.lanes,
+                np.int32(self.chosen.limit),
+                key_words(self.keys[2]),
+                count,
+                length=self.chosen.length,
+                most=PIECE,
+            )
+        rows = {name: part[:count] for name, part in host(traces)._asdict().items()}
+        self._require_finite(rows, int(state.learner.done))
+        mean = self.problem.sign * float(rows["objective"][-1])
+        self.recent = f"objective of the episodes {mean:.5g}"
+        return Learnt(host(learner), host(lanes)), rows
+
+    def _stepped(self, learner: ActorState, until: int) -> tuple[ActorState, ActorTrace]:
+        """Iterations between steps of a simulator, which begins anew."""
+        chosen, setup, environment = self.chosen, self.setup, self.environment
+        assert environment is not None
+        lanes = SteppedLanes(
+            environment,
+            self.problem.space.signal_names,
+            chosen.lanes,
+            chosen.limit,
+            self.seed,
+            setup.readings.features,
+            setup.family.observes,
+        )
+        traces = []
+        lanes.reset(int(learner.done))
+        learner = learner._replace(returns=np.zeros_like(learner.returns))
+        for t in range(int(learner.done), until):
+            steps = lanes.play(t, chosen.length, self._chances(learner))
+            key = jax.random.fold_in(self.keys[2], t)
+            learner, trace = lesson(setup, learner, steps, key)
+            traces.append(host(trace))
+        return learner, jax.tree.map(lambda *rows: np.stack(rows), *traces)
+
+    def _chances(self, learner: ActorState) -> Any:
+        """From inputs (n, ...) to the chances of the actions, (n, A), outside of compiled code."""
+        actor = host(learner.actor)
+        family = scaled_by(self.setup.family, actor.moments)
+        if isinstance(family, BoundNetwork) and family.observes:
+            return family.rows(actor.params)
+        table = np.asarray(chances_on_states(family, actor.params), dtype=np.float64)
+        return lambda inputs: table[inputs]
+
+    def _require_finite(self, rows: Rows, done: int) -> None:
+        fine = np.isfinite(rows["objective"]) & np.isfinite(rows["kl"])
+        if not fine.all():
+            raise DivergedError(
+                f"iteration {done + int(np.argmin(fine))}: the objective or a step is not finite. Likely causes: "
+                "signals so large that squares overflow (scale them), or a utility of your own that is not finite "
+                "at points that are no occupancies."
+            )
+
+    def judge(self, state: Learnt) -> Judgement:
+        """People see what the latest episodes showed."""
+        return Judgement(self.recent)
+
+    def policy(self, acting: Any) -> Any:
+        """What acts on the environment's observations, or on the model's states."""
+        acting = host(acting)
+        family = jax.tree.map(np.asarray, scaled_by(self.setup.family, acting.moments))
+        found = family.deploy(acting.params)
+        environment = self.environment
+        return found if environment is None else on_observations(found, environment)
+
+    def finish(self, state: Learnt, rows: Rows, status: Status) -> Solution:
+        """The last policy or the averaged one, whichever is better satisfied."""
+        learner = state.learner
+        candidates = {"last": self.policy(learner.actor), "averaged": self.policy(learner.averaged)}
+        found = {name: self._worth(policy) for name, policy in candidates.items()}
+        best = max(found, key=lambda name: self._rank(found[name]))
+        multipliers = dict(zip(self.names, map(float, learner.dual.multipliers), strict=True))
+        stats: dict[str, Any] = {
+            "solver": "ActorCritic",
+            "iterations": int(learner.done),
+            "samples": int(learner.done) * self.chosen.batch,
+            "settings": self.chosen.words,
+            "answer": best,
+            "params": host(learner.actor.params),
+            "family": self.setup.family.name,
+        }
+        return Solution.of_policy(
+            self.problem,
+            candidates[best],
+            status,
+            multipliers,
+            evaluation=found[best],
+            history=self._history(rows),
+            stats=stats,
+            message=f"{status.value} The answer is the {best} policy.",
+        )
+
+    def _rank(self, found: Evaluation) -> tuple[float, float]:
+        """First the worst violation, in units of the budget, then the objective."""
+        budgets = self.problem.budgets
+        short = [
+            max(0.0, -slack) / max(abs(budgets[name]), 1e-12) for name, slack in found.slack.items()
+        ]
+        return -max(short, default=0.0), self.problem.sign * found.objective
+
+    def _worth(self, policy: Any) -> Evaluation:
+        environment = self.environment
+        if environment is None:
+            return self.problem.evaluate(policy)
+        return self._estimated(environment, policy)
+
+    def _estimated(self, environment: Environment, policy: Any) -> Evaluation:
+        """From fresh episodes."""
+        of_policy, of_environment = seeds(self.seed, 3, count=2)
+        act = actor_in(environment, policy, of_policy, False)
+        total, count = np.zeros(self.problem.shape), 0
+        while count < 100:
+            first = of_environment if not count else None
+            episodes = environment.episodes(
+                act, self.chosen.limit, signals=self.problem.space.signal_names, seed=first
+            )
+            alive = np.arange(episodes.actions.shape[1]) < episodes.lengths[:, None]
+            weights = np.where(alive, self.problem.space.discount ** np.arange(alive.shape[1]), 0.0)
+            for k, name in enumerate(self.problem.space.signal_names):
+                row = self.problem.space.shape[0] + k
+                total[row, 0] += (weights * np.where(alive, episodes.signals[name], 0.0)).sum()
+            count += len(episodes.lengths)
+        return self.problem.evaluate_occupancy(total / count)
+
+    def _history(self, rows: Rows) -> dict[str, Any]:
+        if not rows:
+            return {}
+        sign = self.problem.sign
+
+        def by_name(columns: np.ndarray) -> dict[str, np.ndarray]:
+            return {name: columns[:, k] for k, name in enumerate(self.names)}
+
+        count = len(rows["objective"])
+        return {
+            "iteration": np.arange(1, count + 1),
+            "objective": sign * rows["objective"],
+            "slack": by_name(rows["slack"]),
+            "multipliers": by_name(rows["multipliers"]),
+            "policy_entropy": rows["entropy"],
+            "kl": rows["kl"],
+            "explained": rows["explained"],
+            "episodes": rows["episodes"],
+            "episode_length": rows["length"],
+            "noise": by_name(rows["noise"]),
+            "unit": by_name(rows["unit"]),
+            "episodes_over": by_name(rows["over"]),
+            "sum_over": by_name(rows["excess"]),
+        }
+
+
+@program("count", "limit")
+def begun(source: Any, key: Any, count: int, limit: int) -> Lanes:
+    """Lanes at their first step."""
+    return first_lanes(source, count, limit, key)
+
+
+@program()
+def lesson(setup: Any, learner: ActorState, steps: Any, key: Any) -> tuple[ActorState, ActorTrace]:
+    """One iteration with what a simulator showed."""
+    return learn(setup, learner, steps, key)
