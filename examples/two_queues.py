@@ -1,9 +1,9 @@
 """Two queues, one server: fair throughput under budgets on power, waiting and lost jobs.
 
-A server works for one of two queues at a time, slowly or at full speed, or rests. The throughputs of both are to
-be fair, the sum of their logarithms as large as possible; power, the number of jobs that wait, and jobs turned
-away at a full queue have budgets per step. The same system is a table, which is solved exactly, and a simulator
-that shows only queue lengths, which ``cm.solve(problem, seed=0, steps=...)`` learns from with no settings.
+A server works for one of two queues at a time, slowly or at full speed, or rests. The throughputs of both are
+to be fair, the sum of their logarithms as large as possible; power, the number of jobs that wait, and jobs
+turned away at a full queue have budgets per step. The same system is a table, which is solved exactly, and a
+simulator that shows only queue lengths, from which ``cm.solve(problem, seed=0, steps=...)`` learns.
 """
 
 from __future__ import annotations
@@ -24,7 +24,9 @@ BUDGETS = {"power": 0.45, "waiting": 8.0, "lost": 0.05}
 SIGNALS = ("served0", "served1", *BUDGETS)
 
 
-def outcomes(lengths: tuple[int, int], action: int) -> list[tuple[float, tuple[int, int], dict[str, float]]]:
+def outcomes(
+    lengths: tuple[int, int], action: int
+) -> list[tuple[float, tuple[int, int], dict[str, float]]]:
     """What may happen in a step: probability, lengths after it, and signals."""
     queue, chance, power = ACTIONS[action]
     found = []
@@ -73,7 +75,9 @@ class TwoQueues(gymnasium.Env[np.ndarray, int]):
     observation_space = gymnasium.spaces.Box(0.0, CAPACITY, (2,), np.float32)
     action_space = gymnasium.spaces.Discrete(len(ACTIONS))
 
-    def reset(self, *, seed: int | None = None, options: Any = None) -> tuple[np.ndarray, dict[str, Any]]:
+    def reset(
+        self, *, seed: int | None = None, options: Any = None
+    ) -> tuple[np.ndarray, dict[str, Any]]:
         """Both queues are empty."""
         super().reset(seed=seed)
         self.lengths = (0, 0)

@@ -80,6 +80,7 @@ SOLVERS = {
         samples=True,
     ),
     "ModelBased": Promise(cm.ModelBased(steps=5_000), 0.2, samples=True),
+    "ActorCritic": Promise(cm.ActorCritic(steps=60_000), 0.2, samples=True),
 }
 every_solver = pytest.mark.parametrize("name", SOLVERS)
 

@@ -9,7 +9,7 @@ import pytest
 from gymnasium.vector import AutoresetMode, SyncVectorEnv
 
 import cvxmdp as cm
-from cvxmdp.base.errors import ExperienceError
+from cvxmdp.base.errors import ExperienceError, ProblemError
 from cvxmdp.experience.episodes import summarise
 from environments import Counter, ModelEnv, SixTuple, Trouble
 
@@ -268,8 +268,8 @@ def test_missing_entries_can_have_a_value() -> None:
 def test_wrong_spaces_and_settings() -> None:
     with pytest.raises(ExperienceError, match=r"Pendulum-v1 has actions Box.*Discrete space"):
         cm.GymnasiumEnv("Pendulum-v1", 0.9)
-    with pytest.raises(ExperienceError, match=r"CartPole-v1 has observations Box.*Give features="):
-        cm.GymnasiumEnv("CartPole-v1", 0.9)
+    with pytest.raises(ProblemError, match=r"CartPole-v1.*are no states. Give features="):
+        cm.Problem(cm.GymnasiumEnv("CartPole-v1", 0.9), maximize=cm.entropy())
     nested = Counter()
     nested.observation_space = gymnasium.spaces.Dict(a=gymnasium.spaces.Discrete(2))
     with pytest.raises(ExperienceError, match=r"has observations Dict.*FlattenObservation"):

@@ -92,6 +92,7 @@ from cvxmdp.runs.pareto import pareto as pareto
 from cvxmdp.runs.solving import solve as solve
 from cvxmdp.runs.sweep_results import Sweep as Sweep
 from cvxmdp.runs.sweeping import sweep as sweep
+from cvxmdp.solvers.actor_critic import ActorCritic as ActorCritic
 from cvxmdp.solvers.column_generation import ColumnGeneration as ColumnGeneration
 from cvxmdp.solvers.convex_program import ConvexProgram as ConvexProgram
 from cvxmdp.solvers.model_based import ModelBased as ModelBased

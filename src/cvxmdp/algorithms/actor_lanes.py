@@ -1,4 +1,4 @@
-"""Lanes that play on and on inside compiled code: tables, and environments written in JAX.
+"""CompiledLanes that play on and on inside compiled code: tables, and environments written in JAX.
 
 A lane whose episode is over begins the next at once. The first episode of a lane is cut at a random length, so
 that lanes are out of step, and is not measured. The random numbers of iteration t depend on the key and on t
@@ -13,7 +13,7 @@ from typing import Any, ClassVar, NamedTuple
 import jax
 import jax.numpy as jnp
 
-from cvxmdp.algorithms.actor_critic import ActorCriticSetup, ActorState, ActorTrace, learn
+from cvxmdp.algorithms.actor_iteration import ActorCriticSetup, ActorState, ActorTrace, learn
 from cvxmdp.algorithms.actor_readings import LaneSteps
 from cvxmdp.algorithms.clipped_steps import drawn_actions
 from cvxmdp.base.compiling import small_loop
@@ -82,7 +82,7 @@ class JaxLanes(Pytree):
         return inputs, place if self.places else None
 
 
-class Lanes(NamedTuple):
+class CompiledLanes(NamedTuple):
     """N lanes between two steps.
 
     Attributes:
@@ -99,20 +99,26 @@ class Lanes(NamedTuple):
     counted: Array
 
 
-def first_lanes(source: Any, count: int, limit: int, key: Array) -> Lanes:
-    """Lanes out of step."""
+def first_lanes(source: Any, count: int, limit: int, key: Array) -> CompiledLanes:
+    """CompiledLanes out of step."""
     of_begin, of_length = jax.random.split(key)
     observation, state = jax.vmap(source.begin)(jax.random.split(of_begin, count))
     lengths = jax.random.randint(of_length, (count,), 1, limit + 1)
-    return Lanes(observation, state, jnp.zeros(count, jnp.int32), lengths, jnp.zeros(count))
+    return CompiledLanes(observation, state, jnp.zeros(count, jnp.int32), lengths, jnp.zeros(count))
 
 
 def play(
-    source: Any, family: Any, params: Any, lanes: Lanes, length: int, limit: Array, key: Array
-) -> tuple[Lanes, LaneSteps]:
+    source: Any,
+    family: Any,
+    params: Any,
+    lanes: CompiledLanes,
+    length: int,
+    limit: Array,
+    key: Array,
+) -> tuple[CompiledLanes, LaneSteps]:
     """``length`` steps of every lane; episodes are cut after ``limit`` steps."""
 
-    def step(lanes: Lanes, key: Array) -> tuple[Lanes, LaneSteps]:
+    def step(lanes: CompiledLanes, key: Array) -> tuple[CompiledLanes, LaneSteps]:
         of_policy, of_step, of_begin = jax.random.split(key, 3)
         count = lanes.age.shape[0]
         inputs, places = jax.vmap(source.seen)(lanes.observation)
@@ -139,7 +145,7 @@ def play(
             (anew, begun),
             (following, after),
         )
-        reached = Lanes(
+        reached = CompiledLanes(
             observation,
             state,
             jnp.where(over, 0, lanes.age + 1),
@@ -148,7 +154,9 @@ def play(
         )
         return reached, taken
 
-    found: tuple[Lanes, LaneSteps] = jax.lax.scan(step, lanes, jax.random.split(key, length))
+    found: tuple[CompiledLanes, LaneSteps] = jax.lax.scan(
+        step, lanes, jax.random.split(key, length)
+    )
     return found
 
 
@@ -157,16 +165,18 @@ def iterations(
     source: Any,
     setup: ActorCriticSetup,
     state: ActorState,
-    lanes: Lanes,
+    lanes: CompiledLanes,
     limit: Array,
     words: Array,
     count: Array,
     length: int,
     most: int,
-) -> tuple[ActorState, Lanes, ActorTrace]:
+) -> tuple[ActorState, CompiledLanes, ActorTrace]:
     """``count`` iterations, at most ``most``, of ``length`` steps per lane; traces with ``most`` rows."""
 
-    def one(state: ActorState, lanes: Lanes) -> tuple[ActorState, Lanes, ActorTrace]:
+    def one(
+        state: ActorState, lanes: CompiledLanes
+    ) -> tuple[ActorState, CompiledLanes, ActorTrace]:
         key = jax.random.fold_in(jax.random.wrap_key_data(words), state.done)
         of_play, of_learning = jax.random.split(key)
         family = setup.acting(state.actor.moments)
@@ -181,7 +191,7 @@ def iterations(
 
     form = jax.eval_shape(one, state, lanes)[2]
     rows = jax.tree.map(lambda leaf: jnp.zeros((most, *leaf.shape), leaf.dtype), form)
-    found: tuple[ActorState, Lanes, ActorTrace] = jax.lax.fori_loop(
+    found: tuple[ActorState, CompiledLanes, ActorTrace] = jax.lax.fori_loop(
         0, count, body, (state, lanes, rows)
     )
     return found

@@ -6,9 +6,9 @@ r"""Multipliers of an actor-critic: a proportional and an integral part, in unit
     I_i <- clip(I_i - k_I u_i e_i, 0, 100 u_i),   mu_i = clip(I_i - k_P u_i e_i, 0, 100 u_i)
 
 One family: k_P = 0 is the plain dual step, k_P = k_I the optimistic one, k_P >> k_I the augmented Lagrangian (a
-PI controller, Stooke et al. 2020). The allowance falls from the first policies' violation to zero over the first
-part of the run (``ramp``), so that there is something to keep before it is forbidden; the margin is what the
-final test of so many episodes can resolve, 2 sd(an episode's g_i) / sqrt(check).
+PI controller, Stooke et al. 2020). The allowance falls from the first policies' violation to zero over the
+first part of the run (``ramp``), so that there is something to keep before it is forbidden; the margin is what
+the final test of so many episodes can resolve, 2 sd(an episode's g_i) / sqrt(check).
 """
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ class Dual(NamedTuple):
     ends: Array
 
 
-class Told(NamedTuple):
+class DualTrace(NamedTuple):
     """For the history: s_i, u_i, episodes that broke a budget, and the sum of what they were over it."""
 
     noise: Array
@@ -83,7 +83,13 @@ def first_dual(constraints: int) -> Dual:
     """Before the first iteration."""
     nothing = jnp.zeros(constraints)
     return Dual(
-        jnp.zeros(()), nothing, nothing, jnp.zeros(constraints + 1), nothing, nothing, nothing,
+        jnp.zeros(()),
+        nothing,
+        nothing,
+        jnp.zeros(constraints + 1),
+        nothing,
+        nothing,
+        nothing,
         jnp.zeros((3, constraints)),
     )
 
@@ -99,7 +105,7 @@ def updated_dual(
     offsets: Array,
     ends: Array,
     any_counted: Array,
-) -> tuple[Dual, Told]:
+) -> tuple[Dual, DualTrace]:
     """One step of the multipliers.
 
     Args:
@@ -134,9 +140,11 @@ def updated_dual(
     reached = Dual(
         dual.updates + 1.0, integral, multipliers, sizes, noise, allowance, dual.extra, seen
     )
-    reached = Dual(*(jnp.where(any_counted, new, old) for new, old in zip(reached, dual, strict=True)))
+    reached = Dual(
+        *(jnp.where(any_counted, new, old) for new, old in zip(reached, dual, strict=True))
+    )
     short = jnp.maximum(-of_ends, 0.0) * ends[..., None]
-    told = Told(jnp.sqrt(noise), unit, (short > floor).sum((0, 1)), short.sum((0, 1)))
+    told = DualTrace(jnp.sqrt(noise), unit, (short > floor).sum((0, 1)), short.sum((0, 1)))
     return reached, told
 
 

@@ -158,8 +158,7 @@ def readings_of(functions: Sequence[Shape], shape: tuple[int, int], signals: int
     lengths = np.linalg.norm(dense, axis=1, keepdims=True)
     unit = dense / lengths
     lift = (unit.T @ scipy.linalg.pinvh(unit @ unit.T, rtol=ROUNDING)) / lengths.T
-    single = [part.astype(np.float32) for part in (dense.reshape(-1, *shape), lift)]
-    return Readings(known, *single, shape, features)
+    return Readings(known, dense.reshape(-1, *shape), lift, shape, features)
 
 
 def _looked_at(functions: Sequence[Shape], shape: tuple[int, int]) -> sp.csr_array:

@@ -15,11 +15,13 @@ import jax
 import jax.numpy as jnp
 
 from cvxmdp.algorithms.actor_readings import LaneSteps
+from cvxmdp.base.compiling import program
 from cvxmdp.base.pytrees import Pytree
 
 Array = Any
 DECAY, SQUARE_DECAY, ROUNDING = 0.9, 0.999, 1e-5  # of Adam
 MOST_GRADIENT = 0.5  # the norm at which gradients are cut
+IMITATING, IMITATIONS = 3e-3, 1_000  # rate and number of the steps towards a given policy
 NEVER_TAKEN = -1e9  # stands for the logarithm of zero where gradients pass
 
 
@@ -159,13 +161,13 @@ def improve(
 
 def _flat(family: Any, params: Any, lesson: Lesson) -> _Flat:
     steps = lesson.steps
-    joined = [
+    inputs, masks, actions, played = (
         None if part is None else part.reshape(-1, *part.shape[2:])
         for part in (steps.inputs, steps.masks, steps.actions, steps.played)
-    ]
-    before, _ = _chance_and_entropy(family, params, joined[0], joined[1], joined[2])
+    )
+    before, _ = _chance_and_entropy(family, params, inputs, masks, actions)
     targets = lesson.targets.reshape(-1, lesson.targets.shape[-1])
-    return _Flat(*joined, before, lesson.advantages.ravel(), targets)
+    return _Flat(inputs, masks, actions, played, before, lesson.advantages.ravel(), targets)
 
 
 def _loss(
@@ -212,3 +214,20 @@ def _cut(slopes: Any) -> Any:
     norm = jnp.sqrt(sum((leaf**2).sum() for leaf in jax.tree.leaves(slopes)))
     factor = jnp.minimum(1.0, MOST_GRADIENT / jnp.maximum(norm, 1e-12))
     return jax.tree.map(lambda leaf: leaf * factor, slopes)
+
+
+@program()
+def imitated(family: Any, params: Any, chances: Array) -> Any:
+    """Parameters of a family on states that give about these probabilities, (S, A): the least cross entropy."""
+    states = jnp.arange(chances.shape[0])
+
+    def missed(both: tuple[Any]) -> Array:
+        return -(chances * log_chances(family, both[0], states, None)).sum(axis=1).mean()
+
+    def step(_: Array, loop: Any) -> Any:
+        both, adam = loop
+        return _adam(both, adam, jax.grad(missed)(both), jnp.asarray(IMITATING))
+
+    both = (params,)
+    (found,), _ = jax.lax.fori_loop(0, IMITATIONS, step, (both, first_adam(both)))
+    return found

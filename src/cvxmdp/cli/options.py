@@ -34,7 +34,8 @@ SolverOption = Annotated[
     str | None,
     typer.Option(
         "--solver",
-        help="Solver instead of the file's: ConvexProgram, PDPG, VRPDPG, ColumnGeneration, ModelBased.",
+        help="Solver instead of the file's: ConvexProgram, PDPG, VRPDPG, ColumnGeneration, ModelBased, "
+        "ActorCritic.",
         autocompletion=_solvers,
     ),
 ]

@@ -129,8 +129,8 @@ class Table:
         environment = space.environment if isinstance(space, FeatureSpace) else None
         if environment is not None and not environment.has_states:
             raise PolicyError(
-                f"a table needs states, and {environment.features!r} has none. Use a network on the "
-                "observations, such as MLP(32)."
+                f"a table needs states, and {environment!r} has observations which are no states. Give "
+                "features= that are bins, or use a network on the observations, such as MLP(32)."
             )
         return BoundTable(space.actions)
 

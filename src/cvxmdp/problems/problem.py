@@ -120,6 +120,12 @@ class Problem:
     def bind(self, utility: Utility) -> Shape:
         """A utility as a function of this problem's occupancies."""
         function = utility.lower(self.space)
+        if not self.space.shape[0] and any(step.node.maps() for step in walk(function)):
+            raise ProblemError(
+                f"{utility!r} reads states or features, and {self.environment!r} has observations that are no "
+                "states. Give features=, for instance UniformBins(low, high, bins) or RandomFourier(dimension, "
+                "size, seed=0)."
+            )
         unknown = self.space.unknown
         if unknown is not None:
             function = function.worst_at(unknown, self.space.reachable_pairs & ~unknown[:, None])

@@ -1,7 +1,7 @@
-r"""A learner that needs no settings: critics, a clipped step, multipliers with a proportional and an integral part.
+"""A learner that needs no settings: a critic, clipped steps, multipliers that answer to noise as they should.
 
 For simulators whose states cannot be counted, any concave objective and any number of concave constraints.
-``algorithms.actor_critic`` has the iteration. The last policy is the answer, or the running average of its
+``algorithms.actor_iteration`` has the iteration. The last policy is the answer, or the running average of its
 parameters where fresh episodes find that one better satisfied.
 """
 

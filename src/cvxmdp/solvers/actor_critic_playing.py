@@ -1,4 +1,4 @@
-"""Lanes of an environment that is stepped by Python, such as Gymnasium's, played on and on.
+"""CompiledLanes of an environment that is stepped by Python, such as Gymnasium's, played on and on.
 
 Gymnasium cannot save a simulator. So all lanes are reset at fixed iterations, interrupted or not; the random
 numbers of what is played from there depend on the seed and the iteration alone.
@@ -60,7 +60,9 @@ class SteppedLanes:
         self.ages = np.zeros(every, dtype=np.int32)
         self.counted = np.full(every, 0.0 if cuts else 1.0, dtype=np.float32)
         random = np.random.default_rng(of_lengths)
-        self.limits = random.integers(1, self.limit + 1, size=every) if cuts else np.full(every, NEVER)
+        self.limits = (
+            random.integers(1, self.limit + 1, size=every) if cuts else np.full(every, NEVER)
+        )
         self.waiting = np.zeros(every, dtype=bool)
 
     def play(self, iteration: int, length: int, chances: Chances) -> LaneSteps:
@@ -84,7 +86,9 @@ class SteppedLanes:
         own = (step.terminated | step.truncated) & playing
         over = own | (playing & (self.ages + 1 >= self.limits))
         after = self._read(step.observations)
-        if not environment.shows_last:  # another episode has begun already: what ended this one is not seen
+        if (
+            not environment.shows_last
+        ):  # another episode has begun already: what ended this one is not seen
             after = np.where(own.reshape(-1, *[1] * (after.ndim - 1)), seen, after)
         taken = LaneSteps(
             inputs=inputs,
@@ -116,15 +120,17 @@ class SteppedLanes:
         environment.reader.require_inside(found, when)
         return found
 
-    def _signals(self, signals: Mapping[str, np.ndarray], playing: np.ndarray, when: str) -> np.ndarray:
+    def _signals(
+        self, signals: Mapping[str, np.ndarray], playing: np.ndarray, when: str
+    ) -> np.ndarray:
         """Of all lanes, (N, K); zeros in those that do not play."""
         found = np.stack([signals[name] for name in self.names], axis=1)
         wrong = ~np.isfinite(found) & playing[:, None]
         if wrong.any():
             lane, k = np.argwhere(wrong)[0]
             raise ExperienceError(
-                f"{self.environment.name} gave the signal {self.names[k]!r} as {found[lane, k]} {when}; expected "
-                "a finite number"
+                f"{self.environment.name} gave the signal {self.names[k]!r} as {found[lane, k]} {when}; "
+                "expected a finite number"
             )
         return np.where(playing[:, None], found, 0.0).astype(np.float32)
 

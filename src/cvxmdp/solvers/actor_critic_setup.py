@@ -10,29 +10,35 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from cvxmdp.algorithms.actor_critic import (
+from cvxmdp.algorithms.actor_iteration import (
     ActorCriticSetup,
+    ActorPart,
     ActorState,
-    Acting,
     Critic,
-    Measured,
     Moments,
+    RunningMeasure,
     Scaled,
+    seeing,
 )
 from cvxmdp.algorithms.actor_lanes import JaxLanes, TableLanes
+from cvxmdp.algorithms.actor_multipliers import SETTLED as ALLOWED
 from cvxmdp.algorithms.actor_multipliers import Gains, first_dual
 from cvxmdp.algorithms.actor_readings import Readings, readings_of
-from cvxmdp.algorithms.clipped_steps import StepSizes, first_adam
+from cvxmdp.algorithms.chunks import host
+from cvxmdp.algorithms.clipped_steps import StepSizes, first_adam, imitated
 from cvxmdp.base.compiling import program
-from cvxmdp.base.errors import SettingsError
+from cvxmdp.base.errors import FileFormatError, SettingsError
+from cvxmdp.base.saved_trees import from_arrays
 from cvxmdp.experience.environments.environment import Environment, environment_of
 from cvxmdp.experience.environments.jax_env import CompiledSource
 from cvxmdp.experience.trajectories import sampling_model
 from cvxmdp.models.horizon import Horizon
 from cvxmdp.policies.families import BoundDirect, BoundFamily
-from cvxmdp.policies.networks import BoundMLP, BoundNetwork, Observed
+from cvxmdp.policies.networks import BoundMLP, BoundNetwork, NetworkPolicy, Observed
+from cvxmdp.policies.tables import table_of
 from cvxmdp.problems.problem import Problem
 from cvxmdp.solvers.learning import single_precision
+from cvxmdp.solvers.start import fitting, parameters_of
 
 if TYPE_CHECKING:
     from cvxmdp.solvers.actor_critic import ActorCritic
@@ -46,6 +52,8 @@ UNLIMITED = 10_000  # steps of an episode that nothing else ends
 CRITIC = (64, 64)
 CRITIC_HORIZON = 200
 REACH = 10.0  # standard deviations, at which observations are cut
+SEEN = 10_000.0  # observations that the scale of a given policy counts for
+LEARNER = "learner"  # in a solution's stats
 IMAGE = 1_000  # numbers, beyond which an observation with axes is an image
 
 
@@ -68,7 +76,15 @@ class Chosen(NamedTuple):
     @property
     def words(self) -> str:
         """For people."""
-        shown = ("batch", "epochs", "minibatch", "learning_rate", "gae", "critic_discount", "entropy")
+        shown = (
+            "batch",
+            "epochs",
+            "minibatch",
+            "learning_rate",
+            "gae",
+            "critic_discount",
+            "entropy",
+        )
         return ", ".join(f"{name} {getattr(self, name):g}" for name in shown)
 
 
@@ -142,9 +158,7 @@ def read_setup(solver: ActorCritic, problem: Problem, chosen: Chosen) -> ActorCr
         gae=chosen.gae,
         memory=solver.memory,
         iterations=chosen.iterations,
-        gains=Gains(
-            solver.integral, solver.proportional, solver.ramp, solver.check, solver.memory
-        ),
+        gains=Gains(solver.integral, solver.proportional, solver.ramp, solver.check, solver.memory),
         sizes=StepSizes(
             chosen.learning_rate,
             solver.clip,
@@ -173,9 +187,7 @@ def bound_family(solver: ActorCritic, problem: Problem) -> BoundFamily:
         raise SettingsError(
             "ActorCritic needs a family with scores: MLP(64, 64), Table(), or an Equinox module"
         )
-    if isinstance(family, BoundNetwork) and isinstance(family.inputs, Observed):
-        return replace(family, inputs=replace(family.inputs, reach=REACH))
-    return family
+    return seeing(family, lambda seen: replace(seen, reach=REACH))
 
 
 def refuse_images(environment: Environment) -> None:
@@ -213,7 +225,7 @@ def first_state(setup: ActorCriticSetup, key: Any, lanes: int) -> ActorState:
     params = _single(setup.family.init(of_policy))
     values = _single(setup.critic.init(of_critic))
     channels, constraints = setup.readings.channels, len(setup.readings.functions) - 1
-    actor = Acting(params, first_moments(setup.family))
+    actor = ActorPart(params, first_moments(setup.family))
     nothing = jnp.zeros(channels)
     return ActorState(
         jnp.zeros((), jnp.int32),
@@ -221,7 +233,7 @@ def first_state(setup: ActorCriticSetup, key: Any, lanes: int) -> ActorState:
         actor,
         Critic(values, Scaled(nothing, nothing)),
         first_adam((params, values)),
-        Measured(jnp.zeros(setup.readings.size), *[jnp.zeros(())] * 3),
+        RunningMeasure(jnp.zeros(setup.readings.size), *[jnp.zeros(())] * 3),
         first_dual(constraints),
         jnp.zeros((lanes, channels)),
     )
@@ -238,3 +250,55 @@ def first_moments(family: Any) -> Moments:
 
 def _single(tree: Any) -> Any:
     return jax.tree.map(lambda leaf: leaf.astype(jnp.float32), tree)
+
+
+def taken_over(first: ActorState, start: Any, family: Any) -> tuple[ActorState, str]:
+    """The first state with what ``start=`` gives: all of a learner's, or the parameters of a policy; in words.
+
+    There is something to keep already, so that no violation is allowed at first.
+    """
+    if start is None:
+        return first, ""
+    known = getattr(start, "stats", {}).get(LEARNER)
+    if known is not None:
+        try:
+            found: ActorState = from_arrays(known, first._replace(returns=np.zeros((0, 0))))
+        except FileFormatError:
+            found = first
+        if _alike(found, first):
+            dual = found.dual._replace(
+                allowance=np.zeros_like(found.dual.allowance),
+                extra=np.zeros_like(found.dual.extra),
+            )
+            reached = found._replace(done=first.done, dual=dual, returns=first.returns)
+            return reached, "parameters, critic, scales, measure and multipliers of the solution"
+    actor = _policy_of(start, first.actor, family)
+    dual = first.dual._replace(updates=np.float32(ALLOWED))
+    return first._replace(actor=actor, averaged=actor, dual=dual), "parameters of the policy"
+
+
+def _alike(one: ActorState, other: ActorState) -> bool:
+    """Whether two states differ in their numbers alone."""
+    pairs = zip(jax.tree.leaves(one[:-1]), jax.tree.leaves(other[:-1]), strict=True)
+    return all(np.shape(mine) == np.shape(theirs) for mine, theirs in pairs)
+
+
+def _policy_of(start: Any, first: ActorPart, family: Any) -> ActorPart:
+    """Parameters, and how observations are scaled, of a policy that fits."""
+    policy = getattr(start, "policy", start)
+    params = parameters_of(start, family)
+    moments = first.moments
+    if params is None and isinstance(policy, NetworkPolicy) and policy.family == family.name:
+        params = fitting(policy.params, family)
+        seen = policy.bound.inputs
+        square = np.asarray(seen.scale, np.float32) ** 2
+        moments = Moments(np.float32(SEEN), np.asarray(seen.middle, np.float32), square)
+    table = table_of(policy) if params is None and not family.observes else None
+    if table is not None and table.shape == family.actions.shape:
+        params = imitated(family, first.params, np.asarray(table, np.float32))
+    if params is None:
+        raise SettingsError(
+            f"start= is {policy!r}, which this learner's {family.name} cannot take over: give a solution of "
+            "ActorCritic, or a policy of the same family and widths"
+        )
+    return ActorPart(host(_single(params)), moments)

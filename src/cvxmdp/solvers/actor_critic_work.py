@@ -7,11 +7,12 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import jax
 import numpy as np
 
-from cvxmdp.algorithms.actor_critic import ActorState, ActorTrace, learn, scaled_by
-from cvxmdp.algorithms.actor_lanes import Lanes, first_lanes, iterations
+from cvxmdp.algorithms.actor_iteration import ActorState, ActorTrace, learn, scaled_by
+from cvxmdp.algorithms.actor_lanes import CompiledLanes, first_lanes, iterations
 from cvxmdp.algorithms.chunks import host
 from cvxmdp.base.compiling import program
 from cvxmdp.base.errors import DivergedError
+from cvxmdp.base.saved_trees import to_arrays
 from cvxmdp.experience.counted_random import key_words
 from cvxmdp.experience.environments.environment import Environment, environment_of, seeds
 from cvxmdp.experience.environments.simulated import actor_in
@@ -20,9 +21,17 @@ from cvxmdp.policies.observers import on_observations
 from cvxmdp.problems.problem import Evaluation
 from cvxmdp.problems.solution import Solution, Status
 from cvxmdp.solvers.actor_critic_playing import SteppedLanes
-from cvxmdp.solvers.actor_critic_setup import choose, first_state, read_setup, source_of
+from cvxmdp.solvers.actor_critic_setup import (
+    LEARNER,
+    choose,
+    first_state,
+    read_setup,
+    source_of,
+    taken_over,
+)
 from cvxmdp.solvers.contract import Judgement, Rows, Task, Work, require_gradients
 from cvxmdp.solvers.environment_work import chances_on_states
+from cvxmdp.solvers.start import given_start
 
 if TYPE_CHECKING:
     from cvxmdp.solvers.actor_critic import ActorCritic
@@ -35,7 +44,7 @@ class Learnt(NamedTuple):
     """The state between two pieces: of the learner, and of lanes in compiled code."""
 
     learner: ActorState
-    lanes: Lanes | None
+    lanes: CompiledLanes | None
 
 
 class ActorCriticWork(Work[Learnt]):
@@ -55,18 +64,22 @@ class ActorCriticWork(Work[Learnt]):
         self.grain = 1 if self.source is not None else BLOCK
         key = jax.random.key(np.uint32(self.seed % 2**32))
         self.keys = jax.random.split(key, 3)
-        self.recent = ""
+        self.recent, self.taken = "", ""
 
     @property
     def environment(self) -> Environment | None:
         return environment_of(self.problem)
 
     def first(self) -> Learnt:
-        learner = first_state(self.setup, self.keys[0], lanes=self.chosen.lanes)
+        learner, self.taken = taken_over(
+            host(first_state(self.setup, self.keys[0], lanes=self.chosen.lanes)),
+            given_start(self.problem, self.task.start),
+            self.setup.family,
+        )
         if self.source is None:
-            return Learnt(host(learner), None)
+            return Learnt(learner, None)
         lanes = begun(self.source, self.keys[1], count=self.chosen.lanes, limit=self.chosen.limit)
-        return Learnt(host(learner), host(lanes))
+        return Learnt(learner, host(lanes))
 
     def where(self, state: Learnt) -> tuple[int, int]:
         return int(state.learner.done), self.chosen.iterations
@@ -134,9 +147,9 @@ class ActorCriticWork(Work[Learnt]):
         fine = np.isfinite(rows["objective"]) & np.isfinite(rows["kl"])
         if not fine.all():
             raise DivergedError(
-                f"iteration {done + int(np.argmin(fine))}: the objective or a step is not finite. Likely causes: "
-                "signals so large that squares overflow (scale them), or a utility of your own that is not finite "
-                "at points that are no occupancies."
+                f"iteration {done + int(np.argmin(fine))}: the objective or a step is not finite. Likely "
+                "causes: signals so large that squares overflow (scale them), or a utility of your own that is "
+                "not finite at points that are no occupancies."
             )
 
     def judge(self, state: Learnt) -> Judgement:
@@ -157,7 +170,7 @@ class ActorCriticWork(Work[Learnt]):
         candidates = {"last": self.policy(learner.actor), "averaged": self.policy(learner.averaged)}
         found = {name: self._worth(policy) for name, policy in candidates.items()}
         best = max(found, key=lambda name: self._rank(found[name]))
-        multipliers = dict(zip(self.names, map(float, learner.dual.multipliers), strict=True))
+        multipliers = dict(zip(self.names, self._multipliers(learner, rows), strict=True))
         stats: dict[str, Any] = {
             "solver": "ActorCritic",
             "iterations": int(learner.done),
@@ -166,7 +179,10 @@ class ActorCriticWork(Work[Learnt]):
             "answer": best,
             "params": host(learner.actor.params),
             "family": self.setup.family.name,
+            LEARNER: to_arrays(learner._replace(returns=np.zeros((0, 0)))),
         }
+        if self.taken:
+            stats["start"] = self.taken
         return Solution.of_policy(
             self.problem,
             candidates[best],
@@ -177,6 +193,13 @@ class ActorCriticWork(Work[Learnt]):
             stats=stats,
             message=f"{status.value} The answer is the {best} policy.",
         )
+
+    def _multipliers(self, learner: ActorState, rows: Rows) -> list[float]:
+        """The mean over the last part of the run: single ones answer to noise."""
+        if not rows:
+            return [float(mu) for mu in learner.dual.multipliers]
+        late = rows["multipliers"][-(-len(rows["objective"]) * 3 // 4) :]
+        return [float(mu) for mu in late.mean(axis=0)]
 
     def _rank(self, found: Evaluation) -> tuple[float, float]:
         """First the worst violation, in units of the budget, then the objective."""
@@ -237,8 +260,8 @@ class ActorCriticWork(Work[Learnt]):
 
 
 @program("count", "limit")
-def begun(source: Any, key: Any, count: int, limit: int) -> Lanes:
-    """Lanes at their first step."""
+def begun(source: Any, key: Any, count: int, limit: int) -> CompiledLanes:
+    """CompiledLanes at their first step."""
     return first_lanes(source, count, limit, key)
 
 

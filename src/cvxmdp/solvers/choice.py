@@ -5,6 +5,8 @@ from __future__ import annotations
 from cvxmdp.base.errors import SettingsError
 from cvxmdp.experience.environments.environment import environment_of
 from cvxmdp.problems.problem import Problem
+from cvxmdp.solvers.actor_critic import ActorCritic
+from cvxmdp.solvers.actor_critic_setup import choose
 from cvxmdp.solvers.contract import Solver
 from cvxmdp.solvers.exact_choice import choose_exact
 from cvxmdp.solvers.model_based import ModelBased
@@ -34,9 +36,11 @@ def choose_solver(problem: Problem, steps: int | None = None) -> tuple[Solver, s
     if not environment.has_states or environment.n_states > MOST_STATES:
         states = f"{environment.n_states:,} states"
         what = states if environment.has_states else "observations that are no states"
-        raise SettingsError(
-            f"{environment!r} has {what}, which cannot be counted: give bins, features=UniformBins(low, high, "
-            "bins), or a learner with its settings, such as VRPDPG(...)"
+        learner = ActorCritic(steps)
+        settings = choose(learner, problem).words
+        return learner, (
+            f"{what} cannot be counted, and this learns from what it sees (ActorCritic: steps {steps:,}, "
+            f"{settings})"
         )
     kind = "states" if environment.features is None else "bins"
     reason = (

@@ -192,6 +192,11 @@ def _source(problem: Problem, family: BoundFamily) -> Any:
     environment = environment_of(problem)
     if environment is None:
         return sampling_model(problem.mdp)
+    if not problem.space.shape[0]:
+        raise SettingsError(
+            f"VRPDPG measures states or features, and {environment!r} has observations which are no states. "
+            "Give features=, for instance UniformBins(low, high, bins); ActorCritic(steps=...) needs none."
+        )
     return environment.source(problem.space.signal_names, family.observes)
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from cvxmdp.solvers.actor_critic import ActorCritic
 from cvxmdp.solvers.column_generation import ColumnGeneration
 from cvxmdp.solvers.convex_program import ConvexProgram
 from cvxmdp.solvers.model_based import ModelBased
@@ -13,5 +14,5 @@ from cvxmdp.solvers.vr_pdpg import VRPDPG
 
 SOLVERS: Mapping[str, type[Any]] = {
     solver.__name__: solver
-    for solver in (ConvexProgram, PDPG, VRPDPG, ColumnGeneration, ModelBased)
+    for solver in (ConvexProgram, PDPG, VRPDPG, ColumnGeneration, ModelBased, ActorCritic)
 }

@@ -125,7 +125,7 @@ def take_start(task: Task, family: BoundFamily, initial_multiplier: Any) -> Star
     if not explicit and problem.constraints:
         known = known_multipliers(problem, start)
         multipliers, taken = (multipliers, []) if known is None else (known, ["multipliers"])
-    params = _parameters(start, family)
+    params = parameters_of(start, family)
     taken.insert(0, "probabilities" if params is None else "parameters")
     if params is None:
         policy = as_policy(problem.mdp, start)
@@ -143,15 +143,15 @@ def known_multipliers(problem: Problem, start: Any) -> np.ndarray | None:
     return found if np.isfinite(found).all() and (found >= 0).all() else None
 
 
-def _parameters(start: Any, family: BoundFamily) -> Any:
+def parameters_of(start: Any, family: BoundFamily) -> Any:
     """Parameters of the family that a solution or a policy has, or None."""
     if isinstance(start, Solution) and start.stats.get("family") == family.name:
-        taken = _take_over(start.stats.get("params"), family)
+        taken = fitting(start.stats.get("params"), family)
         if taken is not None:
             return taken
     policy = getattr(start, "policy", start)
     if isinstance(policy, ParametricPolicy) and policy.family == family.name:
-        return _take_over(policy.params, family)
+        return fitting(policy.params, family)
     return None
 
 
@@ -180,7 +180,7 @@ def _own_start(task: Task, family: BoundFamily, claims: Claims) -> Any:
     return params
 
 
-def _take_over(params: Any, family: BoundFamily) -> Any:
+def fitting(params: Any, family: BoundFamily) -> Any:
     """Parameters in the form that the family wants, or None where they do not fit."""
     wanted = jax.eval_shape(family.init, jax.random.key(0))
     leaves, form = jax.tree.flatten(wanted)

@@ -95,7 +95,7 @@ class Environment:
         raise NotImplementedError
 
     def renewed(self, observations: Any, over: np.ndarray) -> tuple[Any, np.ndarray]:
-        """What is seen once lanes whose episode is over have begun another, and which do so with the next step."""
+        """What is seen once lanes that are over have begun anew, and which do so with the next step."""
         raise NotImplementedError
 
     def episodes(
@@ -212,8 +212,8 @@ class Environment:
         self.numbered = countable if features is None else isinstance(features, OneHot)
         if isinstance(features, OneHot) and not countable:
             raise ExperienceError(
-                f"{self.name} has observations {observed}: {self.reader.n_states or 0:,} states, which no table "
-                "holds. Give other features=, for instance FeatureFunction(function, size)."
+                f"{self.name} has observations {observed}: {self.reader.n_states or 0:,} states, which no "
+                "table holds. Give other features=, for instance FeatureFunction(function, size)."
             )
 
     @property

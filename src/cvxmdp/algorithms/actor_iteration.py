@@ -15,6 +15,7 @@ and logarithms but for its border. Its bias is a lag of ``memory`` iterations.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar, NamedTuple
 
@@ -25,7 +26,7 @@ from cvxmdp.algorithms.actor_multipliers import Dual, Gains, pull, updated_dual
 from cvxmdp.algorithms.actor_readings import LaneSteps, Readings
 from cvxmdp.algorithms.clipped_steps import Adam, Lesson, StepSizes, improve
 from cvxmdp.base.pytrees import Pytree
-from cvxmdp.policies.networks import BoundMLP, BoundNetwork, Observed
+from cvxmdp.policies.networks import BoundEquinox, BoundMLP, Observed
 
 Array = Any
 AVERAGED = 0.02  # rate of the averaged parameters
@@ -46,7 +47,7 @@ class Moments(NamedTuple):
 
 
 class Scaled(NamedTuple):
-    """Mean and standard deviation of what the critic predicts, (C,): its network predicts (V - mean) / spread."""
+    """Mean and mean square of what the critic predicts, (C,): its network predicts (V - mean) / spread."""
 
     mean: Array
     square: Array
@@ -56,8 +57,8 @@ class Scaled(NamedTuple):
         return jnp.sqrt(jnp.maximum(self.square - self.mean**2, 0.0)) + LEAST_SPREAD
 
 
-class Measured(NamedTuple):
-    """Running sums: of what was read and of its weights; of finished episodes' discounted lengths and number."""
+class RunningMeasure(NamedTuple):
+    """Running sums: of what was read and of its weights; of finished episodes' lengths and number."""
 
     total: Array
     weight: Array
@@ -65,7 +66,7 @@ class Measured(NamedTuple):
     episodes: Array
 
 
-class Acting(NamedTuple):
+class ActorPart(NamedTuple):
     """All that a policy needs: parameters, and the moments its observations are scaled by."""
 
     params: Any
@@ -93,11 +94,11 @@ class ActorState(NamedTuple):
     """
 
     done: Array
-    actor: Acting
-    averaged: Acting
+    actor: ActorPart
+    averaged: ActorPart
     critic: Critic
     adam: Adam
-    measured: Measured
+    measured: RunningMeasure
     dual: Dual
     returns: Array
 
@@ -163,12 +164,16 @@ class ActorCriticSetup(Pytree):
 
 def scaled_by(family: Any, moments: Moments) -> Any:
     """A network that sees observations with these moments; any other family as it is."""
-    if not isinstance(family, BoundNetwork) or not isinstance(family.inputs, Observed):
+    if not moments.mean.size:
         return family
-    if family.inputs.features is not None:
+    return seeing(family, lambda seen: replace(seen, middle=moments.mean, scale=moments.scale()))
+
+
+def seeing(family: Any, how: Callable[[Observed], Observed]) -> Any:
+    """A network that sees observations in another way; any other family as it is."""
+    if not isinstance(family, BoundMLP | BoundEquinox) or not isinstance(family.inputs, Observed):
         return family
-    seen = replace(family.inputs, middle=moments.mean, scale=moments.scale())
-    return replace(family, inputs=seen)
+    return replace(family, inputs=how(family.inputs))
 
 
 def learn(
@@ -178,9 +183,7 @@ def learn(
     # The first policy is nearly uniform however it sees: its own data may scale what the first lesson sees.
     seen = with_moments(state.actor.moments, steps)
     first = state.done == 0
-    moments = jax.tree.map(
-        lambda new, old: jnp.where(first, new, old), seen, state.actor.moments
-    )
+    moments = jax.tree.map(lambda new, old: jnp.where(first, new, old), seen, state.actor.moments)
     lately = state.measured
     rewards, _ = setup.readings.shadow(mean_of(lately, setup.longest))
     z = steps.along(rewards) * steps.played[..., None]
@@ -193,45 +196,71 @@ def learn(
     parts = (advantages @ weights.T) * steps.played[..., None]
     parts -= _mean(parts, steps.played) * steps.played[..., None]
     ends, returns = finished(setup, state.returns, steps, z, then)
-    sample = setup.readings.values(mean_of(batch._replace(
-        lengths=measured.lengths, episodes=measured.episodes), setup.longest))
+    sample = setup.readings.values(
+        mean_of(batch._replace(lengths=measured.lengths, episodes=measured.episodes), setup.longest)
+    )
     dual, told = updated_dual(
-        setup.gains, state.dual, state.done / setup.iterations, values, sample[1:],
-        _rms(parts, steps.played), ends @ weights.T, values - weights @ m,
-        _counted_ends(steps), batch.weight > 0,
+        setup.gains,
+        state.dual,
+        state.done / setup.iterations,
+        values,
+        sample[1:],
+        _rms(parts, steps.played),
+        ends @ weights.T,
+        values - weights @ m,
+        _counted_ends(steps),
+        batch.weight > 0,
     )
     pulled = pull(dual, parts) * (measured.weight > 0)
     targets = now + advantages
     critic = rescaled(state.critic, targets, steps.played, state.done)
-    lesson = Lesson(
-        steps, pulled, (targets - critic.scaled.mean) / critic.scaled.spread
-    )
+    lesson = Lesson(steps, pulled, (targets - critic.scaled.mean) / critic.scaled.spread)
     networks = (setup.acting(moments), scaled_by(setup.critic, moments))
     (params, values_params), adam, shown = improve(
-        setup.sizes, networks, (state.actor.params, critic.params), state.adam, lesson,
-        1.0 - state.done / setup.iterations, key,
+        setup.sizes,
+        networks,
+        (state.actor.params, critic.params),
+        state.adam,
+        lesson,
+        1.0 - state.done / setup.iterations,
+        key,
     )
-    actor = Acting(params, seen)
+    actor = ActorPart(params, seen)
     reached = ActorState(
-        state.done + 1, actor, averaged(state.averaged, actor, state.done),
-        critic._replace(params=values_params), adam, measured, dual, returns,
+        state.done + 1,
+        actor,
+        averaged(state.averaged, actor, state.done),
+        critic._replace(params=values_params),
+        adam,
+        measured,
+        dual,
+        returns,
     )
     spread = _mean((targets - now) ** 2, steps.played) / jnp.maximum(
         _mean((targets - _mean(targets, steps.played)) ** 2, steps.played), 1e-30
     )
     over = (steps.over * steps.played).sum()
     trace = ActorTrace(
-        values[0], values[1:], dual.multipliers, shown.entropy, shown.kl,
-        jnp.clip(1.0 - spread, -1.0, 1.0).mean(), steps.played.sum(), over,
+        values[0],
+        values[1:],
+        dual.multipliers,
+        shown.entropy,
+        shown.kl,
+        jnp.clip(1.0 - spread, -1.0, 1.0).mean(),
+        steps.played.sum(),
+        over,
         jnp.where(over > 0, ((steps.ages + 1) * steps.over * steps.played).sum() / over, jnp.nan),
-        told.noise, told.unit, told.over, told.excess,
+        told.noise,
+        told.unit,
+        told.over,
+        told.excess,
     )
     return reached, trace
 
 
 def measure(
-    setup: ActorCriticSetup, lately: Measured, steps: LaneSteps, z: Array, then: Array
-) -> tuple[Measured, Measured]:
+    setup: ActorCriticSetup, lately: RunningMeasure, steps: LaneSteps, z: Array, then: Array
+) -> tuple[RunningMeasure, RunningMeasure]:
     r"""The running sums with a batch, and the batch's own.
 
     S <- (1 - 1/tau) S + sum discount^k z,   W <- (1 - 1/tau) W + sum discount^k,
@@ -241,7 +270,7 @@ def measure(
     has several times the variance.
     """
     counted = steps.counted * steps.played
-    weights = counted * setup.discount ** steps.ages
+    weights = counted * setup.discount**steps.ages
     cut = counted * steps.over * (1.0 - steps.ended)
     after = cut * setup.discount ** (steps.ages + 1)
     goes_on = setup.discount < 1.0
@@ -256,12 +285,12 @@ def measure(
         goes_on, (1.0 - powers) * setup.longest, (steps.ages + 1).astype(jnp.float32)
     )
     lengths = (finished * length + mass).sum()
-    batch = Measured(total, weight, lengths, finished.sum())
+    batch = RunningMeasure(total, weight, lengths, finished.sum())
     keep = 1.0 - 1.0 / setup.memory
     return jax.tree.map(lambda old, new: keep * old + new, lately, batch), batch
 
 
-def mean_of(measured: Measured, longest: Array) -> Array:
+def mean_of(measured: RunningMeasure, longest: Array) -> Array:
     """m; zeros where nothing was counted yet."""
     length = jnp.where(
         measured.episodes > 0, measured.lengths / jnp.maximum(measured.episodes, 1e-6), longest
@@ -296,7 +325,7 @@ def finished(
 ) -> tuple[Array, Array]:
     """What whole episodes were worth where they are over, (T, N, C), and of those under way, (N, C)."""
     cut = (steps.over * (1.0 - steps.ended))[..., None]
-    weight = (setup.discount ** steps.ages)[..., None]
+    weight = (setup.discount**steps.ages)[..., None]
     tail = jnp.where(setup.discount < 1.0, cut * weight * setup.discount * then, 0.0)
 
     def add(running: Array, row: tuple[Array, ...]) -> tuple[Array, Array]:
@@ -345,7 +374,7 @@ def rescaled(critic: Critic, targets: Array, played: Array, done: Array) -> Crit
     return Critic([*rest, kept], new)
 
 
-def averaged(before: Acting, actor: Acting, done: Array) -> Acting:
+def averaged(before: ActorPart, actor: ActorPart, done: Array) -> ActorPart:
     """The running average, moved towards what there is now."""
     rate = jnp.maximum(AVERAGED, 2.0 / (done + 2.0))
     return jax.tree.map(lambda old, new: old + rate * (new - old), before, actor)
