@@ -31,6 +31,7 @@ from cvxmdp.checker.linear_solve import solve_system
 
 ENOUGH = 1e-40  # that the equations may miss
 REFINEMENTS = 40
+DIGITS = 1e-9  # relative, that a correction is known to
 
 
 class ExactChain:
@@ -129,8 +130,9 @@ class ExactChain:
 
     def _solved(self, matrix: sp.csr_array, right: np.ndarray, discount: float) -> np.ndarray:
         near = np.array([float(one.mid()) if hasattr(one, "mid") else one for one in right])
+        size = float(np.abs(near).max(initial=0.0)) or 1.0  # Krylov steps break down on tiny numbers
         try:
-            return solve_system(sp.csr_array(matrix), near, discount)
+            return size * solve_system(sp.csr_array(matrix), near / size, discount, DIGITS)
         except np.linalg.LinAlgError as error:
             raise CertificateError(f"the policy never ends its episodes: {error}") from error
 
