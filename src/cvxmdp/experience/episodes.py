@@ -99,6 +99,7 @@ def summarise(
 ) -> Sample:
     """The sample of episodes whose inputs are states (``n_states``) or observations (``features``).
 
+    Inputs (n, T, ``n_states``) without ``features`` are features already.
     ``after`` says what mass may follow after so many steps; that of the discount where none is given.
     """
     count, longest = episodes.actions.shape
@@ -111,9 +112,10 @@ def summarise(
         raise TypeError("states need n_states, observations need features")
     rows, steps = np.nonzero(alive)
     actions = episodes.actions[rows, steps]
-    if features is None or hasattr(features, "index"):
+    counted = episodes.inputs.ndim == 2 if features is None else hasattr(features, "index")
+    if counted:
         used = episodes.inputs[rows, steps]
-        index = used if features is None else features.index(used)
+        index = getattr(features, "index", np.asarray)(used)
         occupancies: Any = sp.csr_array(
             (weights[steps], (rows, np.asarray(index, dtype=np.int64) * n_actions + actions)),
             shape=(count, size * n_actions),
@@ -124,7 +126,8 @@ def summarise(
             here = np.flatnonzero(alive[:, step])
             if not here.size:
                 break
-            found = np.asarray(features(episodes.inputs[here, step]), dtype=np.float64)
+            seen = episodes.inputs[here, step]
+            found = np.asarray(seen if features is None else features(seen), dtype=np.float64)
             occupancies[here, :, episodes.actions[here, step]] += weights[step] * found
         occupancies = occupancies.reshape(count, -1)
     returns, ranges = {}, {}

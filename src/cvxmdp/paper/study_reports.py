@@ -9,7 +9,7 @@ from cvxmdp.paper.learning_curves import Curves
 from cvxmdp.paper.studies import COMPARED, HORIZON, MEMORY, NORMS, OURS, PAPER, Study
 from cvxmdp.paper.study_tables import main_table
 from cvxmdp.paper.verdicts import Claim
-from cvxmdp.reports.html_data import Finding
+from cvxmdp.reports.html_data import Chapter
 from cvxmdp.reports.html_page import write_report
 from cvxmdp.runs.record import RunRecord
 
@@ -62,7 +62,7 @@ def _success(size: str, norm: str, found: Found, lead: Sequence[Study]) -> str:
 
 def _findings(
     norm: str, found: Found, others: Sequence[Study], claims: Sequence[Claim]
-) -> list[Finding]:
+) -> list[Chapter]:
     """What the printed settings and the baselines do, and what that says about the paper's claims."""
     if not others:
         return []
@@ -75,7 +75,7 @@ def _findings(
         "driven into a corner before it has explored, and stays there. The runs above differ in numbers only.",
     )
     told = [
-        Finding(
+        Chapter(
             "A finding: the settings that the paper prints" if printed else "Beside it",
             sentences if printed else (),
             tuple(header),
@@ -84,5 +84,5 @@ def _findings(
     ]
     if claims:
         verdicts = tuple((one.claim, one.measured, one.verdict) for one in claims)
-        told.append(Finding("The paper's claims", (), ("claim", "measured", "verdict"), verdicts))
+        told.append(Chapter("The paper's claims", (), ("claim", "measured", "verdict"), verdicts))
     return told

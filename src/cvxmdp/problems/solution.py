@@ -13,10 +13,12 @@ import numpy as np
 
 from cvxmdp.atoms.utility import Utility
 from cvxmdp.base.errors import FileFormatError, PolicyError, ProblemError, require
+from cvxmdp.base.interval import Interval
 from cvxmdp.policies.occupancies import as_policy
 from cvxmdp.policies.tables import TabularPolicy
 from cvxmdp.policies.timed_policy import TimedPolicy
 from cvxmdp.problems.fallback import with_fallback
+from cvxmdp.problems.findings import Finding, computed, status_of
 from cvxmdp.problems.lowered import Evidence
 from cvxmdp.problems.problem import Evaluation, Problem, load_problem
 from cvxmdp.problems.problem_folder import write_problem
@@ -89,6 +91,12 @@ class Solution:
         history: what happened on the way, by name; empty for solvers without iterates to show.
         stats: solver, time, iterations and the like.
         message: the status in a sentence, with this run's details.
+        slack_interval: of a learner: what fresh episodes say of each slack; of no width where it was computed
+            with a model.
+        constraint_status: "satisfied", "violated" or "open" for each constraint: where the interval of its
+            slack lies, or the slack itself where there is none.
+        findings: what a learner's history says of the answer: whether the policy has collapsed, the objective
+            is flat or still improving, a multiplier at its bound; since when, and what to do.
     """
 
     problem: Problem
@@ -102,6 +110,16 @@ class Solution:
     stats: Mapping[str, Any] = field(default_factory=dict)
     message: str = ""
     evidence: Evidence | None = None
+    slack_interval: Mapping[str, Interval] = field(default_factory=dict)
+    findings: tuple[Finding, ...] = ()
+
+    @property
+    def constraint_status(self) -> dict[str, str]:
+        """For each constraint; see above. Empty without a policy."""
+        if not self.has_policy:
+            return {}
+        known = {**computed(self.slack), **self.slack_interval}
+        return {name: status_of(one) for name, one in known.items()}
 
     @property
     def violation(self) -> dict[str, float]:
@@ -250,6 +268,7 @@ def load_solution(
         status not in Status.__members__
         or (x is not None and np.shape(x) != problem.shape)
         or not set(found["slack"]) == set(found["multipliers"]) == named
+        or not set(found["slack_interval"]) <= named
     ):
         raise FileFormatError(f"the solution in {folder} is not one of the problem beside it")
     if found["policy_or_none"] is not None:

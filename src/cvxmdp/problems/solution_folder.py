@@ -17,9 +17,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from cvxmdp.base.errors import FileFormatError
-from cvxmdp.base.jsonable import to_jsonable
+from cvxmdp.base.interval import Interval
+from cvxmdp.base.jsonable import from_jsonable, to_jsonable
 from cvxmdp.base.storage import read_arrays, require_file, whole_file, write_arrays
 from cvxmdp.policies import load_policy
+from cvxmdp.problems.findings import Finding
 from cvxmdp.problems.lowered import Evidence
 from cvxmdp.problems.problem_folder import LARGEST_DOCUMENT, Arrays, pack, unpack
 
@@ -46,6 +48,8 @@ def write_solution(folder: str | Path, solution: Solution) -> None:
         "stats": pack(_kept(solution.stats), arrays),
         "evidence": None if evidence is None else pack(vars(evidence), arrays),
         "has_policy": solution.has_policy,
+        "slack_interval": dict(solution.slack_interval),
+        "findings": list(solution.findings),
     }
     write_arrays(place / ARRAYS, "solution", arrays, {})
     if solution.has_policy:
@@ -94,6 +98,11 @@ def read_solution(folder: str | Path) -> dict[str, Any]:
             "stats": stats,
             "message": str(document["message"]),
             "evidence": None if evidence is None else _evidence(evidence),
+            "slack_interval": {
+                str(name): from_jsonable(Interval, one)
+                for name, one in document.get("slack_interval", {}).items()
+            },
+            "findings": tuple(from_jsonable(Finding, one) for one in document.get("findings", ())),
         }
     except FileFormatError:
         raise

@@ -13,6 +13,7 @@ from cvxmdp.atoms.curvature import Curvature
 from cvxmdp.base.text_tables import number, text_table
 from cvxmdp.models.table import endings_in
 from cvxmdp.policies.occupancies import episode_visits
+from cvxmdp.problems.findings import verdict_in_short, verdict_words
 from cvxmdp.problems.individual_values import individual_lines
 from cvxmdp.problems.while_learning import learning_words
 
@@ -114,7 +115,7 @@ def solution_text(solution: Solution) -> str:
     """The solution as text."""
     problem = solution.problem
     message = said_of_model(solution.message, str(solution.problem.space.note))
-    lines = [f"{solution.status.name.capitalize().replace('_', ' ')}: {message}", ""]
+    lines = [f"{status_words(solution)}: {message}", ""]
     lines.append(f"{problem.sense} {problem.utility!r} = {number(solution.objective)}")
     lines += individual_lines(solution, problem.utility)
     lines += _about(solution)
@@ -127,8 +128,20 @@ def solution_text(solution: Solution) -> str:
             if row.units:
                 lines.append(f"  {row.units}")
             lines += row.inside
-    played = learning_words(solution.stats, problem.environment is not None)
-    return "\n".join([*lines, "", *([played] if played else []), run_line(solution)])
+    return "\n".join([*lines, "", *_of_learning(solution), run_line(solution)])
+
+
+def status_words(solution: Solution) -> str:
+    """The status as a person writes it, with the verdict on a learner's answer."""
+    short = verdict_in_short(solution.constraint_status, solution.slack_interval, solution.findings)
+    return solution.status.name.capitalize().replace("_", " ") + short
+
+
+def _of_learning(solution: Solution) -> list[str]:
+    """What a learner's answer knows of itself, and what its policies did while learning."""
+    told = verdict_words(solution.constraint_status, solution.slack_interval, solution.findings)
+    played = learning_words(solution.stats, solution.problem.environment is not None)
+    return [*told, *([played] if played else [])]
 
 
 def _indented(lines: list[str]) -> list[str]:
@@ -140,7 +153,7 @@ def solution_html(solution: Solution) -> str:
     """The solution as an HTML fragment."""
     problem = solution.problem
     parts = [
-        f"<p><b>{escape(solution.status.name.capitalize().replace('_', ' '))}</b>: "
+        f"<p><b>{escape(status_words(solution))}</b>: "
         f"{escape(said_of_model(solution.message, str(solution.problem.space.note)))}</p>",
         f"<p>{problem.sense} <code>{escape(repr(problem.utility))}</code> = "
         f"<b>{number(solution.objective)}</b></p>",
@@ -158,7 +171,6 @@ def solution_html(solution: Solution) -> str:
             for lines in _indented(row.inside):
                 body += f'<tr><td></td><td colspan="4">{lines}</td></tr>'
         parts.append(f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>")
-    played = learning_words(solution.stats, problem.environment is not None)
-    parts += [f"<p>{escape(played)}</p>"] if played else []
+    parts += [f"<p>{escape(line)}</p>" for line in _of_learning(solution)]
     parts.append(f"<p><small>{escape(run_line(solution))}</small></p>")
     return "<div>" + "".join(parts) + "</div>"

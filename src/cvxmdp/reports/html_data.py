@@ -23,6 +23,7 @@ from cvxmdp.runs.record_text import (
     holds,
     run_line,
     status_words,
+    verdict_lines,
     worst_violation,
 )
 
@@ -33,7 +34,7 @@ LISTED_STATES = 30
 
 
 @dataclass(frozen=True)
-class Finding:
+class Chapter:
     """Something that was found out besides, told further down: a heading, sentences, and a table.
 
     Attributes:
@@ -49,7 +50,7 @@ class Finding:
 
 
 def report_data(
-    records: Sequence[RunRecord], title: str = "", findings: Sequence[Finding] = ()
+    records: Sequence[RunRecord], title: str = "", findings: Sequence[Chapter] = ()
 ) -> dict[str, Any]:
     """The whole document; without a title it has that of the first run."""
     groups = groups_of(records)
@@ -112,16 +113,26 @@ def headline(records: Sequence[RunRecord], proofs: Sequence[Certificate | None])
             lines.append(
                 f"No policy that satisfies the constraints gets {word} {number(best)}; this is proven."
             )
-    violated = [facts.name for facts in record.constraints if not holds(facts)]
-    if violated:
-        lines.append(f"Violated: {', '.join(violated)}, by up to {worst_violation(record):.3g}.")
-        if proof is not None and proof.repaired:
-            lines[-1] += " A repaired policy that violates nothing is in the certificate."
-    elif record.constraints:
-        lines.append(constraints_hold(record))
+    judged = record.estimated and any(facts.interval for facts in record.constraints)
+    lines += (
+        verdict_lines(record)
+        if judged
+        else [*_violations(record, proof), *map(str, record.findings)]
+    )
     lines.append(record.message)
     played = learning_words(record.stats, record.estimated)
     return [*lines, played] if played else lines
+
+
+def _violations(record: RunRecord, proof: Certificate | None) -> list[str]:
+    """Which constraints are violated by what was computed, or that none is."""
+    violated = [facts.name for facts in record.constraints if not holds(facts)]
+    if not violated:
+        return [constraints_hold(record)] if record.constraints else []
+    line = f"Violated: {', '.join(violated)}, by up to {worst_violation(record):.3g}."
+    if proof is not None and proof.repaired:
+        line += " A repaired policy that violates nothing is in the certificate."
+    return [line]
 
 
 def _headline_of_many(records: Sequence[RunRecord]) -> list[str]:

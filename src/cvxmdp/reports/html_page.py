@@ -17,7 +17,7 @@ from cvxmdp.base.errors import CvxmdpError
 from cvxmdp.base.storage import whole_file
 from cvxmdp.certificates.certificate import Certificate
 from cvxmdp.problems.solution import Solution
-from cvxmdp.reports.html_data import Finding, report_data
+from cvxmdp.reports.html_data import Chapter, report_data
 from cvxmdp.runs.frontier import Frontier
 from cvxmdp.runs.record import RunRecord, record_of
 from cvxmdp.runs.record_text import record_text
@@ -90,7 +90,7 @@ def write_report(
     path: str | Path,
     *,
     title: str = "",
-    findings: Sequence[Finding] = (),
+    findings: Sequence[Chapter] = (),
 ) -> Path:
     """Write the page of these runs, whole or not at all; findings are told below what they show."""
     path = Path(path)
@@ -100,7 +100,7 @@ def write_report(
     return path
 
 
-def report_page(records: list[RunRecord], title: str = "", findings: Sequence[Finding] = ()) -> str:
+def report_page(records: list[RunRecord], title: str = "", findings: Sequence[Chapter] = ()) -> str:
     """The page as text."""
     data = report_data(records, title, findings)
     # Inside a script element only "<" could end it; as an escape it is the same JSON.

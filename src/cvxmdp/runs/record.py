@@ -15,9 +15,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from cvxmdp.atoms import walk
+from cvxmdp.base.interval import Interval
 from cvxmdp.base.machine import environment
 from cvxmdp.models.layout import GridLayout
 from cvxmdp.policies.tables import table_of
+from cvxmdp.problems.findings import Finding
 from cvxmdp.problems.solution_text import constraint_rows
 
 if TYPE_CHECKING:
@@ -66,6 +68,8 @@ class ConstraintFacts:
     slack: float
     multiplier: float
     units: str = ""
+    status: str = ""  # "satisfied", "violated" or "open", where there is a policy
+    interval: Interval | None = None  # of the slack, where it was measured
 
 
 @dataclass(frozen=True)
@@ -105,6 +109,7 @@ class RunRecord:
         sense, utility: the objective in words.
         constraints: in the problem's order.
         model: in words.
+        findings: what a learner's history says of its answer.
         estimated: whether what the policy is worth was measured in episodes of an environment, not computed.
         discount, scale, action_names, layout: for pictures; occupancies times the scale are distributions.
         status, message, objective: how it ended.
@@ -143,6 +148,7 @@ class RunRecord:
     policy: Policy | None = None
     certificate: str | None = None
     estimated: bool = False
+    findings: tuple[Finding, ...] = ()
 
     @property
     def targets(self) -> dict[str, np.ndarray]:
@@ -210,6 +216,7 @@ def record_of(
         series=dict(_series(solution.history)),
         policy=solution.policy_or_none,
         certificate=None if certificate is None else certificate.to_json(),
+        findings=tuple(solution.findings),
     )
 
 
@@ -270,6 +277,8 @@ def _constraints(solution: Solution) -> tuple[ConstraintFacts, ...]:
                 float(solution.slack[name]),
                 float(solution.multipliers[name]),
                 row.units,
+                solution.constraint_status.get(name, ""),
+                solution.slack_interval.get(name),
             )
         )
     return tuple(facts)

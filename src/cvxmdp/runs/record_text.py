@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from cvxmdp.base.interval import Interval
 from cvxmdp.base.text_tables import number, text_table
 from cvxmdp.certificates.certificate import Certificate, certificate_facts
 from cvxmdp.models.table import endings_in, estimate_in
+from cvxmdp.problems.findings import Finding, verdict_in_short, verdict_words
 from cvxmdp.problems.solution_text import HEADER
 from cvxmdp.problems.while_learning import learning_words
 from cvxmdp.runs.record import ConstraintFacts, RunRecord
@@ -16,8 +18,8 @@ ROUNDING = 1e-9  # of a budget or of what is compared with it: a violation that 
 
 
 def status_words(record: RunRecord) -> str:
-    """The status as a person writes it."""
-    return record.status.capitalize().replace("_", " ")
+    """The status as a person writes it, with the verdict on a learner's answer."""
+    return record.status.capitalize().replace("_", " ") + verdict_in_short(*_verdict(record))
 
 
 def worst_violation(record: RunRecord) -> float:
@@ -55,10 +57,22 @@ def record_text(record: RunRecord) -> str:
         for line, facts in zip(table, record.constraints, strict=True):
             lines += [line, *([f"  {facts.units}"] if facts.units else [])]
     played = learning_words(record.stats, record.estimated)
-    lines += ["", *([played] if played else []), run_line(record.stats)]
+    lines += ["", *verdict_lines(record), *([played] if played else []), run_line(record.stats)]
     if record.certificate is not None:
         lines += ["", "Certificate", "-----------", str(Certificate.from_json(record.certificate))]
     return "\n".join(lines)
+
+
+def verdict_lines(record: RunRecord) -> list[str]:
+    """What a learner's answer knows of itself."""
+    return verdict_words(*_verdict(record))
+
+
+def _verdict(
+    record: RunRecord,
+) -> tuple[dict[str, str], dict[str, Interval], tuple[Finding, ...]]:
+    judged = {facts.name: facts.interval for facts in record.constraints if facts.interval}
+    return {facts.name: facts.status for facts in record.constraints}, judged, record.findings
 
 
 def run_line(stats: Mapping[str, Any]) -> str:
@@ -84,6 +98,13 @@ def record_json(record: RunRecord) -> dict[str, Any]:
         "slack": {facts.name: facts.slack for facts in record.constraints},
         "violation": {facts.name: max(0.0, -facts.slack) for facts in record.constraints},
         "multipliers": {facts.name: facts.multiplier for facts in record.constraints},
+        "constraint_status": {facts.name: facts.status for facts in record.constraints},
+        "slack_interval": {
+            facts.name: [facts.interval.lower, facts.interval.upper]
+            for facts in record.constraints
+            if facts.interval is not None
+        },
+        "findings": [vars(finding) for finding in record.findings],
         "seed": record.seed,
         "settings": dict(record.settings),
         "stats": dict(record.stats),

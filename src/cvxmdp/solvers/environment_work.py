@@ -7,7 +7,10 @@ run that is stopped and continued ends as if it had not been.
 
 from __future__ import annotations
 
+import itertools
 import math
+from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import jax
@@ -22,14 +25,14 @@ from cvxmdp.algorithms.chunks import (
     keep,
     summarise,
 )
-from cvxmdp.algorithms.estimators import discounts
 from cvxmdp.algorithms.recursion import Learning, LearningTrace, trace_of, update
 from cvxmdp.algorithms.views import view
 from cvxmdp.base.compiling import program
 from cvxmdp.experience.environments.environment import Environment, environment_of, seeds
-from cvxmdp.experience.episodes import Episodes
+from cvxmdp.experience.episodes import Episodes, Sample, joined
+from cvxmdp.experience.episodes import summarise as sample_of
+from cvxmdp.experience.judging import FIRST, Play, judge_by_episodes, measured_mean, unjudged
 from cvxmdp.experience.trajectories import Experience, Played
-from cvxmdp.models.horizon import horizon_of
 from cvxmdp.policies.networks import BoundNetwork
 from cvxmdp.policies.observers import mixture_on_observations, on_observations
 from cvxmdp.policies.policy import draw_actions
@@ -37,10 +40,10 @@ from cvxmdp.problems.problem import Evaluation
 from cvxmdp.problems.solution import Status
 from cvxmdp.problems.while_learning import played_history, violations_while_learning
 from cvxmdp.solvers.contract import Rows, Task
-from cvxmdp.solvers.learning import Learned, Shared
+from cvxmdp.solvers.learning import Learned, Shared, Worth
 from cvxmdp.solvers.vr_pdpg_work import LearningWork
 
-EVALUATED = 100  # episodes, at least, from which the answer's objective and slack are estimated
+LONGER = 5  # times the horizon that was learned with: where fresh episodes are cut at the latest
 
 
 def work_of(shared: Shared, task: Task) -> LearningWork:
@@ -59,24 +62,28 @@ class EnvironmentWork(LearningWork):
     """
 
     @property
-    def episodes(self) -> int:
-        """How many estimate the answer."""
-        return max(EVALUATED, self.settings.batch_size)
+    def horizon(self) -> int:
+        """Where fresh episodes are cut: later than those that were learned from, which hides less."""
+        learned = self.settings.horizon
+        return max(learned, min(self.environment.default_horizon(), LONGER * learned))
 
-    def fresh(self, state: Learned) -> Experience:
+    def fresh(self, state: Learned) -> Play:
         """Episodes of the last policy that nothing was learned from."""
-        drawn: Experience = play(
-            self.learning,
-            state.carry.state.params,
-            self.begun[0],
-            self.settings.iterations,
-            self.episodes,
-        )
-        return drawn
+        learning, numbers = replace(self.learning, horizon=self.horizon), itertools.count()
 
-    def evaluated(
-        self, state: Learned, status: Status
-    ) -> tuple[Any, Evaluation, dict[str, Any], dict[str, Any], str]:
+        def block() -> Sample:
+            t = self.settings.iterations + next(numbers)
+            drawn = play(learning, state.carry.state.params, self.begun[0], t, FIRST)
+            return self._sample(_episodes(host(drawn), self.problem.space.signal_names))
+
+        return lambda count: joined([block() for _ in range(-(-count // FIRST))])
+
+    def _sample(self, episodes: Episodes) -> Sample:
+        """What episodes measured, whose inputs are states or features."""
+        shape = self.problem.space.shape
+        return sample_of(episodes, self.environment.discount, shape[1], n_states=shape[0])
+
+    def evaluated(self, state: Learned, status: Status, trace: LearningTrace) -> Worth:
         """Estimates from fresh episodes; of a run that was stopped, from the episodes it learned from."""
         chunks, policy = state.snapshots[1:], self.policy(state)
         visits = np.array([one.snapshot.seen for one in chunks], dtype=np.float64)
@@ -89,21 +96,30 @@ class EnvironmentWork(LearningWork):
             stats = {"evaluation_episodes": 0, "truncated": 0.0, "truncation_bias": 0.0}
             stats |= violations
             remark = " Objective and slack are those of the last episodes it learned from."
-            return policy, self._of_latest(state, visits), history, stats, remark
+            latest = self._of_latest(state, visits)
+            return Worth(policy, latest, unjudged(latest.slack), history, stats, remark)
         last = self.settings.iterate == "last"
-        experience = self.fresh(state) if last else self.play_mixture(policy)
-        mean, tail = mean_of(self.learning, experience)
-        cut = float(np.asarray(experience.cut).mean())
+        worst = dict(zip(self.names, trace.episode_slack.min(axis=0, initial=np.inf), strict=True))
+        judged = judge_by_episodes(
+            self.problem,
+            self.fresh(state) if last else self.play_mixture(policy),
+            check=self.settings.check,
+            most_steps=int(state.steps),
+            worst={name: float(w) for name, w in worst.items()},
+        )
+        sample, cut = judged.sample, float((~judged.sample.terminated).mean())
+        tail = float(sample.tails.mean())
         stats = {
-            "evaluation_episodes": self.episodes,
+            "evaluation_episodes": sample.n,
             "truncated": cut,
             "truncation_bias": tail,
             **violations,
         }
-        found = self.problem.evaluate_occupancy(mean)
-        return policy, found, history, stats, self._remark(cut, tail)
+        found = self.problem.evaluate_occupancy(measured_mean(self.problem, sample))
+        remark = self._remark(sample.n, cut, tail)
+        return Worth(policy, found, judged.slack, history, stats, remark)
 
-    def _remark(self, cut: float, tail: float) -> str:
+    def _remark(self, episodes: int, cut: float, tail: float) -> str:
         """Where the numbers come from, and what truncation hid."""
         share = tail / self.problem.space.max_mass
         hidden = (
@@ -112,7 +128,7 @@ class EnvironmentWork(LearningWork):
             else ""
         )
         return (
-            f" Objective and slack are estimates from {self.episodes} episodes{hidden}; bounds on them: "
+            f" Objective and slack are estimates from {episodes:,} episodes{hidden}; bounds on them: "
             "evaluate(solution, environment, episodes)."
         )
 
@@ -143,7 +159,7 @@ class EnvironmentWork(LearningWork):
         assert environment is not None
         return environment
 
-    def play_mixture(self, mixture: Any) -> Experience:
+    def play_mixture(self, mixture: Any) -> Play:
         """Episodes of a policy that draws one of several for each."""
         of_environment, of_policy = seeds(self.seed, self.settings.iterations, 0, count=2)
         mixture.seed(of_policy)
@@ -151,16 +167,32 @@ class EnvironmentWork(LearningWork):
         def act(observations: Any, inputs: np.ndarray, begins: np.ndarray) -> np.ndarray:
             return np.asarray(mixture.predict(observations, episode_start=begins)[0])
 
-        return self.played(self.episodes, lambda number: act, of_environment)
+        return self.rounds(lambda number: act, lambda number: None if number else of_environment)
 
-    def played(self, count: int, act_of: Any, *first: int) -> Experience:
-        """``count`` episodes, in as many rounds as that takes.
+    def rounds(self, act_of: Any, seed_of: Any) -> Play:
+        """Whole rounds of fresh episodes, one in each lane.
 
         Args:
-            count: how many.
-            act_of: from the number of the round to what acts in it.
-            *first: the seed of each round; further ones go on from where the environment is.
+            act_of: from the number of a round to what acts in it.
+            seed_of: from the number of a round to its seed; None to go on from where the environment is.
         """
+        environment, numbers = self.environment, itertools.count()
+        names = self.problem.space.signal_names
+
+        def block() -> Sample:
+            number = next(numbers)
+            episodes = environment.episodes(
+                act_of(number), self.horizon, signals=names, seed=seed_of(number)
+            )
+            if environment.features is None:
+                return self._sample(episodes)
+            shape, features = self.problem.space.shape, environment.features
+            return sample_of(episodes, environment.discount, shape[1], features=features)
+
+        return lambda count: joined([block() for _ in range(-(-count // environment.n_lanes))])
+
+    def played(self, count: int, act_of: Any, seed_of: Any) -> Experience:
+        """``count`` episodes, in as many rounds as that takes; arguments as those of ``rounds``."""
         environment, names = self.environment, self.problem.space.signal_names
         rounds = range(-(-count // environment.n_lanes))
         parts = [
@@ -168,7 +200,7 @@ class EnvironmentWork(LearningWork):
                 act_of(number),
                 self.settings.horizon,
                 signals=names,
-                seed=first[number] if number < len(first) else None,
+                seed=seed_of(number),
             )
             for number in rounds
         ]
@@ -215,19 +247,15 @@ def play(learning: Learning, params: Any, words: Any, t: Any, episodes: int) -> 
     return learning.model.trajectories(policy, numbers, learning.horizon)
 
 
-def mean_of(learning: Learning, experience: Experience) -> tuple[np.ndarray, float]:
-    """The mean occupancy of a batch, and the mean mass that truncation hid of it."""
-    discount = float(learning.model.discount)
-    mean = np.asarray(_mean_occupancy(learning, experience), dtype=np.float64)
-    lengths = np.asarray(experience.alive).sum(axis=1)
-    tails = np.asarray(experience.cut) * horizon_of(discount).tail(lengths)
-    return mean, float(tails.mean())
-
-
-@program()
-def _mean_occupancy(learning: Learning, experience: Experience) -> Any:
-    masses = discounts(experience, learning.model.discount)
-    return experience.measure(masses[None], learning.shape)[0]
+def _episodes(experience: Experience, names: Sequence[str]) -> Episodes:
+    """A batch that was drawn in compiled code; its features are its inputs."""
+    return Episodes(
+        experience.features,
+        experience.actions,
+        {name: np.asarray(experience.signals[..., k], float) for k, name in enumerate(names)},
+        experience.alive.sum(axis=1).astype(int),
+        experience.cut == 0,
+    )
 
 
 class PlayedWork(EnvironmentWork):
@@ -243,8 +271,9 @@ class PlayedWork(EnvironmentWork):
         """There is one simulator, which runs take turns with."""
         return None
 
-    def fresh(self, state: Learned) -> Experience:
-        return self.play(state, self.settings.iterations, self.episodes)
+    def fresh(self, state: Learned) -> Play:
+        act_of, first = self._acting(state, self.settings.iterations)
+        return self.rounds(act_of, first)
 
     def advance(self, state: Learned, until: int) -> tuple[Learned, Rows]:
         experience = self.play(state, int(state.done), self.settings.batch_size)
@@ -255,15 +284,17 @@ class PlayedWork(EnvironmentWork):
 
     def play(self, state: Learned, t: int, count: int) -> Experience:
         """``count`` episodes under the current policy."""
-        rounds = -(-count // self.environment.n_lanes)
-        pairs = [seeds(self.seed, t, number, count=2) for number in range(rounds)]
+        return self.played(count, *self._acting(state, t))
+
+    def _acting(self, state: Learned, t: int) -> tuple[Any, Any]:
+        """From the number of a round of iteration t to what acts in it, and to the environment's seed."""
         chances = self._chances(state)
 
         def act_of(number: int) -> Any:
-            random = np.random.default_rng(pairs[number][1])
+            random = np.random.default_rng(seeds(self.seed, t, number, count=2)[1])
             return lambda observations, inputs, begins: draw_actions(chances(inputs), random)
 
-        return self.played(count, act_of, *(of_environment for of_environment, _ in pairs))
+        return act_of, lambda number: seeds(self.seed, t, number, count=2)[0]
 
     def _chances(self, state: Learned) -> Any:
         """A function from inputs (n, ...) to the chances of the actions, (n, A)."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any, NamedTuple
 
@@ -15,19 +16,22 @@ from cvxmdp.algorithms.recursion import Learning, Watched
 from cvxmdp.atoms import Shape, entropy, walk
 from cvxmdp.atoms.shapes.separating import separated
 from cvxmdp.base.errors import SettingsError
+from cvxmdp.base.interval import Interval
 from cvxmdp.base.precision import on_device
 from cvxmdp.base.saved_trees import Growing
 from cvxmdp.experience.environments.environment import environment_of
 from cvxmdp.experience.trajectories import sampling_model
 from cvxmdp.policies.families import BoundDirect, BoundFamily
 from cvxmdp.policies.networks import BoundNetwork
-from cvxmdp.problems.problem import Problem
+from cvxmdp.problems.findings import Course, Timeline
+from cvxmdp.problems.problem import Evaluation, Problem
 from cvxmdp.solvers.contract import Task, spacing
 from cvxmdp.solvers.start import exploring_start, per_constraint, take_start
 from cvxmdp.solvers.vr_pdpg_settings import Settings
 
 EXPLORING = 0.5  # of the iterations, over which exploration falls to zero
 KEPT = 256  # iterates that answers are made of and violations are counted by, at most
+NARROW = 0.05  # of log A: the entropy of a policy that hardly varies what it does
 LEAST_KEPT = 40  # of them where the model is large, or there is none
 SOLVED = 100_000  # states of all exact occupancies together, beyond LEAST_KEPT of them
 
@@ -73,6 +77,17 @@ class Learned(NamedTuple):
     steps: Any  # taken in the model
     largest_weight: Any
     snapshots: Growing  # of ``Kept``, the first of the start
+
+
+class Worth(NamedTuple):
+    """What a policy is worth, and what is said of it."""
+
+    policy: Any
+    evaluation: Evaluation
+    slack_interval: dict[str, Interval]
+    history: dict[str, Any]
+    stats: dict[str, Any]
+    remark: str  # for the message
 
 
 class Shared:
@@ -125,6 +140,40 @@ def choose_iterates(plan: Plan, seed: int, problem: Problem) -> np.ndarray | Non
     solved = SOLVED // problem.space.shape[0] if known else 0
     count = min(plan.iterations, KEPT, max(LEAST_KEPT, solved))
     return np.round(np.linspace(0, plan.iterations - 1, count)).astype(np.int32)
+
+
+def course_of(problem: Problem, history: Mapping[str, Any], bound: np.ndarray) -> Course:
+    """How a run went, for the findings about it.
+
+    By the exact values of the policies played where there is a model; else by every batch of episodes where the
+    function is affine, and by the mean occupancies of chunks where single episodes say something else (Jensen).
+    """
+    known, names = problem.environment is None, list(problem.constraints)
+    recorded = np.asarray(history["recorded"])
+
+    def curve(function: Shape, exact: Any, sampled: Any) -> Timeline:
+        if known or function.affine() is None:
+            return Timeline(np.asarray(history.get("played", ())), np.asarray(exact, dtype=float))
+        return Timeline(recorded, np.asarray(sampled, dtype=float))
+
+    worth = curve(
+        problem.objective_function,
+        history.get("played_objective", ()),
+        history["episode_objective"],
+    )
+    played, sampled = history.get("played_slack", {}), history["episode_slack"]
+    actions = problem.space.shape[1]
+    narrow = np.asarray(history["policy_entropy"]) < NARROW * math.log(actions)
+    return Course(
+        Timeline(worth.at, problem.sign * worth.values),
+        {
+            name: curve(function, played.get(name, ()), sampled[name])
+            for name, function in problem.slack_functions.items()
+        },
+        {name: Timeline(recorded, np.asarray(history["multipliers"][name])) for name in names},
+        dict(zip(names, np.asarray(bound, dtype=float).tolist(), strict=True)),
+        Timeline(recorded, narrow.astype(float)),
+    )
 
 
 def not_finite(iteration: int) -> str:

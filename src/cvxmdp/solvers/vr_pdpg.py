@@ -29,6 +29,7 @@ from cvxmdp.base.errors import SettingsError
 from cvxmdp.base.removed import refuse_removed, refusing_removed
 from cvxmdp.certificates.certify import Certifier
 from cvxmdp.certificates.slater import slater
+from cvxmdp.experience.judging import CHECK
 from cvxmdp.policies.families import PolicyFamily, Table
 from cvxmdp.problems.problem import Problem
 from cvxmdp.solvers.confident import ConfidentlyFeasible
@@ -76,6 +77,8 @@ class VRPDPG:
             episode; or "half": the policy of the average exact occupancy over the last half, in an
             environment a policy that draws one from the last half per episode. Of long runs both take
             iterates that are spread evenly, 40 to 256 over the whole run, whatever ``evaluate_every``.
+        check: fresh episodes that say, in an environment, what the answer is worth and which constraints it
+            satisfies: at most so many, at least 100, and no more steps than were learned from.
         evaluate_every: iterations between exact evaluations.
         record_every: iterations between records of episodes, weights and multipliers in the history; recording
             all of them takes about a third of the time. By default as many as give at most 10,000 records.
@@ -105,6 +108,7 @@ class VRPDPG:
     policy: PolicyFamily = field(default_factory=Table)
     pessimism: float | Mapping[str, float] | str = 0.0
     iterate: str | None = None
+    check: int = CHECK
     evaluate_every: int = 250
     record_every: int | None = None
     baseline: bool | None = None
@@ -117,7 +121,14 @@ class VRPDPG:
     has_lanes: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
-        for name in ("iterations", "horizon", "batch_size", "evaluate_every", "record_every"):
+        for name in (
+            "iterations",
+            "horizon",
+            "batch_size",
+            "check",
+            "evaluate_every",
+            "record_every",
+        ):
             value = getattr(self, name)
             if name in ("horizon", "batch_size", "record_every") and value is None:
                 continue

@@ -69,6 +69,7 @@ class Settings:
     initial_multiplier: Any
     policy: PolicyFamily
     iterate: str
+    check: int
     evaluate_every: int
     record_every: int | None
     baseline: bool
@@ -110,6 +111,7 @@ def settings_for(solver: VRPDPG, problem: Problem) -> Settings:
         initial_multiplier=solver.initial_multiplier,
         policy=solver.policy,
         iterate=either(solver.iterate, "half", "last"),
+        check=solver.check,
         evaluate_every=solver.evaluate_every,
         record_every=solver.record_every,
         baseline=either(solver.baseline, True, False),

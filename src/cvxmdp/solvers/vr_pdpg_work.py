@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from functools import cached_property
 from typing import Any, Self
 
@@ -29,7 +30,7 @@ from cvxmdp.base.errors import CvxmdpWarning, DivergedError
 from cvxmdp.base.saved_trees import Growing
 from cvxmdp.policies.mixtures import MixturePolicy
 from cvxmdp.policies.occupancies import policy_of
-from cvxmdp.problems.problem import Evaluation
+from cvxmdp.problems.findings import computed, findings_of
 from cvxmdp.problems.snapshots import snapshots_of
 from cvxmdp.problems.solution import Solution, Status
 from cvxmdp.problems.while_learning import played_history, violations_while_learning
@@ -38,7 +39,9 @@ from cvxmdp.solvers.learning import (
     Kept,
     Learned,
     Shared,
+    Worth,
     choose_iterates,
+    course_of,
     first_numbers,
     not_finite,
     targets_of,
@@ -154,8 +157,8 @@ class LearningWork(Work[Learned]):
                 stacklevel=2,
             )
         trace = self._trace(rows)
-        policy, evaluation, history, more, remark = self.evaluated(state, status)
-        history |= self._sampled(trace)
+        worth = self.evaluated(state, status, trace)
+        history = worth.history | self._sampled(trace)
         alpha = self.settings.momentum
         warn_of_lies(
             history,
@@ -173,16 +176,19 @@ class LearningWork(Work[Learned]):
         }
         if self.taken:
             stats["start"] = self.taken
-        return Solution.of_policy(
+        found = Solution.of_policy(
             self.problem,
-            policy,
+            worth.policy,
             status,
             self._multipliers(state, trace),
-            evaluation=evaluation,
+            evaluation=worth.evaluation,
             history=history,
-            stats={**stats, **more},
-            message=f"{status.value}{remark}{self._notes(state)}",
+            stats={**stats, **worth.stats},
+            message=f"{status.value}{worth.remark}{self._notes(state)}",
+            slack_interval=worth.slack_interval,
         )
+        course = course_of(self.problem, history, np.asarray(self.learning.dual_bound))
+        return replace(found, findings=findings_of(course, found.constraint_status))
 
     def latest(self, state: Learned) -> Any:
         """theta_T, or the latest there is."""
@@ -202,9 +208,7 @@ class LearningWork(Work[Learned]):
             multipliers = trace.multipliers[begin:].mean(axis=0)
         return {name: float(mu) for name, mu in zip(self.names, multipliers, strict=True)}
 
-    def evaluated(
-        self, state: Learned, status: Status
-    ) -> tuple[Any, Evaluation, dict[str, Any], dict[str, Any], str]:
+    def evaluated(self, state: Learned, status: Status, trace: LearningTrace) -> Worth:
         """The policy of the answer, its worth, the curves, more to say in ``stats`` and in the message.
 
         Here, where the model is known, exactly.
@@ -223,7 +227,8 @@ class LearningWork(Work[Learned]):
             self.problem, history, int(state.done) / max(reached.size, 1)
         )
         policy = self._deployed(state, visits, played)
-        return policy, self.problem.evaluate(policy), history, more, ""
+        found = self.problem.evaluate(policy)
+        return Worth(policy, found, computed(found.slack), history, more, "")
 
     def _table(self, params: Any) -> np.ndarray:
         return np.asarray(self.family.deploy(params).probabilities())

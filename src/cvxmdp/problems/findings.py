@@ -1,0 +1,343 @@
+"""What a learner's history says of its answer: collapsed, flat, still improving, a multiplier at its bound.
+
+A learner ends when its steps are used up, whatever came of them. Each finding says what is the matter, since
+which iteration, and what to do about it. Trends are judged on the means of a few blocks of a curve, which noise
+that is alike over neighbouring iterations does not deceive: Student's t of the slope through them, at 95%.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+import numpy as np
+from scipy.special import stdtrit
+
+from cvxmdp.base.interval import Interval
+
+SATISFIED, VIOLATED, OPEN = "satisfied", "violated", "open"
+COLLAPSED, FLAT, IMPROVING, AT_BOUND = (
+    "collapsed",
+    "objective is flat",
+    "still improving",
+    "multiplier at its bound",
+)
+BLOCKS, LEAST_BLOCKS = 10, 5
+SURE = 0.95
+WORTH = 0.01  # of the range seen, below which an improvement is none
+NEAR = 0.1  # of the range seen: a slack so small may hold the objective back
+LATE = 0.1  # of a run, that a multiplier is at its bound
+LAST, LONGER, HALF = 0.2, 0.4, 0.5  # of a run, over which trends are looked at
+
+
+class Timeline(NamedTuple):
+    """Values, (n,), at iterations, (n,)."""
+
+    at: np.ndarray
+    values: np.ndarray
+
+    def last(self, share: float) -> Timeline:
+        """Its last part."""
+        return (
+            self.since(self.at[-1] - share * (self.at[-1] - self.at[0])) if len(self.at) else self
+        )
+
+    def since(self, iteration: float) -> Timeline:
+        """From an iteration on."""
+        return Timeline(self.at[self.at >= iteration], self.values[self.at >= iteration])
+
+    @property
+    def blocks(self) -> np.ndarray:
+        """Means of neighbouring values, at most ``BLOCKS`` of them."""
+        count = min(BLOCKS, len(self.values))
+        return np.array(
+            [part.mean() for part in np.array_split(self.values, count)] if count else []
+        )
+
+    @property
+    def span(self) -> float:
+        """The range that block means cover over the run."""
+        parts = (
+            np.array_split(self.values, min(len(self.values), 5 * BLOCKS)) if len(self.at) else []
+        )
+        means = np.array([part.mean() for part in parts])
+        return float(np.ptp(means)) if means.size else 0.0
+
+
+NOTHING = Timeline(np.zeros(0), np.zeros(0))
+
+
+class Trend(NamedTuple):
+    """The slope through the blocks of a curve, and its standard error, per length of the curve."""
+
+    gain: float
+    error: float
+    degrees: int
+
+    def resolves(self, gain: float, tests: int = 1) -> bool:
+        """Whether so large a gain is above zero at 95%, a level that so many tests share."""
+        sure = 1.0 - (1.0 - SURE) / tests
+        return self.degrees > 0 and gain > float(stdtrit(self.degrees, sure)) * self.error
+
+
+def trend_of(curve: Timeline) -> Trend:
+    """Least squares through the means of blocks; of fewer than five nothing is said."""
+    means = curve.blocks
+    if means.size < LEAST_BLOCKS or not np.isfinite(means).all():
+        return Trend(0.0, np.inf, 0)
+    time = np.linspace(-0.5, 0.5, means.size)
+    spread = float(time @ time)
+    slope = float(time @ means) / spread
+    left = means - means.mean() - slope * time
+    degrees = means.size - 2
+    return Trend(slope, float(np.sqrt(left @ left / degrees / spread)), degrees)
+
+
+@dataclass(frozen=True)
+class Finding:
+    """Something that whoever uses the answer should know.
+
+    Attributes:
+        what: "collapsed", "objective is flat", "still improving" or "multiplier at its bound".
+        since: the iteration from which on it is so.
+        what_to_do: in a sentence.
+        detail: of what, and why it is said.
+    """
+
+    what: str
+    since: int
+    what_to_do: str
+    detail: str = ""
+
+    def __str__(self) -> str:
+        what = f"{self.what[:1].upper()}{self.what[1:]} since iteration {self.since:,}"
+        return f"{what}{': ' if self.detail else ''}{self.detail}. {self.what_to_do}"
+
+
+@dataclass(frozen=True)
+class Course:
+    """How a run went.
+
+    Attributes:
+        objective: of the policies played, larger is better (so the negative of what is minimised).
+        slack: of each constraint.
+        multipliers: of each constraint.
+        bounds: the largest value that each multiplier can take.
+        narrow: 1 where the policy hardly varies what it does: its mean entropy is under 5% of log A, or every
+            standard deviation of a Gaussian under 0.02; 0 elsewhere.
+    """
+
+    objective: Timeline
+    slack: Mapping[str, Timeline] = field(default_factory=dict)
+    multipliers: Mapping[str, Timeline] = field(default_factory=dict)
+    bounds: Mapping[str, float] = field(default_factory=dict)
+    narrow: Timeline = NOTHING
+
+    @property
+    def lagrangian(self) -> Timeline | None:
+        """Objective and slacks weighed by the last multipliers; None without, or where times differ."""
+        prices = {
+            name: price.values[-1] for name, price in self.multipliers.items() if len(price.at)
+        }
+        at, total = self.objective.at, np.array(self.objective.values, dtype=float)
+        same = all(np.array_equal(slack.at, at) for slack in self.slack.values())
+        if not same or not any(prices.get(name, 0.0) > 0 for name in self.slack):
+            return None
+        for name, slack in self.slack.items():
+            total = total + prices.get(name, 0.0) * slack.values
+        return Timeline(at, total)
+
+
+def computed(slack: Mapping[str, float]) -> dict[str, Interval]:
+    """Intervals of slacks that are computed, not measured: of no width."""
+    return {name: Interval(s, s, s, "computed", False) for name, s in slack.items()}
+
+
+def status_of(interval: Interval) -> str:
+    """Whether a slack with this interval is satisfied, violated or open; a computed one has no width."""
+    if interval.lower > 0 or interval.lower == interval.upper >= 0:
+        return SATISFIED
+    return VIOLATED if interval.upper < 0 else OPEN
+
+
+def findings_of(course: Course, status: Mapping[str, str]) -> tuple[Finding, ...]:
+    """What a run's course and the status of its constraints say."""
+    held = _at_bound(course)
+    flat_since = _flat(course)
+    collapsed = _collapsed(course, status, flat_since is not None)
+    found = [collapsed] if collapsed else []
+    if flat_since is not None and not collapsed:
+        found.append(_standing_still(course, status, flat_since))
+    if not found:
+        found += _improving(course, status)
+    return (*found, *held)
+
+
+def _collapsed(course: Course, status: Mapping[str, str], flat: bool) -> Finding | None:
+    """Nothing is tried any more, and what is done is not good."""
+    narrow = course.narrow
+    if not len(narrow.at) or not narrow.values[-1]:
+        return None
+    others = np.flatnonzero(narrow.values == 0)
+    since = int(narrow.at[others[-1] + 1 if others.size else 0])
+    stuck = [] if _at_its_best(course.objective) else _stuck(course, status, since)
+    if not flat and not stuck:
+        return None
+    why = f"while {', '.join(map(repr, stuck))} is violated" if stuck else "without a gain"
+    return Finding(
+        COLLAPSED,
+        since,
+        "More steps will not help. Begin anew with smaller steps, more exploration, or from a policy that "
+        "does something (start=).",
+        f"the policy hardly varies what it does, {why}",
+    )
+
+
+def _stuck(course: Course, status: Mapping[str, str], since: int) -> list[str]:
+    """Violated constraints whose slack has not risen of late."""
+    slacks = {name: course.slack[name] for name, word in status.items() if word == VIOLATED}
+    late = {name: curve.since(max(since, curve.last(HALF).at[0])) for name, curve in slacks.items()}
+    return [name for name, curve in slacks.items() if not _rises(late[name], curve)]
+
+
+def _at_its_best(objective: Timeline) -> bool:
+    """Whether no policy of the run did much better: violating for the objective's sake is no collapse."""
+    parts = np.array_split(objective.values, min(len(objective.values), 5 * BLOCKS))
+    best = max((float(part.mean()) for part in parts), default=0.0)
+    return float(objective.last(LAST).values.mean()) >= best - NEAR * objective.span
+
+
+def _flat(course: Course) -> int | None:
+    """Since when the objective does not rise, where it is no better than at first and nothing holds it back."""
+    objective, late = course.objective, course.objective.last(HALF)
+    if late.blocks.size < LEAST_BLOCKS or not np.isfinite(objective.values).all():
+        return None
+    if _rises(late, objective) or late.values.mean() > _first(objective) + WORTH * objective.span:
+        return None
+    feasible = all(_first(slack) >= 0 for slack in course.slack.values() if len(slack.at))
+    if not feasible and any(_holds_back(course, name) for name in course.slack):
+        return None
+    return int(late.at[0])
+
+
+def _first(curve: Timeline) -> float:
+    """Before anything was learned: of the first thousandth."""
+    return float(curve.values[: max(1, len(curve.values) // 1000)].mean())
+
+
+def _rises(part: Timeline, whole: Timeline, tests: int = 1) -> bool:
+    """Whether part of a curve rises, by more than is worth a word."""
+    trend = trend_of(part)
+    return trend.resolves(trend.gain, tests) and trend.gain > WORTH * whole.span
+
+
+def _holds_back(course: Course, name: str) -> bool:
+    """Whether a constraint is tight and has a price, so that the objective may have to stay low for it."""
+    slack, price = course.slack[name], course.multipliers.get(name)
+    if not len(slack.at) or price is None or not len(price.at):
+        return False
+    tight = float(slack.last(LAST).values.mean()) <= NEAR * slack.span
+    return tight and float(price.last(LAST).values.mean()) > 0
+
+
+def _standing_still(course: Course, status: Mapping[str, str], since: int) -> Finding:
+    idle = bool(status) and all(word == SATISFIED for word in status.values())
+    idle = idle and not any(_holds_back(course, name) for name in course.slack)
+    return Finding(
+        FLAT,
+        since,
+        "Begin from a policy that does something, or solve a looser budget first and tighten it with start=; "
+        "smaller steps and more exploration help where it never found what pays.",
+        "standing still is what was learned" if idle else "it is no better than the first policy's",
+    )
+
+
+def _improving(course: Course, status: Mapping[str, str]) -> list[Finding]:
+    """What would be better with more steps: the objective, or a constraint that is not satisfied yet.
+
+    Or both, weighed by the last multipliers, which is what learners climb: while a constraint is about to be
+    met, the objective alone may stand still.
+    """
+    curves = {"the objective": course.objective}
+    if (lagrangian := course.lagrangian) is not None:
+        curves["the Lagrangian"] = lagrangian
+    curves |= {
+        f"the slack of {name!r}": slack
+        for name, slack in course.slack.items()
+        if status.get(name) == VIOLATED
+    }
+    tests = 2 * len(curves)  # each in two parts
+    rising = {name: part for name, curve in curves.items() if (part := _rising_part(curve, tests))}
+    if not rising:
+        return []
+    since = min(int(part.at[0]) for part in rising.values())
+    advice = "Give it more steps: solve(..., start=solution) goes on."
+    return [Finding(IMPROVING, since, advice, f"{' and '.join(rising)} still rose")]
+
+
+def _rising_part(curve: Timeline, tests: int) -> Timeline | None:
+    """The last fifth, where it rises; where it is too noisy to tell, the last two fifths, if those do."""
+    part = curve.last(LAST)
+    if not _rises(part, curve, tests) and not trend_of(part).resolves(WORTH * curve.span):
+        part = curve.last(LONGER)
+    return part if _rises(part, curve, tests) else None
+
+
+def _at_bound(course: Course) -> list[Finding]:
+    """Multipliers that were at the end of their box for the last tenth of the run."""
+    found = []
+    for name, price in course.multipliers.items():
+        bound = course.bounds.get(name, np.inf)
+        if not len(price.at) or not 0 < bound < np.inf:
+            continue
+        below = np.flatnonzero(price.values < (1.0 - 1e-6) * bound)
+        reached = below[-1] + 1 if below.size else 0
+        if len(price.at) - reached < max(1.0, LATE * len(price.at)):
+            continue
+        found.append(
+            Finding(
+                AT_BOUND,
+                int(price.at[reached]),
+                "The budget may be out of reach; where there is a model, cm.slater(problem) says whether there "
+                "is room. If there is, the bound is too small: dual_bound=.",
+                f"that of {name!r} ({bound:.3g})",
+            )
+        )
+    return found
+
+
+def verdict_in_short(
+    status: Mapping[str, str], measured: Mapping[str, Interval], findings: tuple[Finding, ...]
+) -> str:
+    """A few words that go with a learner's status; empty where nothing was judged."""
+    words = []
+    for word in (VIOLATED, OPEN):
+        named = [name for name in measured if status[name] == word]
+        words += [f"{word}: {', '.join(named)}"] if named else []
+    if measured and not words:
+        words.append("every constraint satisfied")
+    words += dict.fromkeys(finding.what for finding in findings)
+    return f" ({'; '.join(words)})" if words else ""
+
+
+def verdict_words(
+    status: Mapping[str, str], intervals: Mapping[str, Interval], findings: tuple[Finding, ...]
+) -> list[str]:
+    """Lines for people: which constraints are satisfied, violated or open, and what was found."""
+    lines = []
+    for word in (VIOLATED, OPEN, SATISFIED):
+        named = [
+            f"{name} (slack {_width(intervals[name])})"
+            for name, said in status.items()
+            if said == word and name in intervals
+        ]
+        if named:
+            lines.append(f"{word.capitalize()}: {', '.join(named)}.")
+    return [*lines, *map(str, findings)]
+
+
+def _width(interval: Interval) -> str:
+    if interval.lower == interval.upper:
+        return f"{interval.value:.4g}"
+    return f"between {interval.lower:.4g} and {interval.upper:.4g}"
