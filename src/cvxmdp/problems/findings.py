@@ -23,6 +23,7 @@ COLLAPSED, FLAT, IMPROVING, AT_BOUND = (
     "still improving",
     "multiplier at its bound",
 )
+COMPUTED = "computed"  # the method of an interval of no width
 BLOCKS, LEAST_BLOCKS = 10, 5
 SURE = 0.95
 WORTH = 0.01  # of the range seen, below which an improvement is none
@@ -151,7 +152,7 @@ class Course:
 
 def computed(slack: Mapping[str, float]) -> dict[str, Interval]:
     """Intervals of slacks that are computed, not measured: of no width."""
-    return {name: Interval(s, s, s, "computed", False) for name, s in slack.items()}
+    return {name: Interval(s, s, s, COMPUTED, False) for name, s in slack.items()}
 
 
 def status_of(interval: Interval) -> str:
@@ -324,20 +325,14 @@ def verdict_in_short(
 def verdict_words(
     status: Mapping[str, str], intervals: Mapping[str, Interval], findings: tuple[Finding, ...]
 ) -> list[str]:
-    """Lines for people: which constraints are satisfied, violated or open, and what was found."""
+    """Lines for people: how constraints were judged by episodes, and what was found."""
     lines = []
     for word in (VIOLATED, OPEN, SATISFIED):
         named = [
-            f"{name} (slack {_width(intervals[name])})"
+            f"{name} (slack between {intervals[name].lower:.4g} and {intervals[name].upper:.4g})"
             for name, said in status.items()
-            if said == word and name in intervals
+            if said == word and name in intervals and intervals[name].method != COMPUTED
         ]
         if named:
             lines.append(f"{word.capitalize()}: {', '.join(named)}.")
     return [*lines, *map(str, findings)]
-
-
-def _width(interval: Interval) -> str:
-    if interval.lower == interval.upper:
-        return f"{interval.value:.4g}"
-    return f"between {interval.lower:.4g} and {interval.upper:.4g}"
