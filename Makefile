@@ -64,6 +64,9 @@ coverage: $(READY) ## which lines the tests run, commands that they start includ
 bench-scale: $(READY)  ## large models: column generation beside general solvers (about ten minutes)
 	$(BIN)/python benchmarks/scale.py
 
+bench-gpu: $(READY)  ## large models and many lanes on an accelerator; without one, the same programs at small sizes
+	$(BIN)/python benchmarks/gpu.py
+
 bench-ray: $(READY)  ## sweeps by 1, 2 and 4 workers of Ray on this machine, and what a task costs beside its work
 	$(BIN)/python benchmarks/ray_workers.py
 

@@ -25,10 +25,15 @@ MOST_PROGRAMS = 32
 _programs: list[Program] = []  # all there are: they are made when modules are imported
 
 
+def has_accelerator() -> bool:
+    """Whether programs run elsewhere than on the processor."""
+    return jax.default_backend() != "cpu"
+
+
 @lru_cache(maxsize=1)
 def known_options() -> dict[str, Any]:
     """Those of ``SMALL_LOOPS`` that this version of XLA understands; none where there is an accelerator."""
-    if jax.default_backend() != "cpu":
+    if has_accelerator():
         return {}
     if _understood(SMALL_LOOPS):
         return SMALL_LOOPS

@@ -18,6 +18,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from cvxmdp.base.compiling import has_accelerator
 from cvxmdp.base.errors import ModelError
 from cvxmdp.base.pytrees import Pytree
 from cvxmdp.experience.counted_random import uniforms
@@ -26,6 +27,10 @@ from cvxmdp.models.table import TabularMDP
 Array = Any
 LARGEST_TABLE = 2**28  # entries of the successor lists
 FEW = 32  # actions
+# Comparisons, steps times pairs, up to which an accelerator compares every step with every pair: without a
+# scatter, whose sums are in no fixed order, a batch of tables is one kernel.
+COMPARED = 2**14
+UNROLLED = 32  # steps of a trajectory up to which an accelerator has them one after the other in one program
 
 
 class Trajectory(NamedTuple):
@@ -54,6 +59,9 @@ def spread(trajectories: Any, numbers: Array, shape: tuple[int, int]) -> Array:
     count, size = numbers.shape[0], shape[0] * shape[1]
     pairs = (trajectories.states * shape[1] + trajectories.actions).ravel()
     flat = numbers.reshape(count, -1) / trajectories.alive.shape[0]
+    if has_accelerator() and pairs.size * size <= COMPARED:
+        there = pairs[:, None] == jnp.arange(size)
+        return jnp.where(there, flat[:, :, None], 0.0).sum(axis=1).reshape(-1, *shape)
     table = jnp.zeros((count, size), numbers.dtype).at[:, pairs].add(flat)
     return table.reshape(-1, *shape)
 
@@ -224,6 +232,8 @@ def sample_trajectory(model: SamplingModel, row_of: Any, uniforms: Array) -> Tra
         # One number in and one out: every other one would be copied around at each step.
         return jnp.where(alive & (entry < width), following, -1), jnp.where(alive, pair, -1)
 
-    _, pairs = jax.lax.scan(step, first, uniforms[1:].reshape(-1, 2))
+    drawn = uniforms[1:].reshape(-1, 2)
+    unroll = len(drawn) if has_accelerator() and len(drawn) <= UNROLLED else 1
+    _, pairs = jax.lax.scan(step, first, drawn, unroll=unroll)
     taken, actions = jnp.maximum(pairs, 0), row_of(first).size
     return Trajectory(taken // actions, taken % actions, (pairs >= 0).astype(uniforms.dtype))

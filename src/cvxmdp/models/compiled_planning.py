@@ -104,6 +104,7 @@ class CompiledBest(NamedTuple):
     lower: Array
     visits: Array
     rounds: Array
+    sweeps: Array  # over the pairs of one policy
 
 
 def compiled_model(flow: EpisodeFlow) -> CompiledModel | None:
@@ -155,8 +156,8 @@ def _padded(
 
 def settle_on_device(
     step: Callable[[Array], Array], right: Array, guess: Array, target: Array, norm: str
-) -> Array:
-    """``systems.settle``: sweeps while each gains enough, BiCGSTAB where they do not, sweeps to the end."""
+) -> tuple[Array, Array]:
+    """``systems.settle``: sweeps while each gains enough, else BiCGSTAB; and how many sweeps it took."""
     target = jnp.maximum(target, 4 * EPS * norm_of(guess, norm))
 
     def rough(carry: Any) -> Array:
@@ -171,10 +172,13 @@ def settle_on_device(
         return count + 1, following, left, jnp.where(count == PROBE, left, probed)
 
     infinite = jnp.asarray(jnp.inf)
-    _, v, left, _ = jax.lax.while_loop(rough, sweep, (0, guess, infinite, infinite))
-    return jax.lax.cond(
-        left <= target, lambda: v, lambda: bicgstab_on_device(step, right, v, target, norm)
-    )
+    count, v, left, _ = jax.lax.while_loop(rough, sweep, (0, guess, infinite, infinite))
+
+    def slowly() -> tuple[Array, Array]:
+        found, more = bicgstab_on_device(step, right, v, target, norm)
+        return found, count + more
+
+    return jax.lax.cond(left <= target, lambda: (v, count), slowly)
 
 
 class _Round(NamedTuple):
@@ -183,6 +187,7 @@ class _Round(NamedTuple):
     found: Any  # values, actions, upper and lower of the narrowest interval
     width: Array
     stalled: Array
+    sweeps: Array  # over the pairs of one policy
 
 
 def _best(
@@ -213,15 +218,16 @@ def _best(
         found = jax.tree.map(lambda new, old: jnp.where(better, new, old), now, carry.found)
         width = jnp.minimum(width, carry.width)
 
-        def evaluated() -> Array:
+        def evaluated() -> tuple[Array, Array]:
             chain = model.chain(actions)
             gained = jnp.take_along_axis(reward, actions[:, None], axis=1)[:, 0]
             share = jnp.where(stalled > STALLED, 0.1, 1.0) * FORCING
             target = jnp.maximum(share * residual, 0.1 * accuracy / model.mass)
             return settle_on_device(chain.forward, gained, after, target, norm)
 
-        following = jax.lax.cond(width <= accuracy, lambda: carry.values, evaluated)
-        return _Round(carry.count + 1, following, found, width, stalled)
+        enough = (carry.values, jnp.asarray(0))
+        following, sweeps = jax.lax.cond(width <= accuracy, lambda: enough, evaluated)
+        return _Round(carry.count + 1, following, found, width, stalled, carry.sweeps + sweeps)
 
     nothing = (
         values,
@@ -229,7 +235,9 @@ def _best(
         jnp.asarray(jnp.inf),
         -jnp.asarray(jnp.inf),
     )
-    first = _Round(jnp.asarray(0), values, nothing, jnp.asarray(jnp.inf), jnp.asarray(0))
+    first = _Round(
+        jnp.asarray(0), values, nothing, jnp.asarray(jnp.inf), jnp.asarray(0), jnp.asarray(0)
+    )
     return jax.lax.while_loop(open_, improve, first)
 
 
@@ -255,17 +263,19 @@ def answer(
     """
     ended = _best(model, reward, values, accuracy, rounds)
     found, actions, upper, lower = ended.found
-    after = _visits(model, model.chain(actions), visits, error)
-    return CompiledBest(found, actions, upper, lower, after, ended.count)
+    after, sweeps = _visits(model, model.chain(actions), visits, error)
+    return CompiledBest(found, actions, upper, lower, after, ended.count, ended.sweeps + sweeps)
 
 
 @program()
 def policy_visits(model: CompiledModel, policy: Array, visits: Array, error: Array) -> Array:
     """Visits of a policy (S, A), up to ``error`` in the sum of absolute values, (S,)."""
-    return _visits(model, model.policy_chain(policy), visits, error)
+    return _visits(model, model.policy_chain(policy), visits, error)[0]
 
 
-def _visits(model: CompiledModel, chain: CompiledChain, guess: Array, error: Array) -> Array:
+def _visits(
+    model: CompiledModel, chain: CompiledChain, guess: Array, error: Array
+) -> tuple[Array, Array]:
     target = error / model.longest
-    found = settle_on_device(chain.backward, model.initial, guess, target, "total")
-    return jnp.maximum(found, 0.0)
+    found, sweeps = settle_on_device(chain.backward, model.initial, guess, target, "total")
+    return jnp.maximum(found, 0.0), sweeps

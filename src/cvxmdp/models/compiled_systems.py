@@ -251,13 +251,16 @@ def _settle(
             entries * v[columns], rows, right.shape[0], indices_are_sorted=True
         )
 
-    return bicgstab_on_device(step, right, guess, target, norm)
+    return bicgstab_on_device(step, right, guess, target, norm)[0]
 
 
 def bicgstab_on_device(
     step: Callable[[Array], Array], right: Array, guess: Array, target: Array, norm: str
-) -> Array:
-    """v = right + step(v) by BiCGSTAB from the guess; plain sweeps from its best point where it broke down."""
+) -> tuple[Array, Array]:
+    """v = right + step(v) by BiCGSTAB from the guess, and how many times ``step`` was asked before the end.
+
+    Where it breaks down, plain sweeps go on from its best point.
+    """
 
     def residual_of(v: Array) -> Array:
         return right + step(v) - v
@@ -296,7 +299,8 @@ def bicgstab_on_device(
         first,
         jnp.vdot(first, first),
     )
-    v = jax.lax.while_loop(unsettled, iterate, start)[3]
+    ended = jax.lax.while_loop(unsettled, iterate, start)
+    v = ended[3]
     # The recursive residual may have drifted, or the method broken down: sweeps measure and shrink the rest.
     v = jnp.where(norm_of(residual_of(v), norm) < norm_of(first, norm), v, guess)
-    return _sweep(step, right, v, lambda _: target, norm, MOST_STEPS)
+    return _sweep(step, right, v, lambda _: target, norm, MOST_STEPS), 2 * ended[0] + 2

@@ -114,6 +114,7 @@ class DevicePlace(HostPlace):
                 jnp.asarray(error),
             )
             work.calls, work.sweeps = work.calls + 1, work.sweeps + int(found.rounds)
+            work.policy_sweeps += int(found.sweeps)
             oracle.values, oracle.visits_before = found.values, found.visits
             best = Best(found.values, found.actions, float(found.upper), float(found.lower))
             return best, Column(found.visits, found.actions, None, error)
