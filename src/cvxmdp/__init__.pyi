@@ -108,3 +108,5 @@ from cvxmdp.atoms.minimum import maximum as maximum
 from cvxmdp.atoms.minimum import spread as spread
 from cvxmdp.atoms.powers import square as square
 from cvxmdp.atoms.returns import norm as norm
+from cvxmdp.runs.deterministic import Deterministic as Deterministic
+from cvxmdp.runs.deterministic import deterministic as deterministic

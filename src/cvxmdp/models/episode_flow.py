@@ -32,6 +32,7 @@ from cvxmdp.models.flow import Equations, Flow
 from cvxmdp.models.planning import Device, EpisodeOracle, Oracle, longest_stay, optimal_values
 from cvxmdp.models.systems import DENSE_LIMIT, solve_discounted, solve_relative
 
+INVERTED = 600  # states up to which a policy's whole matrix is inverted
 SOLVED_TOGETHER = 256  # states up to which policies are evaluated several at a time
 TOGETHER_ENTRIES = 2**22
 COVERED = (1.0 + 1e-9, 1.0 + 1e-4, 1.1)  # times what is needed, so that rounding is no matter
@@ -136,6 +137,18 @@ class EpisodeFlow(Flow):
         """The occupancy of a policy, (S, A): discounted expected visits of each pair."""
         visits = solve_discounted(self.chain(policy).T, self.initial, self.discount)
         return np.where(self.actions, self._clean(visits)[:, None] * policy, 0.0)
+
+    def visits_matrices(self, policy: np.ndarray) -> tuple[np.ndarray, np.ndarray] | None:
+        if self.shape[0] > INVERTED:
+            return None
+        try:
+            matrix = np.linalg.inv(
+                np.eye(self.shape[0]) - self.discount * self.chain(policy).toarray()
+            )
+        except np.linalg.LinAlgError:
+            return None
+        following = self.discount * (self.transition @ matrix)
+        return matrix, np.asarray(following).reshape(*self.shape, -1)
 
     def _clean(self, visits: np.ndarray) -> np.ndarray:
         """Visits (..., S) without rounding below zero, and of the mass that is known where no episode ends.

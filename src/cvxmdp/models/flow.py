@@ -140,6 +140,13 @@ class Flow(ABC):
     def occupancies(self, policies: np.ndarray) -> np.ndarray:
         """The occupancies of several policies, (K, S, A): small models are solved together."""
 
+    def visits_matrices(self, policy: np.ndarray) -> tuple[np.ndarray, np.ndarray] | None:
+        """M = (I - gamma P_pi)^{-1}, (S, S), visits of each state from each, and gamma P M, (S, A, S).
+
+        None where there is no such matrix, or it would be large.
+        """
+        return None
+
     @abstractmethod
     def residual(self, x: np.ndarray) -> np.ndarray:
         """What the flow equations miss at x, (S,): zero for an occupancy."""
