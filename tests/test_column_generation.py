@@ -519,8 +519,9 @@ def test_rewards_in_billionths_end_optimal() -> None:
 
 @pytest.mark.long
 def test_columns_that_creep_leave_a_small_model_to_one_program_also_after_a_stop() -> None:
-    mdp = cm.garnet(3, 2, 2, discount=0.9, seed=0)
-    problem = cm.Problem(mdp, minimize=cm.distance(cm.uniform_policy(mdp), norm="l1"))
+    mdp = cm.garnet(6, 3, 3, discount=0.9, seed=0)
+    target = cm.TabularPolicy(np.random.default_rng(1).dirichlet(np.ones(3), 6))
+    problem = cm.Problem(mdp, minimize=cm.distance(target, norm="l1"))
     whole, half = (Run(cm.ColumnGeneration().prepare(Task(problem))) for _ in range(2))
     for _ in range(20):
         half.advance()

@@ -58,6 +58,22 @@ class Map(Pytree):
         """The least u with M'u >= reward, (S, A), where that is the same in every entry; else None."""
         return None
 
+    def softly(
+        self, reward: np.ndarray, logs: np.ndarray, temperature: float
+    ) -> tuple[np.ndarray, np.ndarray] | None:
+        """A smooth ``covering``, and how pairs share in its rows, (S, A); None where there is none.
+
+        Args:
+            reward: (S, A); minus infinity for pairs that take no part.
+            logs: of shares that pairs have at reward zero, (S, A).
+            temperature: in units of u: the smaller, the closer.
+        """
+        return None
+
+    def among(self, u: np.ndarray, shares: np.ndarray) -> np.ndarray:
+        """The x with the image u in which pairs have these shares of their rows, where ``softly`` is known."""
+        raise NotImplementedError
+
     def towards(self, u: np.ndarray, x: np.ndarray) -> np.ndarray | None:
         """An array like x with the image u, (S, A); None where there is no closed form of it."""
         return None
@@ -111,6 +127,16 @@ class Entries(Map):
         known = np.ndim(self._scale) == 0 and self._scale > 0
         return reward.ravel() / self._scale if known else None
 
+    def softly(
+        self, reward: np.ndarray, logs: np.ndarray, temperature: float
+    ) -> tuple[np.ndarray, np.ndarray] | None:
+        """Every pair has its own row: there is nothing to smooth."""
+        found = self.covering(reward)
+        return None if found is None else (found, np.ones(self.shape))
+
+    def among(self, u: np.ndarray, shares: np.ndarray) -> np.ndarray:
+        return np.asarray(u.reshape(self.shape) / self._scale)
+
     @property
     def is_identity(self) -> bool:
         return self.scale is None
@@ -141,6 +167,22 @@ class StateSums(Map):
 
     def covering(self, reward: np.ndarray) -> np.ndarray | None:
         return np.asarray(reward.max(axis=1) / self.scale)
+
+    def softly(
+        self, reward: np.ndarray, logs: np.ndarray, temperature: float
+    ) -> tuple[np.ndarray, np.ndarray] | None:
+        """The logarithm of a sum of exponentials."""
+        shares = reward / (self.scale * temperature)
+        shares += logs
+        highest = shares.max(axis=1)
+        shares -= highest[:, None]
+        np.exp(shares, out=shares)
+        sums = shares.sum(axis=1)
+        shares /= sums[:, None]
+        return temperature * (highest + np.log(sums)), shares
+
+    def among(self, u: np.ndarray, shares: np.ndarray) -> np.ndarray:
+        return np.asarray(shares * (u / self.scale)[:, None])
 
     @property
     def needs_pairs(self) -> bool:

@@ -18,7 +18,6 @@ import numpy as np
 
 from cvxmdp.base.errors import ProblemError, did_you_mean
 from cvxmdp.certificates.certificate import Certificate
-from cvxmdp.certificates.checking import loosened
 from cvxmdp.certificates.claims import ENOUGH, Claims, Proof, best
 from cvxmdp.certificates.evidence import (
     by_columns,
@@ -52,7 +51,6 @@ def certify(
     *,
     tolerance: float = 1e-7,
     confidence: float | None = 0.95,
-    exact: bool = False,
 ) -> Certificate:
     """Prove bounds on the best objective, and on what a policy achieves.
 
@@ -67,15 +65,11 @@ def certify(
         tolerance: relative gap at which looking for a better proof stops.
         confidence: with which statements about the true model hold, where the model has counts. None for bounds
             about the estimate as it stands, which say nothing of the true model.
-        exact: claims loosened outwards by what exactness needs, and checked in exact arithmetic (the extra
-            ``exact``).
     """
     mdp = problem.mdp
     if confidence is not None and (mdp.counts is not None or mdp.relative_error):
-        found = TrueCertifier(problem, confidence).certify(answer)
-    else:
-        found = Certifier(problem).certify(answer, multipliers, tolerance)
-    return loosened(found, problem) if exact else found
+        return TrueCertifier(problem, confidence).certify(answer)
+    return Certifier(problem).certify(answer, multipliers, tolerance)
 
 
 class Certifier:
@@ -124,7 +118,7 @@ class Certifier:
         given, kept = None, None
         if answer is not None:
             matrix = rows_of(self.problem.mdp, answer)
-            given = self.claims.achieved(matrix)
+            given = self.claims.achieved(matrix, getattr(answer, "occupancy_or_none", None))
             if math.isinf(given.flow_residual):
                 raise ProblemError(
                     "the policy has no occupancy: it was not shown to end its episodes"
@@ -174,8 +168,10 @@ class Certifier:
             proofs.append(proven(self.claims, evidence))
             if self._tight(proofs[0], floor, max(tolerance, ENOUGH)):
                 return proofs[0]
-            if proofs[0] is not None and answer.status is Status.OPTIMAL:
-                # The solver met the gap it was asked for. Only what costs next to nothing may add to that.
+            # The solver met the gap it was asked for, or the search would be one like its own, from the
+            # beginning. Only what costs next to nothing may add to that.
+            met = answer.status is Status.OPTIMAL or is_large(self.claims)
+            if proofs[0] is not None and met and math.isfinite(proofs[0].upper):
                 cheap = int(self.claims.flow.actions.sum()) <= CHEAP
                 return best([*proofs, self._by_program() if cheap else None])
         own = getattr(answer, "multipliers", None) or {}

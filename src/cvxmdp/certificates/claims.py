@@ -95,10 +95,15 @@ class Claims:
         """The policy that has these rows in the flow."""
         return from_rows(rows, self.lowered.horizon.steps)
 
-    def achieved(self, policy: np.ndarray) -> Achieved:
-        """What a policy, (S, A) probabilities, surely achieves: nothing where it never ends its episodes."""
+    def achieved(self, policy: np.ndarray, near: np.ndarray | None = None) -> Achieved:
+        """What a policy, (S, A) probabilities, surely achieves: nothing where it never ends its episodes.
+
+        ``near`` is what its occupancy is said to be, (S, A), if that is known.
+        """
+        known = near is not None and near.shape == self.flow.shape and np.isfinite(near).all()
+        guess = np.maximum(near, 0.0).sum(axis=1) if near is not None and known else None
         try:
-            return achieved(self.checked, policy)
+            return achieved(self.checked, policy, guess)
         except CertificateError:
             nothing = dict.fromkeys(self.slacks, -math.inf)
             return Achieved(
@@ -108,7 +113,7 @@ class Claims:
     @cached_property
     def uniform_value(self) -> float:
         """f of the uniform policy, as computed."""
-        return self.checked.objective.value(self.achieved(self.checked.flow.uniform).occupancy)
+        return self.checked.objective.value(self.flow.uniform_occupancy)
 
     def relative_gap(self, upper: float, lower: float) -> float:
         """(upper - lower) / size, as ``Certificate.relative_gap``."""
@@ -125,7 +130,7 @@ class Claims:
     def least_size(self) -> float:
         """See ``Certificate.least_size``; zero where it is not known."""
         try:
-            found = SHORT * change_of(self.checked)
+            found = SHORT * change_of(self.checked, self.flow.uniform_occupancy)
         except CertificateError:
             return 0.0
         return found if math.isfinite(found) else 0.0

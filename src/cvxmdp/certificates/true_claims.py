@@ -19,8 +19,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from cvxmdp.algorithms.columns.concave_master import ConcaveMaster
-from cvxmdp.algorithms.columns.generation import LinearMaster
-from cvxmdp.algorithms.columns.linear_master import Answer
+from cvxmdp.algorithms.columns.linear_master import Answer, LinearMaster
 from cvxmdp.algorithms.columns.pool import Column
 from cvxmdp.algorithms.robust_flow import RobustFlow
 from cvxmdp.base.errors import ProblemError

@@ -12,6 +12,7 @@ EPS = float(np.finfo(np.float64).eps)
 UNDERFLOW = 1e-300
 # Factors beyond this (or below its inverse) are refused: with them underflow would not be harmless.
 LARGEST_FACTOR = 1e100
+EXACTLY = 1_000  # numbers that are added up one by one
 Parameters = dict[str, Any]
 
 
@@ -67,14 +68,22 @@ class ErrorBound(NamedTuple):
 
 
 def total(terms: np.ndarray) -> tuple[float, float]:
-    """A correctly rounded sum and the sum of absolute values."""
+    """The sum, rounded once (and by eps^2 of the sum of absolute values), and the sum of absolute values."""
     flat = np.asarray(terms, dtype=np.float64).ravel()
+    size = float(np.abs(flat).sum())
     if not np.isfinite(flat).all():
         return float(flat.sum()), math.inf
-    try:
-        return math.fsum(flat), float(np.abs(flat).sum())
-    except OverflowError as error:
-        raise CertificateError(f"the numbers are too large to be added up: {error}") from error
+    if not math.isfinite(4.0 * size):
+        raise CertificateError("the numbers are too large to be added up: their sum is not finite")
+    missed = []  # what the sums of pairs miss is a number itself (Knuth); its own rounding is eps^2 of the size
+    while flat.size > EXACTLY:
+        half = flat.size // 2
+        a, b, rest = flat[:half], flat[half : 2 * half], flat[2 * half :]
+        pairs = a + b
+        part = pairs - a
+        missed.append(float(((a - (pairs - part)) + (b - part)).sum()))
+        flat = np.append(pairs, rest)
+    return math.fsum([*flat, *missed]), size
 
 
 def largest(array: np.ndarray) -> float:

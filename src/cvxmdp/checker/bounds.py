@@ -206,15 +206,23 @@ class Achieved:
         return all(slack >= 0 for slack in self.slack.values()) and math.isfinite(self.objective)
 
 
-def change_of(problem: PlainProblem) -> float:
-    """What the objective changes by, at most, when a thousandth of the uniform policy's visits move."""
-    x = problem.flow.visited(problem.flow.uniform).x
+def change_of(problem: PlainProblem, uniform: np.ndarray | None = None) -> float:
+    """What the objective changes by, at most, when a thousandth of the uniform policy's visits move.
+
+    ``uniform`` is its occupancy, (S, A), where that is known.
+    """
+    x = problem.flow.visited(problem.flow.uniform).x if uniform is None else uniform
     return problem.objective.drift(x, ErrorBound(MOVED * float(x.sum()), problem.flow.usable))
 
 
-def achieved(problem: PlainProblem, policy: np.ndarray) -> Achieved:
-    """Bounds on objective and slack of a policy, an (S, A) array of probabilities."""
-    x, error, residual = problem.flow.visited(policy)
+def achieved(
+    problem: PlainProblem, policy: np.ndarray, guess: np.ndarray | None = None
+) -> Achieved:
+    """Bounds on objective and slack of a policy, an (S, A) array of probabilities.
+
+    ``guess``, (S,), is how often it may visit states: that is measured, not believed.
+    """
+    x, error, residual = problem.flow.visited(policy, guess)
     drift = problem.objective.drift(x, error)
     value = problem.objective.value(x)
     slack = {name: form.value(x) for name, form in problem.slacks.items()}

@@ -121,13 +121,14 @@ class CheckedEpisodes(CheckedFlow):
         covered = (remainder >= 0).all() and (needed <= remainder[:, None])[self.usable].all()
         return total(self.initial * remainder)[0] * (1 + 8 * EPS) if covered else math.inf
 
-    def visited(self, policy: Any) -> Visited:
+    def visited(self, policy: Any, guess: np.ndarray | None = None) -> Visited:
         policy = self.read_policy(policy)
         support, chain = self.support(policy), self.chain(policy)
         places = np.flatnonzero(support.any(axis=1))
         own = sp.csr_array(chain[places][:, places])
         visits = np.zeros(self.shape[0])
-        visits[places] = np.maximum(self._solved(own.T, self.initial[places]), 0.0)
+        known = None if guess is None else guess[places]
+        visits[places] = np.maximum(self._solved(own.T, self.initial[places], known), 0.0)
         if self.endless:  # what is lost as gamma nears one is a multiple of the visits themselves
             visits = visits * (self.mass / float(visits.sum()))
         x = np.where(support, visits[:, None] * policy, 0.0)
@@ -148,9 +149,11 @@ class CheckedEpisodes(CheckedFlow):
             raise CertificateError("the policy was not shown to end its episodes")
         return Visited(x, ErrorBound(error * (1 + 8 * EPS), support), residual)
 
-    def _solved(self, matrix: sp.csr_array, right: np.ndarray) -> np.ndarray:
+    def _solved(
+        self, matrix: sp.csr_array, right: np.ndarray, guess: np.ndarray | None = None
+    ) -> np.ndarray:
         try:
-            return solve_system(matrix, right, self.discount)
+            return solve_system(matrix, right, self.discount, guess)
         except np.linalg.LinAlgError as error:
             raise CertificateError(f"the policy never ends its episodes: {error}") from error
 

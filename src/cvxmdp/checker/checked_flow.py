@@ -106,8 +106,8 @@ class CheckedFlow(ABC):
         return None
 
     @abstractmethod
-    def visited(self, policy: Any) -> Visited:
-        """The occupancy of a policy, with its error."""
+    def visited(self, policy: Any, guess: np.ndarray | None = None) -> Visited:
+        """The occupancy of a policy, with its error; ``guess``, (S,), is how often states may be visited."""
 
     def per_state(self, proof: Proof, name: str) -> np.ndarray:
         """Numbers of a proof, one per state; zero where no policy goes."""
@@ -121,13 +121,9 @@ class CheckedFlow(ABC):
             )
         return np.where(self.reached, found, 0.0)
 
-    def as_written(self, policy: Any) -> np.ndarray:
-        """A policy's numbers as they were given, a row for each row of the flow."""
-        return np.asarray(policy, dtype=np.float64)
-
     def read_policy(self, policy: Any) -> np.ndarray:
         """A policy's probabilities, refused unless they are a policy of this model."""
-        matrix = self.as_written(policy)
+        matrix = np.asarray(policy, dtype=np.float64)
         if matrix.shape != self.shape or not np.isfinite(matrix).all() or (matrix < 0).any():
             raise CertificateError(f"a policy is a matrix of probabilities of shape {self.shape}")
         if (np.abs(matrix.sum(axis=1) - 1.0) > 1e-9).any():

@@ -146,9 +146,9 @@ class CheckedModels(CheckedEpisodes):
         """No occupancy of any model has more mass."""
         return (1.0 + 8 * EPS) / (1.0 - self.discount)
 
-    def visited(self, policy: Any) -> Visited:
+    def visited(self, policy: Any, guess: np.ndarray | None = None) -> Visited:
         """In the estimate; the error is how far it may be from the occupancy in any model of the set."""
-        found = super().visited(policy)
+        found = super().visited(policy, guess)
         # What the computed occupancy is off by itself may be moved as well, by two at most.
         moved = total(found.x * self.moved)[0] + 2.0 * found.error.size
         away = (moved * self.discount + self.start_moved) * (1 + 8 * EPS) * self.longest

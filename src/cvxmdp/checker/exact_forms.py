@@ -20,10 +20,8 @@ import numpy as np
 
 from cvxmdp.checker.affine_maps import AffineMap
 from cvxmdp.checker.arithmetic import (
-    EPS,
     LARGEST_FACTOR,
     CertificateError,
-    ErrorBound,
     NotVerifiableError,
     Parameters,
     numbers,
@@ -47,7 +45,6 @@ from cvxmdp.checker.exact_numbers import (
     Ball,
     ExactMatrix,
     add_up,
-    at_most,
     ball,
     balls,
     greatest,
@@ -55,8 +52,6 @@ from cvxmdp.checker.exact_numbers import (
 )
 from cvxmdp.checker.norm_form import NormForm
 from cvxmdp.checker.target_sets import BallSet, BoxSet, PointSet, PolytopeSet
-
-ROUNDED = 16 * EPS  # of the numbers behind a float, what a user's own function may have lost
 
 
 class ExactTangent(NamedTuple):
@@ -454,23 +449,21 @@ class ExactMinimum(ExactForm):
 
 
 class ExactCustom(ExactForm):
-    """A function of the user's own, in floats: what it computes is taken on trust, as its curvature is."""
+    """A function of the user's own: nothing about it can be computed exactly."""
 
     def __init__(self, form: CustomForm) -> None:
-        self.form = form
+        self.name = form.name
+
+    def _refuse(self) -> NotVerifiableError:
+        return NotVerifiableError(
+            f"{self.name} is a function of the user's own, which no exact arithmetic knows"
+        )
 
     def bound(self, x: np.ndarray) -> Ball:
-        near = np.array([float(one.mid()) for one in x])
-        off = at_most(add_up(abs(one) for one in x - balls(near)))
-        table = near.reshape(self.form.shape)
-        error = ErrorBound(off, np.ones(self.form.shape, dtype=bool))
-        return ball(self.form.value(table), self.form.drift(table, error))
+        raise self._refuse()
 
     def tangent(self, parameters: Parameters) -> ExactTangent:
-        found = self.form.tangent(parameters)
-        entries = zip(found.reward.ravel(), (ROUNDED * found.steep).ravel(), strict=True)
-        reward = np.array([ball(float(one), off) for one, off in entries], dtype=object)
-        return ExactTangent(reward, ball(found.constant, ROUNDED * found.size))
+        raise self._refuse()
 
 
 SETS: dict[type[PointSet], Any] = {

@@ -171,7 +171,7 @@ class AverageFlow(Flow):
         policy = np.where((visited | ~self.reached)[:, None], super().policy(inside), back)
         if len(closed_classes(self.chain(policy))) == 1:
             return policy
-        even = self.occupancy(self.uniform)
+        even = self.uniform_occupancy
         return super().policy((1.0 - CONNECTING) * inside / inside.sum() + CONNECTING * even)
 
     def response(self, reward: np.ndarray, visited: np.ndarray) -> np.ndarray:

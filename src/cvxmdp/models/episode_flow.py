@@ -30,13 +30,14 @@ import scipy.sparse as sp
 
 from cvxmdp.models.flow import Equations, Flow
 from cvxmdp.models.planning import Device, EpisodeOracle, Oracle, longest_stay, optimal_values
-from cvxmdp.models.systems import DENSE_LIMIT, solve_discounted, solve_relative
+from cvxmdp.models.systems import DENSE_LIMIT, settle, solve_discounted, solve_relative, total
 
 INVERTED = 600  # states up to which a policy's whole matrix is inverted
 SOLVED_TOGETHER = 256  # states up to which policies are evaluated several at a time
 TOGETHER_ENTRIES = 2**22
 COVERED = (1.0 + 1e-9, 1.0 + 1e-4, 1.1)  # times what is needed, so that rounding is no matter
 LONG = 1e3  # steps: stays that are longer take digits from solvers
+SKETCHED = 1e-11  # relative error of occupancies that sizes are measured at, in large models
 ROUNDED = 1e-12  # a row that misses one by less ends no episode
 
 
@@ -135,7 +136,25 @@ class EpisodeFlow(Flow):
 
     def occupancy(self, policy: np.ndarray) -> np.ndarray:
         """The occupancy of a policy, (S, A): discounted expected visits of each pair."""
-        visits = solve_discounted(self.chain(policy).T, self.initial, self.discount)
+        visits = solve_discounted(
+            self._backward(policy), self.initial, self.discount, self._visits_guess
+        )
+        return self._spread(visits, policy)
+
+    @property
+    def _visits_guess(self) -> np.ndarray:
+        """Where no episode ends, a guess of the right mass has no error in the slowest direction."""
+        return self.initial * self.mass if self.endless else self.initial
+
+    def _backward(self, policy: np.ndarray) -> sp.csr_array:
+        """The transposed matrix of a policy, without what it never does."""
+        chain = self.chain(policy)
+        if np.count_nonzero(policy) < 0.5 * self.actions.sum():
+            chain = chain.copy()  # it shares the model's own indices
+            chain.eliminate_zeros()
+        return chain.T
+
+    def _spread(self, visits: np.ndarray, policy: np.ndarray) -> np.ndarray:
         return np.where(self.actions, self._clean(visits)[:, None] * policy, 0.0)
 
     def visits_matrices(self, policy: np.ndarray) -> tuple[np.ndarray, np.ndarray] | None:
@@ -208,6 +227,14 @@ class EpisodeFlow(Flow):
 @dataclass(frozen=True, eq=False)
 class DiscountedFlow(EpisodeFlow):
     """The flow of a discount below one."""
+
+    def sketched(self, policy: np.ndarray) -> np.ndarray:
+        """To ``SKETCHED`` of its mass."""
+        if self.shape[0] <= DENSE_LIMIT:
+            return self.occupancy(policy)
+        backward, target = self._backward(policy), SKETCHED * self.mass / self.longest
+        visits, _ = settle(backward, self.initial, self.discount, self._visits_guess, target, total)
+        return self._spread(visits, policy)
 
     @property
     def scale(self) -> float:

@@ -215,6 +215,20 @@ class Flow(ABC):
         """The policy that is uniform over the available actions, (S, A)."""
         return self.actions / self.actions.sum(axis=1, keepdims=True)
 
+    @cached_property
+    def uniform_occupancy(self) -> np.ndarray:
+        """Its occupancy, (S, A): what sizes are measured at, and relative gaps refer to."""
+        return self.sketched(self.uniform)
+
+    @cached_property
+    def typical(self) -> tuple[np.ndarray, np.ndarray]:
+        """Two occupancies that tell sizes: of uniform actions, and of one action in every state."""
+        return self.uniform_occupancy, self.sketched(self.deterministic)
+
+    def sketched(self, policy: np.ndarray) -> np.ndarray:
+        """The occupancy of a policy, (S, A), as exactly as sizes have to be known."""
+        return self.occupancy(policy)
+
     @property
     def deterministic(self) -> np.ndarray:
         """Some deterministic policy, (S, A)."""

@@ -21,6 +21,7 @@ import scipy.sparse.linalg as spla
 
 DENSE_LIMIT = 1_500  # unknowns up to which a dense factorisation is the fastest and most exact
 FACTOR_LIMIT = 150_000  # unknowns beyond which an incomplete factorisation costs more than it saves
+RESIDUAL = 1e-13  # of the right-hand side, that iterations leave to polishing
 MOST_POLISHING = 2_000  # plain sweeps at the end of an exact solution
 DIRECT_LIMIT = 500  # unknowns up to which a dense factorisation beats iterations that are slow
 MOST_SWEEPS = 1_000
@@ -46,9 +47,12 @@ def solve_discounted(
     """
     if right.size <= DENSE_LIMIT:
         return np.linalg.solve(np.eye(right.size) - discount * matrix.toarray(), right)
-    matrix = sp.csr_array(matrix)
     start = right if guess is None else guess
-    values = _krylov(matrix, right, discount, start)
+    large, target = right.size > FACTOR_LIMIT, RESIDUAL * total(right)
+    most = 3_000 if large else 200
+    values, left, _ = _approached(matrix, right, discount, start, target, total, most)
+    if not (left <= target or large):
+        values = _factorised(matrix, right, discount, values)
     return _polish(matrix, right, discount, values)
 
 
@@ -85,22 +89,19 @@ def solve_relative(
     return h - float(weights @ h) / total_weight, g
 
 
-def _krylov(
-    matrix: sp.csr_array, right: np.ndarray, discount: float, start: np.ndarray
+def _factorised(
+    matrix: sp.csr_array, right: np.ndarray, discount: float, otherwise: np.ndarray
 ) -> np.ndarray:
+    """By GMRES with an incomplete factorisation, where chains are nearly deterministic."""
     shape = (right.size, right.size)
     operator = spla.LinearOperator(shape, lambda v: v - discount * (matrix @ v), dtype=np.float64)
-    large = right.size > FACTOR_LIMIT
-    most = 3_000 if large else 200
-    found, stalled = spla.bicgstab(operator, right, x0=start, rtol=1e-13, atol=0.0, maxiter=most)
-    if (stalled or not np.isfinite(found).all()) and not large:
-        system = sp.csc_matrix(sp.eye_array(right.size) - discount * matrix)
-        factor = spla.spilu(system, drop_tol=1e-5, fill_factor=20)
-        inverse = spla.LinearOperator(shape, factor.solve, dtype=np.float64)
-        found, stalled = spla.gmres(
-            operator, right, x0=factor.solve(right), M=inverse, rtol=1e-13, atol=0.0, maxiter=20
-        )
-    return found if np.isfinite(found).all() else start
+    system = sp.csc_matrix(sp.eye_array(right.size) - discount * matrix)
+    factor = spla.spilu(system, drop_tol=1e-5, fill_factor=20)
+    inverse = spla.LinearOperator(shape, factor.solve, dtype=np.float64)
+    found, _ = spla.gmres(
+        operator, right, x0=factor.solve(right), M=inverse, rtol=1e-13, atol=0.0, maxiter=20
+    )
+    return found if np.isfinite(found).all() else otherwise
 
 
 def _polish(
@@ -127,6 +128,26 @@ def settle(
     norm: Norm,
 ) -> tuple[np.ndarray, int]:
     """v with norm(right + discount * matrix @ v - v) <= target, as far as rounding allows; and the sweeps."""
+    most = MOST_KRYLOV if right.size > DIRECT_LIMIT else 0
+    v, left, sweeps = _approached(matrix, right, discount, guess, target, norm, most)
+    if left <= target:
+        return v, sweeps
+    return solve_discounted(matrix, right, discount, guess=v), sweeps
+
+
+def _approached(
+    matrix: sp.csr_array,
+    right: np.ndarray,
+    discount: float,
+    guess: np.ndarray,
+    target: float,
+    norm: Norm,
+    most: int,
+) -> tuple[np.ndarray, float, int]:
+    """v, what is left in the norm of its residual (zero where that is rounding), and the sweeps it took.
+
+    Quickly mixing models need no more than sweeps, which cost the least; others get ``most`` Krylov steps.
+    """
     sweeps = 0
 
     def step(v: np.ndarray) -> np.ndarray:
@@ -136,27 +157,29 @@ def settle(
         following *= discount
         return np.asarray(following)
 
-    # Quickly mixing models need no more than sweeps, which cost the least.
     v, left, smallest = guess, np.inf, np.inf
     for count in range(MOST_SWEEPS):
         following = step(v)
         following += right
         v, change = following, following - v
         left = norm(change)
+        if left <= target:
+            return v, left, sweeps
         # Without a discount a change may keep its size for as long as it takes to reach an end.
-        rounding = left <= ROUNDED_AWAY * EPS * float(np.abs(v).max())
-        if left <= target or (count >= 2 and rounding and not left < smallest):
-            return v, sweeps
+        stuck = count >= 2 and not left < smallest
+        if stuck and left <= ROUNDED_AWAY * EPS * max(norm(v), largest(v)):
+            return v, 0.0, sweeps
         if count == PROBE:
             probed = left
         if count == 2 * PROBE and left > FAST_MIXING**PROBE * probed:
             break
         smallest = min(left, smallest)
-    if right.size > DIRECT_LIMIT:
-        v, left = bicgstab(step, right, v, target, norm, MOST_KRYLOV)
-        if left <= target:
-            return v, sweeps
-    return solve_discounted(matrix, right, discount, guess=v), sweeps
+    if most:
+        matrix = sp.csr_array(
+            matrix
+        )  # a transposed one is slower, which pays after some twenty sweeps
+        v, left = bicgstab(step, right, v, target, norm, most)
+    return v, left, sweeps
 
 
 def half_spread(v: np.ndarray) -> float:

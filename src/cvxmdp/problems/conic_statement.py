@@ -77,35 +77,19 @@ def units_of(lowered: Lowered) -> Units:
 
     For f it is the difference of the values, since its constant plays no part.
     """
-    points = typical_of(lowered)
+    model, points = lowered.flow, lowered.flow.typical
+
+    def change(function: Shape) -> np.ndarray:
+        return np.asarray(function.gradient(points[0])[model.usable] * model.mass)
+
     with np.errstate(invalid="ignore"):  # a logarithm may be minus infinity at both
         values = [lowered.objective.value(point) for point in points]
         difference = values[0] - values[1]
-    names, slacks = lowered.slacks.keys(), list(lowered.slacks.values())
-    objective = largest(difference, _change(lowered, lowered.objective, points[0]))
-    return Units(objective, dict(zip(names, sizes_of(lowered, slacks, points), strict=True)))
-
-
-def sizes_of(
-    lowered: Lowered, functions: Sequence[Shape], points: Sequence[np.ndarray] = ()
-) -> list[float]:
-    """A typical size of each function over the occupancies: by values alone, one that is zero here has none."""
-    points = points or typical_of(lowered)
-    return [
-        largest(*(function.value(point) for point in points), _change(lowered, function, points[0]))
-        for function in functions
-    ]
-
-
-def _change(lowered: Lowered, function: Shape, point: np.ndarray) -> np.ndarray:
-    model = lowered.flow
-    return np.asarray(function.gradient(point)[model.usable] * model.mass)
-
-
-def typical_of(lowered: Lowered) -> list[np.ndarray]:
-    """Two occupancies: of uniform actions, and of the first action everywhere."""
-    model = lowered.flow
-    return [model.occupancy(model.uniform), model.occupancy(model.deterministic)]
+    slacks = {
+        name: largest(*(g.value(point) for point in points), change(g))
+        for name, g in lowered.slacks.items()
+    }
+    return Units(largest(difference, change(lowered.objective)), slacks)
 
 
 def largest(*numbers: Any) -> float:
@@ -132,7 +116,7 @@ class ConicStatement:
 
     def __init__(self, lowered: Lowered, scaled: bool = True) -> None:
         model = lowered.flow
-        self.program = OccupancyProgram(model.usable, typical_of(lowered) if scaled else ())
+        self.program = OccupancyProgram(model.usable, model.typical if scaled else ())
         cp = self.program.cp
         self.units = units_of(lowered) if scaled else Units(1.0, dict.fromkeys(lowered.slacks, 1.0))
         self.equations = model.equations()

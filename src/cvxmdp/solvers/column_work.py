@@ -9,7 +9,12 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from cvxmdp.algorithms.columns.flow_duals import only_leaf
-from cvxmdp.algorithms.columns.generation import USELESS, Generation, smallest_tolerance
+from cvxmdp.algorithms.columns.generation import (
+    CREEPING_STEPS,
+    USELESS,
+    Generation,
+    smallest_tolerance,
+)
 from cvxmdp.algorithms.columns.resuming import resume, saved
 from cvxmdp.algorithms.conic import has_conic_form
 from cvxmdp.base.errors import MissingExtraError, SettingsError
@@ -34,6 +39,7 @@ STOP_EARLY = 0.9  # of the tolerance: the certificate allows for rounding and er
 KEPT = {"linear": 200, "entropy": 12, "concave": 40}  # columns, by kind of problem
 HOPELESS_STEPS, HARDLY_ROOM = 30, 1e-4  # without a feasible mixture; of the slacks' units
 CLOSER = 0.5  # what should be left of the distance between the bounds after some steps
+STANDING = 0.97  # what is left of it where nothing more is to be expected
 LINEAR_PROGRAM = 200_000  # pairs of a linear program that is worth a try where columns led nowhere
 TRIES = 3  # of certification before what there is is returned
 
@@ -154,6 +160,12 @@ class ColumnWork(Work[Plain]):
             return (Status.INFEASIBLE if proven else Status.INACCURATE), found
         if generation.stuck or self._hopeless(generation) or self._creeps(generation):
             return Status.INACCURATE, None
+        if generation.answer is not None and generation.creeps(STANDING):
+            facts["trouble"] = (
+                f" The bounds hardly moved over {CREEPING_STEPS} steps: about as close as columns bring them. Ask "
+                "for a larger tolerance, or start= at this answer with more columns=."
+            )
+            return Status.INACCURATE, None
         if generation.gap > facts["target"]:
             return None, None
         found = self._certify(generation)
@@ -208,7 +220,7 @@ class ColumnWork(Work[Plain]):
         if x is None:
             return None
         policy = self.claims.flow.policy(x)
-        given = self.claims.achieved(policy)
+        given = self.claims.achieved(policy, x)
         kept: Repaired | None = Repaired(policy, 0.0, given)
         if not given.feasible:
             kept = repair(

@@ -94,22 +94,30 @@ def absorb(
     if factor == 0:
         return None
     model, map, name = lowered.flow, leaf.shape.maps()[0], leaf.shape.log_parameter
-    nowhere = leaf.shape.at(np.zeros(model.shape))  # what rows that no policy reaches are left at
-    flat = leaf.shape.from_slope(np.zeros(map.rows), np.arange(map.rows), nowhere)
-    reward, _ = lowered.lagrangian_tangent(multipliers, _with(tangents, leaf, flat))
+    flat, replaced = flat_tangents(lowered, leaf, tangents)
+    reward, _ = lowered.lagrangian_tangent(multipliers, replaced)
     choices = np.where(model.actions, reward + following, -np.inf)
     excess = map.covering(choices - values[:, None])
     assert excess is not None
     weights = leaf.log_weights[leaf.live]
-    logs = flat[name][leaf.live] + excess[leaf.live] / abs(factor)
+    logs = flat[leaf.live] + excess[leaf.live] / abs(factor)
     if model.endless:  # values count up to a constant, which is chosen best where q sums to one
         logs = logs - _log_sum(weights + logs)
-    found = nowhere[name].copy()
+    found = leaf.shape.at(np.zeros(model.shape))[name]  # of rows that no policy reaches
     found[leaf.live] = np.minimum(logs, LARGEST_LOG - weights)
     best = _with(tangents, leaf, {name: found})
     reward, constant = lowered.lagrangian_tangent(multipliers, best)
     upper = model.best_return(reward, values, following) + constant
     return Bound(upper, best, values) if math.isfinite(upper) else None
+
+
+def flat_tangents(
+    lowered: Lowered, leaf: Leaf, tangents: Mapping[str, Any]
+) -> tuple[np.ndarray, dict[str, Any]]:
+    """The parameter of the leaf's tangent of slope zero, (rows,), and the tangents with it."""
+    nowhere, rows = leaf.shape.at(np.zeros(lowered.flow.shape)), leaf.shape.maps()[0].rows
+    flat = leaf.shape.from_slope(np.zeros(rows), np.arange(rows), nowhere)
+    return flat[leaf.shape.log_parameter], _with(tangents, leaf, flat)
 
 
 def _log_sum(logs: np.ndarray) -> float:

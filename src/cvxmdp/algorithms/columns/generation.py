@@ -13,18 +13,19 @@ best upper bound so far (Wentges, 1997), which on three budgets takes a third fe
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 
-from cvxmdp.algorithms.columns.column_places import Rewards, place_for
+from cvxmdp.algorithms.columns.column_places import place_for
 from cvxmdp.algorithms.columns.concave_master import ConcaveMaster
 from cvxmdp.algorithms.columns.flow_duals import absorb, only_leaf
-from cvxmdp.algorithms.columns.linear_master import Answer, Mixture, Price, best_mixture, most_room
+from cvxmdp.algorithms.columns.linear_master import Answer, LinearMaster, Price
 from cvxmdp.algorithms.columns.natural import NaturalSteps
 from cvxmdp.algorithms.columns.pool import NEGLIGIBLE, Column, Columns
+from cvxmdp.algorithms.columns.smoothed_dual import smoothed_dual
 from cvxmdp.algorithms.conic import least_size
 from cvxmdp.atoms import Shape, walk
 from cvxmdp.models.flow import Flow
@@ -49,7 +50,6 @@ FIRST_ACCURACY = 1e-3  # of the oracle, relative to the size of the reward, befo
 VISITS_SHARE = 1e-4  # of the tolerance: relative error of the visits of a column
 CURVED_VISITS_SHARE = 1e-2  # the same for concave problems, whose optima are flat
 OCCUPANCY_ERROR = 1e-9  # relative error with which a mixture passes for an occupancy
-MARGIN_FACTOR = 4.0  # margins of constraints, in errors of the visits
 
 
 def smallest_tolerance(model: Flow) -> float:
@@ -60,67 +60,6 @@ def smallest_tolerance(model: Flow) -> float:
 
 def _has_domain(function: Shape) -> bool:
     return any(visit.node.positive() for visit in walk(function))
-
-
-class LinearMaster:
-    """Affine objective and slacks: numbers per column, and a linear program.
-
-    Args:
-        lowered: the problem.
-        error: of the visits of columns, absolute, which margins allow for.
-        place: where rewards and columns are; on the host when not given.
-    """
-
-    def __init__(self, lowered: Lowered, error: float, place: Rewards | None = None) -> None:
-        model = lowered.flow
-        self.place = Rewards() if place is None else place
-        zero = np.zeros(model.shape)
-        self.tangents = lowered.tangents_at(zero)
-        parts = [node.tangent(node.at(zero)) for node in lowered.functions]
-        rewards = [part.reward for part in parts]
-        self.rewards = self.place.keep(rewards)
-        self.constants = [part.offset for part in parts]
-        steepest = [float(np.abs(reward[model.usable]).max(initial=0.0)) for reward in rewards]
-        self.margins = MARGIN_FACTOR * error * np.array(steepest[1:])
-        sizes = [s * model.mass + abs(c) for s, c in zip(steepest, self.constants, strict=True)]
-        self.units = np.array([size or 1.0 for size in sizes[1:]])
-        self.features = np.zeros((len(parts), 0))
-
-    def add(self, column: Column) -> None:
-        seen = np.add(self.place.features(column, self.rewards), self.constants)
-        self.features = np.column_stack([self.features, seen])
-
-    def keep(self, stay: np.ndarray) -> None:
-        self.features = self.features[:, stay]
-
-    def needed(self) -> np.ndarray:
-        """No column is needed for its own sake."""
-        return np.zeros(self.features.shape[1], dtype=bool)
-
-    def solve(self) -> Answer:
-        found = best_mixture(self.features[0], self.features[1:], self.margins, self.units)
-        return self._answer(found)
-
-    def safest(self) -> Answer:
-        """The mixture with the most room in all constraints."""
-        return self._answer(most_room(self.features[1:], self.units))
-
-    def _answer(self, found: Mixture) -> Answer:
-        return Answer(found.weights, found.value, found.multipliers, self.tangents, found.feasible)
-
-    def price(self, answer: Answer) -> Price:
-        """The reward of the Lagrangian or, before a mixture is feasible, of the weighted slacks."""
-        if answer.feasible:
-            factors = np.append(1.0, answer.multipliers)
-        else:
-            factors = np.append(0.0, answer.multipliers / self.units)
-        reward = self.place.mixed(factors, self.rewards)
-        return Price(reward, math.fsum(factors * self.constants))
-
-    def between(self, first: Answer, second: Answer, share: float) -> Answer:
-        """A mean of the multipliers."""
-        mean = share * first.multipliers + (1.0 - share) * second.multipliers
-        return second._replace(multipliers=mean)
 
 
 @dataclass
@@ -162,20 +101,25 @@ class Generation:
         self.trail = Trail()
         self.natural = None if lowered.affine else NaturalSteps(self.oracle, self.model.actions)
         self.leaf = None if lowered.affine else only_leaf(lowered)
+        self.dual = None if self.leaf is None else smoothed_dual(lowered, self.leaf)
         self.steady: np.ndarray | None = None
         self.mean_values: np.ndarray | None = None
         self.mean_multipliers: np.ndarray | None = None
         self.steps = self.stalled = 0
         self.scale = least_size(lowered)  # of an optimum near zero
-        self.uniform = float(lowered.objective.value(self.model.occupancy(self.model.uniform)))
-        self.outside = math.isinf(self.add_policy(self._first_policy()))  # of f's domain
+        self.uniform = float(lowered.objective.value(self.model.uniform_occupancy))
+        self.outside = math.isinf(self._add_first())  # of f's domain
 
-    def _first_policy(self) -> np.ndarray:
-        """The uniform policy or, where a logarithm is infinite there, one inside its domain."""
-        uniform = self.model.uniform
-        x, wanted = self.model.occupancy(uniform), self.lowered.arguments
-        if not wanted or all(math.isfinite(f.value(x)) for f in self.lowered.functions):
-            return uniform
+    def _add_first(self) -> float:
+        """A column of the uniform policy or, where a logarithm is infinite there, of one inside its domain."""
+        x, wanted = self.model.uniform_occupancy, self.lowered.arguments
+        if wanted and not all(math.isfinite(f.value(x)) for f in self.lowered.functions):
+            return self.add_policy(self._policy_inside(wanted))
+        self.oracle.visits_before = x.sum(axis=1)
+        self.add(Column(self.oracle.visits_before, None, self.model.uniform, self.error))
+        return self.uniform
+
+    def _policy_inside(self, wanted: Sequence[Shape]) -> np.ndarray:
         # What a logarithm stands in is left out: its arguments are looked at themselves.
         slacks = [g for g in (*self.lowered.slacks.values(), *wanted) if not _has_domain(g)]
         named = {str(place): slack for place, slack in enumerate(slacks)}
@@ -253,7 +197,7 @@ class Generation:
         self._forget()
         mixed = self._mix()
         if self.natural is not None:
-            self.natural.learn(float(mixed.weights[-1]))
+            (self.dual or self.natural).learn(float(mixed.weights[-1]))
             worth = PROGRESS * min(upper - lower, 0.1 * abs(lower))
             moved = upper - self.upper >= worth or self.lower - lower >= worth
             self.stalled = 0 if moved else self.stalled + 1
@@ -292,6 +236,9 @@ class Generation:
         if leaf is None or self.stalled >= STALLED:
             self.stalled = 0
             self._ask(asked)
+        if leaf is not None and self.dual is not None:
+            self._dual_step(asked, policy)
+            return
         price = self.master.price(asked)
         gap = min(self.upper - self.lower, 0.1 * abs(self.lower))
         if not asked.feasible:
@@ -302,13 +249,22 @@ class Generation:
             self._bound(asked, values, following)
         self.add(self.natural.column(policy, self.error))
 
+    def _dual_step(self, asked: Answer, policy: np.ndarray) -> None:
+        """A bound and a column from the smoothed dual around the mixture's own policy."""
+        assert self.dual is not None
+        assert self.natural is not None
+        point = self.dual.descend(policy, min(self.upper - self.lower, 0.1 * abs(self.lower)))
+        self._offer(asked, point.multipliers, point.values, point.following)
+        self.natural.policy = point.policy
+        visits = self.oracle.visits(self.oracle.policy_chain(point.policy), self.error)
+        self.add(Column(visits, None, point.policy, self.error))
+
     def _bound(self, asked: Answer, values: np.ndarray, following: np.ndarray) -> None:
         """Upper bounds from values: these, and the mean of the last ones.
 
         The bound is jointly convex in values and multipliers, and grows exponentially with their noise: that
         of the mean is far below the mean of the bounds.
         """
-        assert self.leaf is not None
         self.mean_values = self._mean(self.mean_values, values)
         self.mean_multipliers = self._mean(self.mean_multipliers, asked.multipliers)
         mean = self.mean_values
@@ -316,12 +272,19 @@ class Generation:
             (asked.multipliers, values, following),
             (self.mean_multipliers, mean, self.oracle.following(mean)),
         ):
-            named = dict(zip(self.lowered.slacks, mu.tolist(), strict=True))
-            bound = absorb(self.lowered, self.leaf, named, asked.tangents, v, after)
-            if bound is not None and bound.upper < self.upper:
-                self.upper = bound.upper
-                proven = asked._replace(multipliers=mu, tangents=bound.tangents)
-                self.proof = (proven, bound.values)
+            self._offer(asked, mu, v, after)
+
+    def _offer(
+        self, asked: Answer, mu: np.ndarray, values: np.ndarray, following: np.ndarray
+    ) -> None:
+        """Take the bound of values and multipliers, with the leaf's best tangents, if it is the best so far."""
+        assert self.leaf is not None
+        named = dict(zip(self.lowered.slacks, mu.tolist(), strict=True))
+        bound = absorb(self.lowered, self.leaf, named, asked.tangents, values, following)
+        if bound is not None and bound.upper < self.upper:
+            self.upper = bound.upper
+            proven = asked._replace(multipliers=mu, tangents=bound.tangents)
+            self.proof = (proven, bound.values)
 
     def _padded(self, weights: np.ndarray) -> np.ndarray:
         return self._padded_to(weights, len(self.columns))
@@ -365,6 +328,8 @@ class Generation:
         """How wide the oracle's interval may stay."""
         sizes = [self.scale, abs(self.upper), abs(self.uniform)] if asked.feasible else [0.0]
         floor = 0.1 * self.tolerance * max(size for size in sizes if math.isfinite(size))
+        if self.lowered.affine and not self.lowered.slacks:
+            return floor  # no mixture will change the question
         gap = self.upper - self.lower if asked.feasible else self.room_upper - asked.value
         if not math.isfinite(gap):
             # Before there is a gap: relative to what the reward can make of a difference.

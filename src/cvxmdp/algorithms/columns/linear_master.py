@@ -13,12 +13,18 @@ occupancy has errors of its own.
 
 from __future__ import annotations
 
+import math
 from typing import Any, NamedTuple
 
 import numpy as np
 from scipy.optimize import linprog
 
+from cvxmdp.algorithms.columns.column_places import Rewards
+from cvxmdp.algorithms.columns.pool import Column
 from cvxmdp.base.errors import SolverError
+from cvxmdp.problems.lowered import Lowered
+
+MARGIN_FACTOR = 4.0  # margins of constraints, in errors of the visits
 
 FEASIBILITY = 1e-10  # HiGHS takes none below
 
@@ -131,3 +137,64 @@ def _simplex(weights: np.ndarray) -> np.ndarray:
     """Without a simplex method's rounding below zero, and with sum one."""
     weights = np.where(weights > 1e-14, weights, 0.0)
     return np.asarray(weights / weights.sum())
+
+
+class LinearMaster:
+    """Affine objective and slacks: numbers per column, and a linear program.
+
+    Args:
+        lowered: the problem.
+        error: of the visits of columns, absolute, which margins allow for.
+        place: where rewards and columns are; on the host when not given.
+    """
+
+    def __init__(self, lowered: Lowered, error: float, place: Rewards | None = None) -> None:
+        model = lowered.flow
+        self.place = Rewards() if place is None else place
+        zero = np.zeros(model.shape)
+        self.tangents = lowered.tangents_at(zero)
+        parts = [node.tangent(node.at(zero)) for node in lowered.functions]
+        rewards = [part.reward for part in parts]
+        self.rewards = self.place.keep(rewards)
+        self.constants = [part.offset for part in parts]
+        steepest = [float(np.abs(reward[model.usable]).max(initial=0.0)) for reward in rewards]
+        self.margins = MARGIN_FACTOR * error * np.array(steepest[1:])
+        sizes = [s * model.mass + abs(c) for s, c in zip(steepest, self.constants, strict=True)]
+        self.units = np.array([size or 1.0 for size in sizes[1:]])
+        self.features = np.zeros((len(parts), 0))
+
+    def add(self, column: Column) -> None:
+        seen = np.add(self.place.features(column, self.rewards), self.constants)
+        self.features = np.column_stack([self.features, seen])
+
+    def keep(self, stay: np.ndarray) -> None:
+        self.features = self.features[:, stay]
+
+    def needed(self) -> np.ndarray:
+        """No column is needed for its own sake."""
+        return np.zeros(self.features.shape[1], dtype=bool)
+
+    def solve(self) -> Answer:
+        found = best_mixture(self.features[0], self.features[1:], self.margins, self.units)
+        return self._answer(found)
+
+    def safest(self) -> Answer:
+        """The mixture with the most room in all constraints."""
+        return self._answer(most_room(self.features[1:], self.units))
+
+    def _answer(self, found: Mixture) -> Answer:
+        return Answer(found.weights, found.value, found.multipliers, self.tangents, found.feasible)
+
+    def price(self, answer: Answer) -> Price:
+        """The reward of the Lagrangian or, before a mixture is feasible, of the weighted slacks."""
+        if answer.feasible:
+            factors = np.append(1.0, answer.multipliers)
+        else:
+            factors = np.append(0.0, answer.multipliers / self.units)
+        reward = self.place.mixed(factors, self.rewards)
+        return Price(reward, math.fsum(factors * self.constants))
+
+    def between(self, first: Answer, second: Answer, share: float) -> Answer:
+        """A mean of the multipliers."""
+        mean = share * first.multipliers + (1.0 - share) * second.multipliers
+        return second._replace(multipliers=mean)

@@ -26,12 +26,14 @@ NUMBERS = (  # of the generation
     "uniform",
 )
 # Of a master for concave problems; one for linear problems is made of its columns alone.
+DUAL = ("values", "multipliers", "temperature", "steps", "changes")  # of the smoothed dual
 MASTERED = ("units", "margins", "weights", "safe", "room", "gap", "size")
 
 
 def saved(generation: Generation) -> dict[str, Any]:
     """Everything that the next step depends on."""
     columns, oracle, natural = generation.columns, generation.oracle, generation.natural
+    dual = generation.dual
     master, trails = generation.master, (generation.trail.upper, generation.trail.lower)
     return {
         **{name: getattr(generation, name) for name in NUMBERS},
@@ -47,6 +49,7 @@ def saved(generation: Generation) -> dict[str, Any]:
         "oracle": {name: getattr(oracle.work, name) for name in COUNTS},
         "values": oracle.values,
         "visits": oracle.visits_before,
+        "dual": None if dual is None else {name: getattr(dual, name) for name in DUAL},
         "natural": None if natural is None else [natural.values, natural.step, natural.policy],
     }
 
@@ -67,6 +70,8 @@ def resume(fresh: Generation, plain: dict[str, Any]) -> Generation:
     for name, count in plain["oracle"].items():
         setattr(fresh.oracle.work, name, count)
     fresh.oracle.values, fresh.oracle.visits_before = plain["values"], plain["visits"]
+    for name, value in (plain["dual"] or {}).items():
+        setattr(fresh.dual, name, list(value) if isinstance(value, list) else value)
     if fresh.natural is not None:
         fresh.natural.values, fresh.natural.step, fresh.natural.policy = plain["natural"]
     return fresh
