@@ -162,8 +162,8 @@ class ColumnWork(Work[Plain]):
             return Status.INACCURATE, None
         if generation.answer is not None and generation.creeps(STANDING):
             facts["trouble"] = (
-                f" The bounds hardly moved over {CREEPING_STEPS} steps: about as close as columns bring them. Ask "
-                "for a larger tolerance, or start= at this answer with more columns=."
+                f" The bounds hardly moved over {CREEPING_STEPS} steps: about as close as columns bring them. "
+                "Ask for a larger tolerance, or start= at this answer with more columns=."
             )
             return Status.INACCURATE, None
         if generation.gap > facts["target"]:
