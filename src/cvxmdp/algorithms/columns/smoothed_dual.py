@@ -42,7 +42,7 @@ HIGHEST = 600.0  # of an exponent
 LEAST_SHARE = 1e-30  # of an action in the policy that is smoothed around
 
 
-class Point(NamedTuple):
+class DualPoint(NamedTuple):
     """The smoothed dual somewhere.
 
     Attributes:
@@ -103,7 +103,7 @@ class SmoothedDual:
         elif weight < UNWELCOME:
             self.temperature = min(WARMER * self.temperature, WARMEST)
 
-    def at(self, values: np.ndarray, multipliers: np.ndarray) -> Point:
+    def at(self, values: np.ndarray, multipliers: np.ndarray) -> DualPoint:
         """Value and slope: one backup, and one of what it says of visits."""
         self.evaluations += 1
         following = self.model.following(values)
@@ -135,9 +135,9 @@ class SmoothedDual:
         value = self.constant + gained + dot(self.anchor, values) + float(multipliers @ offsets)
         prices = [float(np.einsum("sa,sa->", part.reward, x)) + part.offset for part in self.slacks]
         slope = np.append(-self.model.residual(x), prices)
-        return Point(values, multipliers, value, slope, following, policy)
+        return DualPoint(values, multipliers, value, slope, following, policy)
 
-    def descend(self, policy: np.ndarray, gap: float) -> Point:
+    def descend(self, policy: np.ndarray, gap: float) -> DualPoint:
         """L-BFGS from where it was, smoothed around a policy.
 
         Args:
@@ -160,7 +160,7 @@ class SmoothedDual:
         self.values, self.multipliers = here.values, here.multipliers
         return here._replace(multipliers=self.units * here.multipliers)
 
-    def _stepped(self, here: Point) -> Point | None:
+    def _stepped(self, here: DualPoint) -> DualPoint | None:
         """A step that gains what its slope promises; None where none does."""
         slope = self._free(here.slope, here.multipliers)
         direction = self._direction(slope)
@@ -202,7 +202,7 @@ class SmoothedDual:
             direction += (weight - dot(change, direction) / dot(step, change)) * step
         return direction
 
-    def _remember(self, here: Point, there: Point) -> None:
+    def _remember(self, here: DualPoint, there: DualPoint) -> None:
         step = np.append(there.values - here.values, there.multipliers - here.multipliers)
         change = there.slope - here.slope
         if dot(step, change) <= CURVED * math.sqrt(dot(step, step) * dot(change, change)):
