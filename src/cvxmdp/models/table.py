@@ -29,6 +29,7 @@ import scipy.sparse as sp
 
 from cvxmdp.base.errors import ModelError, UtilityError, did_you_mean
 from cvxmdp.models import validation
+from cvxmdp.models.collapsing import collapsed, unfolded
 from cvxmdp.models.counts import Counts
 from cvxmdp.models.flow import Flow
 from cvxmdp.models.horizon import HORIZON_ARGUMENTS, changed, horizon_of
@@ -318,6 +319,48 @@ class TabularMDP(Space):
         for state in states:
             ends[names.number(state)] = True
         return TabularMDP(**ending_at(self.arguments(), ends))
+
+    def collapsed(self, *signals: str) -> TabularMDP:
+        """Undiscounted, the same model where episodes surely end though one could stay for ever for nothing.
+
+        Where policies can stay for ever among pairs whose signals are all zero, those states become one, with
+        the ways out of them all and the action "stay", which ends the episode. Returns are the same.
+        ``unfolded`` takes a policy back.
+
+        Args:
+            signals: that count; all where none is given.
+        """
+        return TabularMDP(**collapsed(self._total_arguments(), self._counting(signals)))
+
+    def unfolded(self, policy: Any, *signals: str) -> np.ndarray:
+        """The probabilities (S, A) of a policy of ``collapsed(*signals)`` in this model.
+
+        Args:
+            policy: a policy of the collapsed model, or its probabilities.
+            signals: as given to ``collapsed``.
+        """
+        smaller = self.collapsed(*signals)
+        given = policy.probabilities() if hasattr(policy, "probabilities") else policy
+        rows = validation.numbers(given, "the policy to unfold")
+        if rows.shape != smaller.shape:
+            raise ModelError(
+                f"the policy to unfold has shape {rows.shape}; expected {smaller.shape}, that of collapsed()"
+            )
+        arguments, x = self._total_arguments(), smaller.flow.occupancy(rows)
+        return unfolded(arguments, self._counting(signals), rows, x)
+
+    def _total_arguments(self) -> dict[str, Any]:
+        if self.horizon.arguments() != {"discount": 1.0}:
+            raise ModelError(
+                f"staying is for nothing where rewards are added up over an episode (discount=1); this model "
+                f"has {self.horizon}: mdp.replace(discount=1).collapsed()"
+            )
+        return {**self.arguments(), "signals": dict(self.signals)}
+
+    def _counting(self, signals: tuple[str, ...]) -> tuple[str, ...]:
+        for name in signals:
+            self.signal(name)
+        return signals or tuple(self.signals)
 
     def save(self, path: str | Path) -> None:
         """Write the model to one portable file (safetensors: plain arrays, nothing executable)."""

@@ -113,7 +113,8 @@ class TotalFlow(EpisodeFlow):
             raise ModelError(
                 f"discount=1: {self._stayed(free)}, where nothing that is minimised or has a budget charges "
                 f"for it. Give a budget on a cost there, a discount, a horizon, or mdp.ending_at([{ends}])"
-                f"{' where nobody leaves them' if closed.any() else ''}."
+                f"{' where nobody leaves them' if closed.any() else ''}. Where no signal of the problem pays "
+                'there, mdp.collapsed("reward", "cost") with their names makes one state of them.'
             )
 
     def _named(self, states: np.ndarray) -> list[str]:
