@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 import subprocess
 import sys
@@ -12,13 +13,15 @@ import numpy as np
 import pytest
 
 import cvxmdp as cm
+from cvxmdp.certificates.checking import loosened
 from cvxmdp.checker.bounds import PlainProblem
 from cvxmdp.checker.exact_numbers import add_up, at_least, at_most, ball, balls, precisely
-from cvxmdp.checker.proof_arithmetic import EXACT, FLOATING, Exact
+from cvxmdp.checker.proof_arithmetic import EXACT, FLOATING, OWN, Exact
 from cvxmdp.problems.lowered import Lowered
 from strategies import (
     CONCAVE,
     CONVEX,
+    coverage,
     exact_inner,
     exact_occupancy,
     generator,
@@ -40,9 +43,6 @@ def test_certificates_of_every_atom_pass_as_they_are(sense, kind):
     problem = cm.Problem(mdp, **{sense: utility})
     certificate = cm.certify(problem, random_policy(mdp, random))
     found = cm.check(certificate, problem, exact=True)
-    if certificate.assumes:
-        assert "function of the user's own" in str(found)
-        return
     assert found, found.reasons
     assert (found.level, cm.check(certificate, problem).level) == (EXACT, FLOATING)
     scale = 1e-9 * (1 + abs(certificate.upper) + abs(certificate.lower))
@@ -74,6 +74,80 @@ def test_discounts_of_one_and_near_it(discount):
     found = cm.check(certificate, problem, exact=True)
     assert found, found.reasons
     assert found.upper - found.lower <= 1e-9 * abs(found.upper)
+
+
+def average_model(random, two_classes=False):
+    """The third state is passed through; with two classes, the policy may settle in either of the others."""
+    rows = np.array(
+        [
+            [[0.5, 0.5, 0], [0.25, 0.75, 0]],
+            [[0.125, 0.875, 0], [0.5, 0.5, 0]],
+            [[0.25, 0.5, 0.25], [0.5, 0.125, 0.375]],
+        ]
+    )
+    if two_classes:
+        rows[0, 0], rows[1, 0] = [1, 0, 0], [0, 1, 0]
+    signals = {name: random.normal(size=(3, 2)) for name in ("reward", "cost")}
+    return cm.TabularMDP(rows, initial=[0.25, 0.25, 0.5], average=True, signals=signals)
+
+
+@pytest.mark.parametrize("kind", ["linear", "entropy", "distance"])
+@pytest.mark.parametrize("horizon", ["finite", "average"])
+def test_other_horizons(horizon, kind):
+    random = generator(8)
+    mdp = average_model(random)
+    if horizon == "finite":
+        rows = mdp.dense_transition() * np.array([1, 0.9, 0.5])[:, None, None]
+        mdp = cm.TabularMDP(rows, mdp.initial, 0.9, horizon=4, signals=dict(mdp.signals))
+    uniform = cm.uniform_policy(mdp)
+    utility = {
+        "linear": cm.linear("reward"),
+        "entropy": cm.entropy(),
+        "distance": -cm.distance(uniform, norm="l2"),
+    }[kind]
+    used = cm.Problem(mdp, minimize=cm.linear("cost")).evaluate(uniform).objective
+    budget = {"cost": cm.linear("cost") <= used - 0.01}
+    problem = cm.Problem(mdp, maximize=utility, subject_to=budget)
+    certificate = cm.certify(problem, cm.solve(problem))
+    found = cm.check(certificate, problem, exact=True)
+    assert found, found.reasons
+    assert certificate.lower <= found.lower <= found.upper <= certificate.upper
+    assert found.upper - found.lower <= 1e-5
+    for name, change in (("upper", -1e-3), ("lower", 1e-3)):
+        forged = replace(certificate, **{name: getattr(certificate, name) + change})
+        assert not cm.check(forged, problem, exact=True)
+
+
+def test_occupancies_of_finite_and_average_horizons_are_exact():
+    """Against fractions: steps one by one, and shares of time of two classes with their chances."""
+    random = generator(9)
+    policy = np.array([[1.0, 0.0], [1.0, 0.0], [0.5, 0.5]])
+    average = average_model(random, two_classes=True)
+    finite = cm.TabularMDP(
+        average.dense_transition(), average.initial, 0.75, horizon=3, signals=dict(average.signals)
+    )
+    table = [
+        [[Fraction(float(p)) for p in row] for row in rows] for rows in average.dense_transition()
+    ]
+    chosen = [[Fraction(float(p)) for p in row] for row in policy]
+    visits, steps = [Fraction(1, 4), Fraction(1, 4), Fraction(1, 2)], []
+    for _ in range(3):
+        steps.append([[v * p for p in row] for v, row in zip(visits, chosen, strict=True)])
+        pairs = [(s, a) for s in range(3) for a in range(2)]
+        visits = [
+            Fraction(3, 4) * sum(steps[-1][s][a] * table[s][a][t] for s, a in pairs)
+            for t in range(3)
+        ]
+    # From the third state one moves to the first with 3/8, to the second with 5/16, and stays with 5/16.
+    chances = [Fraction(1, 4) + Fraction(1, 2) * Fraction(n, 11) for n in (6, 5)]
+    settled = [[chances[0], Fraction(0)], [chances[1], Fraction(0)], [Fraction(0), Fraction(0)]]
+    for mdp, truth in ((average, settled), (finite, [row for step in steps for row in step])):
+        plain = Lowered(cm.Problem(mdp, maximize=cm.linear("reward"))).plain()
+        found = Exact(plain).visited(PlainProblem(plain), policy).x
+        flat = [number for row in truth for number in row]
+        with precisely():
+            for one, number in zip(found, flat, strict=True):
+                assert Fraction(at_least(one)) <= number <= Fraction(at_most(one))
 
 
 def test_infeasible_problems():
@@ -143,6 +217,67 @@ def test_from_the_command_line(tmp_path):
         check=True,
     )
     assert f"Accepted: every claim follows from the problem ({EXACT})." in done.stdout
+
+
+def test_functions_of_the_users_own_are_computed_in_floats_and_said_so():
+    random = generator(4)
+    mdp = random_model(random)
+    problem = cm.Problem(mdp, maximize=coverage + cm.linear("reward"))
+    certificate = cm.certify(problem, cm.solve(problem, cm.ColumnGeneration(1e-3)), exact=True)
+    found = cm.check(certificate, problem, exact=True)
+    assert found, found.reasons
+    assert found.level == certificate.level == EXACT + OWN
+    assert "Checked in exact arithmetic, but for functions of the user's own." in str(certificate)
+    assert "coverage has the curvature it was declared with" in str(found)
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_what_was_certified_exactly_passes_exactly(seed):
+    """Also where floats are made to claim more than is true: claims are loosened to what is shown."""
+    random = generator(200 + seed)
+    mdp = random_model(random)
+    problem = random_problem(mdp, random, random_policy(mdp, random))
+    certificate = cm.certify(problem, cm.solve(problem), exact=True)
+    assert certificate.level == EXACT
+    assert "Checked in exact arithmetic." in str(certificate)
+    size = 1e-3 * (1 + abs(certificate.upper))
+    bold = replace(certificate, upper=certificate.upper - size, level=FLOATING)
+    if certificate.sense == "maximize":
+        assert not cm.check(bold, problem, exact=True)
+        sober = loosened(bold, problem)
+        assert sober.level == EXACT
+        assert bold.upper < sober.upper <= certificate.upper
+        assert cm.check(sober, problem, exact=True)
+
+
+def test_the_level_is_kept_in_files_and_nobody_believes_it(tmp_path):
+    problem = cm.Problem(cm.gridworld(2, discount=0.9), maximize=cm.entropy())
+    certificate = cm.certify(problem, cm.solve(problem), exact=True)
+    assert cm.Certificate.from_json(certificate.to_json()).level == EXACT
+    forged = replace(certificate, upper=certificate.upper - 1e-3)
+    assert not cm.check(forged, problem)
+    old = json.loads(certificate.to_json())
+    del old["notes"]["level"]
+    assert cm.Certificate.from_json(json.dumps(old)).level == FLOATING
+
+
+def test_what_would_take_too_long_is_not_begun_and_asks_for_a_limit():
+    problem = cm.Problem(cm.gridworld(3, discount=0.9), maximize=cm.entropy())
+    certificate = cm.certify(problem, cm.solve(problem))
+    found = cm.check(certificate, problem, exact=True, time_limit=1e-9)
+    assert not found
+    assert not found.reasons
+    assert "would take about" in str(found)
+    assert "give a longer one" in str(found)
+    with pytest.raises(cm.ProblemError, match="time_limit"):
+        cm.check(certificate, problem, exact=True, time_limit=0)
+
+
+def test_exact_checks_say_where_they_are(capfd):
+    problem = cm.Problem(cm.gridworld(3, discount=0.9), maximize=cm.entropy())
+    certificate = cm.certify(problem, cm.solve(problem))
+    cm.check(certificate, problem, exact=True, progress=True)
+    assert "exact arithmetic [" in capfd.readouterr().err
 
 
 def test_a_missing_library_is_named(monkeypatch):

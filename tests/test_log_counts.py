@@ -212,3 +212,24 @@ def test_a_policy_of_one_estimate_is_used_on_another_by_name(tmp_path) -> None:
         cm.PolicyError, match=r"in state 'home' the policy takes .*; the model knows"
     ):
         cm.occupancy_of(cm.from_transitions(strange, 0.9), policy)
+
+
+def test_no_estimate_is_called_known() -> None:
+    """Not after a change that its counts do not survive, and not where a model is known up to an error."""
+    rows = {"state": [0, 1, 0], "action": [0, 0, 1], "next_state": [1, 0, 0]}
+    rows |= {"reward": [1.0, 0.0, 0.0], "terminated": [False] * 3, "episode": [0] * 3}
+    estimate = cm.from_transitions(rows, 0.9)
+    exact = cm.TabularMDP(
+        np.full((2, 1, 2), 0.5),
+        discount=0.9,
+        initial=[1.0, 0.0],
+        signals={"reward": np.ones((2, 1))},
+    )
+    for mdp, words in {
+        estimate: "the model is an estimate",
+        estimate.ending_at([1]): "the model is an estimate",
+        exact.uncertain(0.05): "the model is known up to 0.05",
+        exact: "the model is known, ",
+    }.items():
+        solution = cm.solve(cm.Problem(mdp, maximize=cm.linear("reward")))
+        assert solution.stats["chosen"].startswith(words)

@@ -178,7 +178,7 @@ def test_environments_with_discrete_observations_are_chosen_for_and_say_why() ->
 
 def test_what_steps_are_for_is_said() -> None:
     problem = chain(3)
-    with pytest.raises(cm.SettingsError, match=r"this model is known.*ModelBased\(steps=100\)"):
+    with pytest.raises(cm.SettingsError, match=r"this is a model.*ModelBased\(steps=100\)"):
         cm.solve(problem, seed=0, steps=100)
     with pytest.raises(cm.SettingsError, match=r"steps=100 goes without a solver"):
         cm.solve(problem, cm.ConvexProgram(), steps=100)

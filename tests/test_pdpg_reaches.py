@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from pathlib import Path
 
 import numpy as np
@@ -129,3 +130,21 @@ def test_direct_parameterisation() -> None:
     small = budgets(cm.garnet(6, 3, 3, seed=1, discount=0.9), 0.4)
     solver = cm.PDPG(policy=cm.Direct(), direction="vanilla", iterations=800)
     assert gap(small, cm.solve(small, solver)) <= 1e-5
+
+
+def test_a_barrier_beside_a_constraint_that_wants_the_opposite() -> None:
+    """The uniform policy is on the edge of the barrier; what is deepest inside never meets the constraint."""
+    cost = np.tile([1.0, 0.5, 0.0], (20, 1))
+    target = np.tile([1.0, 0.6, 0.0], (20, 1))
+    problem = cm.Problem(
+        cm.garnet(20, 3, 3, discount=0.9, seed=3),
+        maximize=cm.linear("reward") + 0.5 * cm.log_barrier(cm.linear(cost) <= 5),
+        subject_to={"target": cm.linear(target) >= 5.2},
+    )
+    room = cm.slater(problem)
+    assert room.exists
+    assert math.isfinite(room.dual_bound["target"])
+    best = cm.solve(problem, cm.ConvexProgram()).objective
+    found = cm.solve(problem, cm.PDPG(iterations=300))
+    assert found.objective == pytest.approx(best, rel=1e-3)
+    assert found.violation["target"] < 1e-2

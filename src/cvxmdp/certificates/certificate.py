@@ -27,6 +27,7 @@ from cvxmdp.checker.certificate_document import (
     decode_tree,
     evidence_digest,
 )
+from cvxmdp.checker.proof_arithmetic import FLOATING
 from cvxmdp.policies import TabularPolicy
 from cvxmdp.policies.timed_policy import table_policy
 
@@ -36,7 +37,7 @@ BOUNDS = (*COMMON, "upper", "lower", "slack", "multipliers", "uniform")
 NEAR_NOTHING = ("least_size",)  # where relative gaps refer to it
 INFEASIBLE = (*COMMON, "slack_bound", "conflict")
 ON_TRUTH = ("confidence", "data", "reaches")
-NOTES = ("given_slack", "repaired", "repair_share", "flow_residual", "flow_cost")
+NOTES = ("given_slack", "repaired", "repair_share", "flow_residual", "flow_cost", "level")
 
 UNDERFLOW = 1e-290  # bounds allow for it, and are no further from zero where everything is zero
 # Of what separates the uniform policy from the bound: an objective below is near zero.
@@ -81,6 +82,7 @@ class Certificate:
         data: what such a statement rests on, in words: rows, pairs, pairs never tried; or the error.
         reaches: the objective of ``policy`` is surely as good as this, feasible or not.
         values: V of the policy's worst models, for the checker.
+        level: the arithmetic its claims were computed and checked in; a note, which ``check`` does not believe.
     """
 
     upper: float
@@ -107,6 +109,7 @@ class Certificate:
     reaches: float = math.nan
     values: tuple[np.ndarray, ...] = ()
     least_size: float = math.nan
+    level: str = FLOATING
 
     @property
     def gap(self) -> float:
@@ -281,6 +284,7 @@ def _rebuilt(document: Any) -> Certificate:
         statement=str(claims["statement"]),
         proof=decode_tree(document["evidence"]["proof"]),
         fingerprint=str(document["problem"]),
+        level=str(notes.get("level", FLOATING)),  # files of earlier releases know one level
         **on_truth,
     )
 
@@ -302,4 +306,5 @@ def certificate_facts(certificate: Certificate) -> dict[str, Any]:
         "conflict": list(certificate.conflict),
         "slack": dict(certificate.slack),
         "assumes": list(certificate.assumes),
+        "level": certificate.level,
     }

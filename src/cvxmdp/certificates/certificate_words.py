@@ -123,5 +123,11 @@ def _promises(certificate: Certificate) -> str:
     if not certificate.assumes:
         endings = endings_in(certificate.statement)
         where = f", in which {endings}" if endings else ""
-        return f"Rests on no promises, only on the problem as written{where}."
-    return "Rests on these promises: " + "; ".join(certificate.assumes) + "."
+        return f"Rests on no promises, only on the problem as written{where}.{level_words(certificate)}"
+    promises = "; ".join(certificate.assumes)
+    return f"Rests on these promises: {promises}.{level_words(certificate)}"
+
+
+def level_words(certificate: Certificate) -> str:
+    """The arithmetic that the claims were checked in."""
+    return f" Checked in {certificate.level}."

@@ -18,6 +18,7 @@ import numpy as np
 
 from cvxmdp.base.errors import ProblemError, did_you_mean
 from cvxmdp.certificates.certificate import Certificate
+from cvxmdp.certificates.checking import loosened
 from cvxmdp.certificates.claims import ENOUGH, Claims, Proof, best
 from cvxmdp.certificates.evidence import (
     by_columns,
@@ -51,6 +52,7 @@ def certify(
     *,
     tolerance: float = 1e-7,
     confidence: float | None = 0.95,
+    exact: bool = False,
 ) -> Certificate:
     """Prove bounds on the best objective, and on what a policy achieves.
 
@@ -65,11 +67,15 @@ def certify(
         tolerance: relative gap at which looking for a better proof stops.
         confidence: with which statements about the true model hold, where the model has counts. None for bounds
             about the estimate as it stands, which say nothing of the true model.
+        exact: claims loosened outwards by what exactness needs, and checked in exact arithmetic (the extra
+            ``exact``).
     """
     mdp = problem.mdp
     if confidence is not None and (mdp.counts is not None or mdp.relative_error):
-        return TrueCertifier(problem, confidence).certify(answer)
-    return Certifier(problem).certify(answer, multipliers, tolerance)
+        found = TrueCertifier(problem, confidence).certify(answer)
+    else:
+        found = Certifier(problem).certify(answer, multipliers, tolerance)
+    return loosened(found, problem) if exact else found
 
 
 class Certifier:

@@ -2,43 +2,109 @@
 
 from __future__ import annotations
 
+import math
 import tempfile
+from dataclasses import replace
+from itertools import count
 from pathlib import Path
+from typing import Any
 
 from cvxmdp.base.described import described
-from cvxmdp.base.errors import require
+from cvxmdp.base.errors import ProblemError, require
+from cvxmdp.base.progress import Progress
 from cvxmdp.certificates.certificate import Certificate
 from cvxmdp.checker import check as checker
 from cvxmdp.checker.check import Check
 from cvxmdp.checker.fingerprint import digest_of
 from cvxmdp.checker.fingerprint import fingerprint as plain_fingerprint
+from cvxmdp.checker.proof_arithmetic import MOST_SECONDS, Exact
 from cvxmdp.problems.lowered import Lowered
 from cvxmdp.problems.problem import Problem
 
+EXACT_STEPS = 5  # of a check, besides one for each constraint
 
-def check(certificate: str | Path | Certificate, problem: Problem, exact: bool = False) -> Check:
+
+def check(
+    certificate: str | Path | Certificate,
+    problem: Problem,
+    exact: bool = False,
+    *,
+    time_limit: float = MOST_SECONDS,
+    progress: bool | None = None,
+) -> Check:
     """Verify a certificate, trusting neither its author nor our solvers.
 
     Args:
         certificate: path of a JSON file written by ``Certificate.save``, or a certificate, of which the file
             that it would write is checked.
         problem: the problem it claims to be about.
-        exact: in exact arithmetic, with no word about rounding (python-flint, the extra ``exact``; some
-            seconds for 1,000 states).
+        exact: in exact arithmetic, with no word about rounding (python-flint, the extra ``exact``; a second
+            for 1,000 states). A function of your own is computed in floats as ever, and the outcome says so.
+        time_limit: seconds for that; a problem that would take longer is not begun, and the outcome says how
+            long it would.
+        progress: False for no progress line of an exact check.
 
     Returns:
         The outcome; true when every claim was verified. A file that is no certificate is rejected,
         not an error; only a file that cannot be opened is.
     """
-    if exact:
-        require("flint", "exact")
     plain = Lowered(problem).plain()
+    if not exact:
+        return _checked(certificate, plain, None)
+    require("flint", "exact")
+    if not time_limit > 0:
+        raise ProblemError(f"time_limit must be positive; got {time_limit!r}")
+    line = Progress("exact arithmetic", EXACT_STEPS + len(problem.constraints), progress)
+    told = count()
+    try:
+        exactly = Exact(plain, time_limit, lambda what: line.update(next(told), what))
+        return _checked(certificate, plain, exactly)
+    finally:
+        line.close()
+
+
+def _checked(
+    certificate: str | Path | Certificate, plain: dict[str, Any], arithmetic: Exact | None
+) -> Check:
     if not isinstance(certificate, Certificate):
-        return checker.check_file(certificate, plain, exact)
+        return checker.check_file(certificate, plain, arithmetic)
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "certificate.json"
         certificate.save(path)
-        return checker.check_file(path, plain, exact)
+        return checker.check_file(path, plain, arithmetic)
+
+
+def loosened(certificate: Certificate, problem: Problem) -> Certificate:
+    """The certificate with claims that pass in exact arithmetic.
+
+    Where floats claimed more than is exactly shown, the claim becomes what is shown; a policy that is not
+    exactly feasible is not claimed.
+    """
+    found = check(certificate, problem, exact=True)
+    if not found and not found.unverified:
+        looser = replace(
+            certificate,
+            upper=max(certificate.upper, found.upper),
+            lower=min(certificate.lower, found.lower),
+            slack={
+                name: min(least, found.slack.get(name, least))
+                for name, least in certificate.slack.items()
+            },
+            slack_bound=max(certificate.slack_bound, found.slack_bound),
+        )
+        if any(least < 0 for least in looser.slack.values()) and certificate.confidence is None:
+            looser = _without_policy(looser)
+        certificate, found = looser, check(looser, problem, exact=True)
+    if not found:
+        raise ProblemError(f"nothing could be proven in exact arithmetic. {found}")
+    return replace(certificate, level=found.level)
+
+
+def _without_policy(certificate: Certificate) -> Certificate:
+    bare = replace(certificate, policy=None, slack={})
+    if certificate.sense == "maximize":
+        return replace(bare, lower=-math.inf)
+    return replace(bare, upper=math.inf)
 
 
 def fingerprint(problem: Problem) -> str:

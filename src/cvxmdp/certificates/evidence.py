@@ -31,7 +31,9 @@ PROGRAM_TOLERANCE = 1e-10  # asked of it
 COLUMNS_TOLERANCE, COLUMNS_KEPT, COLUMNS_STEPS = 1e-4, 40, 300  # of a search by column generation
 ROUNDING = 1e-13  # of the size of a slack: budgets that leave no room are not known better
 IDLE = 10  # steps in a row that change nothing, after which nothing more will
-HOPELESS_STEPS = 100  # without a mixture that satisfies the constraints, or
+# Without a mixture that satisfies the constraints, or (a model of n pairs needs no more than n columns for one)
+HOPELESS_STEPS = 100
+MORE_STEPS = 10
 CREEPING = 0.9  # with more than this left of the distance between the bounds after some more
 PATIENCE = 2.0  # seconds of searching before a progress line is shown
 WORK = 1e7  # entries of the transition to pass through in a search by gradient
@@ -97,11 +99,12 @@ def by_columns(claims: Claims, tolerance: float = COLUMNS_TOLERANCE) -> Proof | 
     generation = Generation(claims.lowered, tolerance, COLUMNS_KEPT)
     if generation.outside:  # no policy was found at which the objective is finite
         return None
+    hopeless = min(HOPELESS_STEPS, MORE_STEPS + int(claims.flow.actions.sum()))
     for step in steps("looking for a proof", COLUMNS_STEPS, lambda: f"gap {generation.gap:.2g}"):
         generation.step()
         if generation.gap <= tolerance or generation.infeasible or generation.stuck:
             break
-        if step >= HOPELESS_STEPS and (generation.answer is None or generation.creeps(CREEPING)):
+        if step >= hopeless and (generation.answer is None or generation.creeps(CREEPING)):
             break  # a mixture inside is as good as out of reach, or the bound as good as it gets
     found, x = generation.evidence(), generation.occupancy()
     if found is None or x is None:

@@ -27,7 +27,7 @@ from cvxmdp.certificates.evidence import (
 )
 from cvxmdp.checker.bounds import Achieved
 from cvxmdp.policies import TabularPolicy
-from cvxmdp.problems.conic_statement import largest
+from cvxmdp.problems.conic_statement import sizes_of
 from cvxmdp.problems.lowered import Evidence
 from cvxmdp.problems.problem import Problem
 from cvxmdp.problems.solution_text import said_of_model
@@ -170,7 +170,7 @@ def _inside(claims: Claims) -> Proof | None:
     if not arguments:
         return None
     slacks = [*claims.slacks.values(), *arguments]
-    sizes = [largest(g.value(claims.flow.uniform_occupancy)) for g in slacks]
+    sizes = sizes_of(claims.lowered, slacks)
     scaled = [SumShape((g,), (1.0 / size,), 0.0) for g, size in zip(slacks, sizes, strict=True)]
     try:
         return prove(claims.with_objective(MinimumShape(tuple(scaled))))

@@ -2,23 +2,27 @@
 
 from __future__ import annotations
 
+import argparse
 import sys
 from pathlib import Path
 
 from cvxmdp.checker.arithmetic import CertificateError
 from cvxmdp.checker.check import Check, check_file
+from cvxmdp.checker.proof_arithmetic import MOST_SECONDS, Exact
 from cvxmdp.checker.saved_problem import read_problem
 
-USAGE = "usage: python -m cvxmdp.checker [--exact] certificate.json problem-folder"
+USAGE = (
+    "usage: python -m cvxmdp.checker [--exact [--limit SECONDS]] certificate.json problem-folder"
+)
 
 
 def main(arguments: list[str]) -> int:
     """0 when every claim was verified, 1 when one was not, 2 where there is nothing to read."""
-    exact, paths = "--exact" in arguments, [one for one in arguments if one != "--exact"]
-    if len(paths) != 2:
-        print(USAGE, file=sys.stderr)
-        return 2
-    certificate, folder = (Path(path) for path in paths)
+    try:
+        given = _parser().parse_args(arguments)
+    except SystemExit as stop:
+        return int(stop.code or 0)
+    certificate, folder = given.certificate, given.folder
     if not certificate.is_file():
         print(f"there is no file {certificate}\n{USAGE}", file=sys.stderr)
         return 2
@@ -28,12 +32,27 @@ def main(arguments: list[str]) -> int:
         print(f"{error}\n{USAGE}", file=sys.stderr)
         return 2
     try:
-        found = check_file(certificate, plain, exact)
+        arithmetic = Exact(plain, given.limit, _tell) if given.exact else None
+        found = check_file(certificate, plain, arithmetic)
     except ImportError as error:
         print(error, file=sys.stderr)
         return 2
     print(_report(found, str(plain["statement"])))
     return 0 if found else 1
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser("cvxmdp.checker", USAGE.removeprefix("usage: "))
+    parser.add_argument("certificate", type=Path)
+    parser.add_argument("folder", type=Path)
+    parser.add_argument("--exact", action="store_true")
+    parser.add_argument("--limit", type=float, default=MOST_SECONDS)
+    return parser
+
+
+def _tell(what: str) -> None:
+    if sys.stderr.isatty():
+        print(f"exactly: {what}", file=sys.stderr)
 
 
 def _report(found: Check, statement: str) -> str:

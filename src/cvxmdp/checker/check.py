@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -22,7 +22,7 @@ from cvxmdp.checker.bounds import PlainProblem, change_of
 from cvxmdp.checker.certificate_document import decode, decode_tree, read_document
 from cvxmdp.checker.fingerprint import fingerprint
 from cvxmdp.checker.policy_anywhere import PolicyAnywhere
-from cvxmdp.checker.proof_arithmetic import FLOATING, Exact, Floating, ProofArithmetic
+from cvxmdp.checker.proof_arithmetic import FLOATING, OWN, Exact, Floating, ProofArithmetic
 from cvxmdp.checker.true_problem import RecordedValues, TrueProblem, true_problem
 
 COMMON = {"infeasible", "sense", "statement", "assumes"}
@@ -51,6 +51,8 @@ class Check:
         unchecked: what the file says besides its claims: nobody recomputed it.
         unverified: claims that rest on a function of the user's own which is not at hand, in words.
         level: the arithmetic it was checked in.
+        slack: what each constraint's slack is shown to be at least, of the policy.
+        slack_bound: what the smallest slack of every policy is shown to be at most, of a conflict.
     """
 
     accepted: bool
@@ -61,6 +63,8 @@ class Check:
     unchecked: tuple[str, ...] = ()
     unverified: tuple[str, ...] = ()
     level: str = FLOATING
+    slack: Mapping[str, float] = field(default_factory=dict)
+    slack_bound: float = math.nan
 
     def __bool__(self) -> bool:
         return self.accepted
@@ -80,38 +84,49 @@ class Check:
         return text
 
 
-def check_file(certificate: str | Path, plain: Mapping[str, Any], exact: bool = False) -> Check:
+def check_file(
+    certificate: str | Path, plain: Mapping[str, Any], arithmetic: ProofArithmetic | None = None
+) -> Check:
     """Verify a certificate file.
 
     Args:
         certificate: path of a JSON file written by ``Certificate.save``.
         plain: the problem it claims to be about, as plain data (``PlainProblem`` says which).
-        exact: in exact arithmetic, without any rounding; needs python-flint.
+        arithmetic: ``Exact(plain)`` for no rounding at all; floats with terms for it, when not given.
 
     Returns:
         The outcome; true when every claim was verified. A file that is no certificate is rejected,
         not an error; only a file that cannot be opened is.
     """
+    used = Floating() if arithmetic is None else arithmetic
     try:
-        document = read_document(Path(certificate))
-        problem, floor = _subject(document, plain)
-        stated = _claims(document, fingerprint(plain), problem)
-        arithmetic: ProofArithmetic = Exact(plain) if exact else Floating()
-        if exact and isinstance(problem, TrueProblem):
-            raise CertificateError(
-                "what is claimed of the true model is checked in floating point only, so far"
-            )
-        if stated["infeasible"]:
-            found = _check_infeasible(document, stated, problem, arithmetic)
-        else:
-            found = _check_bounds(document, stated, problem, arithmetic, floor)
-        return replace(found, level=arithmetic.level)
+        return _checked(read_document(Path(certificate)), plain, used)
+    except NotVerifiableError as error:
+        return Check(False, (), unverified=(f"{error}.",), level=used.level)
     except CertificateError as error:
-        return Check(False, (str(error),))
+        return Check(False, (str(error),), level=used.level)
     except (ArithmeticError, LookupError, TypeError, ValueError, RecursionError) as error:
         # Claims are compared only after everything was read and computed, so a file that breaks the
         # arithmetic (numbers that overflow, tables where arrays belong) has proven nothing.
-        return Check(False, (f"the certificate cannot be evaluated: {error!r}.",))
+        reason = f"the certificate cannot be evaluated: {error!r}."
+        return Check(False, (reason,), level=used.level)
+
+
+def _checked(
+    document: dict[str, Any], plain: Mapping[str, Any], arithmetic: ProofArithmetic
+) -> Check:
+    problem, floor = _subject(document, plain)
+    stated = _claims(document, fingerprint(plain), problem)
+    if isinstance(arithmetic, Exact) and isinstance(problem, TrueProblem):
+        raise CertificateError(
+            "what is claimed of the true model is checked in floating point only, so far"
+        )
+    if stated["infeasible"]:
+        found = _check_infeasible(document, stated, problem, arithmetic)
+    else:
+        found = _check_bounds(document, stated, problem, arithmetic, floor)
+    own = any(form.promises for form in (problem.objective, *problem.slacks.values()))
+    return replace(found, level=arithmetic.level + (OWN if own else ""))
 
 
 def _subject(document: dict[str, Any], plain: Mapping[str, Any]) -> tuple[PlainProblem, Floor]:
@@ -209,7 +224,11 @@ def _check_infeasible(
             f"{bound:.17g}."
         )
     return Check(
-        not reasons, tuple(reasons), assumes=problem.promises, unchecked=_unchecked(document)
+        not reasons,
+        tuple(reasons),
+        assumes=problem.promises,
+        unchecked=_unchecked(document),
+        slack_bound=bound,
     )
 
 
@@ -230,6 +249,7 @@ class _Findings:
     def __init__(self) -> None:
         self.reasons: list[str] = []
         self.unverified: list[str] = []
+        self.slack: dict[str, float] = {}
 
     def verified(self, what: str, compute: Callable[[], float]) -> float | None:
         """The number, or None where it cannot be had."""
@@ -271,6 +291,7 @@ def _check_bounds(
         problem.promises,
         _unchecked(document),
         tuple(found.unverified),
+        slack=found.slack,
     )
 
 
@@ -317,6 +338,8 @@ def _floor(
     feasible = True
     for name, form in problem.slacks.items():
         slack = found.verified(f"the slack of {name!r}", partial(arithmetic.surely, form, visited))
+        if slack is not None:
+            found.slack[name] = slack
         if slack is not None and not slack >= max(0.0, stated_slack[name]):
             feasible = False
             found.reasons.append(

@@ -84,8 +84,7 @@ class CheckedAverage(CheckedFlow):
     def visited(self, policy: Any, guess: np.ndarray | None = None) -> Visited:
         policy = self.read_policy(policy)
         chain = self.chain(policy)
-        found = np.flatnonzero(self.support(policy).any(axis=1))
-        classes, before = self._classes(policy, found)
+        classes, before = self.classes(policy)
         chances, error = self._settling(chain, classes, before)
         x, missed = np.zeros(self.shape), 0.0
         support = np.zeros(self.shape, dtype=bool)
@@ -99,10 +98,9 @@ class CheckedAverage(CheckedFlow):
         error = (error + 16 * (self.shape[1] + len(classes)) * EPS) * (1 + 8 * EPS)
         return Visited(x, ErrorBound(error, support), missed)
 
-    def _classes(
-        self, policy: np.ndarray, found: np.ndarray
-    ) -> tuple[list[np.ndarray], np.ndarray]:
+    def classes(self, policy: np.ndarray) -> tuple[list[np.ndarray], np.ndarray]:
         """The policy's closed classes among the states it reaches, and its other states."""
+        found = np.flatnonzero(self.support(policy).any(axis=1))
         rows = np.repeat(np.arange(self.actions.size), np.diff(self.transition.indptr))
         inside = np.zeros(self.shape[0], dtype=bool)
         inside[found] = True

@@ -153,7 +153,7 @@ class CheckedEpisodes(CheckedFlow):
         self, matrix: sp.csr_array, right: np.ndarray, guess: np.ndarray | None = None
     ) -> np.ndarray:
         try:
-            return solve_system(matrix, right, self.discount, guess)
+            return solve_system(matrix, right, self.discount, guess=guess)
         except np.linalg.LinAlgError as error:
             raise CertificateError(f"the policy never ends its episodes: {error}") from error
 

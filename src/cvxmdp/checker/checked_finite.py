@@ -84,14 +84,14 @@ class CheckedFinite(CheckedFlow):
         inner, size = total(self.initial * values)
         return inner + 4 * EPS * size
 
-    def read_policy(self, policy: Any) -> np.ndarray:
+    def as_written(self, policy: Any) -> np.ndarray:
         """One table for all times, (S, A), or one for each, (T, S, A)."""
         given = np.asarray(policy, dtype=np.float64)
         if given.shape == self.single.shape:
             given = np.tile(given, (self.steps, 1))
         if given.ndim == 3 and given.shape == (self.steps, *self.single.shape):
             given = given.reshape(self.shape)
-        return super().read_policy(given)
+        return given
 
     def visited(self, policy: Any, guess: np.ndarray | None = None) -> Visited:
         rows = self.read_policy(policy)

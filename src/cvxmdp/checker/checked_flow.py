@@ -121,9 +121,13 @@ class CheckedFlow(ABC):
             )
         return np.where(self.reached, found, 0.0)
 
+    def as_written(self, policy: Any) -> np.ndarray:
+        """A policy's numbers as they were given, a row for each row of the flow."""
+        return np.asarray(policy, dtype=np.float64)
+
     def read_policy(self, policy: Any) -> np.ndarray:
         """A policy's probabilities, refused unless they are a policy of this model."""
-        matrix = np.asarray(policy, dtype=np.float64)
+        matrix = self.as_written(policy)
         if matrix.shape != self.shape or not np.isfinite(matrix).all() or (matrix < 0).any():
             raise CertificateError(f"a policy is a matrix of probabilities of shape {self.shape}")
         if (np.abs(matrix.sum(axis=1) - 1.0) > 1e-9).any():

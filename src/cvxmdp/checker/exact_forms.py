@@ -20,8 +20,10 @@ import numpy as np
 
 from cvxmdp.checker.affine_maps import AffineMap
 from cvxmdp.checker.arithmetic import (
+    EPS,
     LARGEST_FACTOR,
     CertificateError,
+    ErrorBound,
     NotVerifiableError,
     Parameters,
     numbers,
@@ -45,6 +47,7 @@ from cvxmdp.checker.exact_numbers import (
     Ball,
     ExactMatrix,
     add_up,
+    at_most,
     ball,
     balls,
     greatest,
@@ -52,6 +55,8 @@ from cvxmdp.checker.exact_numbers import (
 )
 from cvxmdp.checker.norm_form import NormForm
 from cvxmdp.checker.target_sets import BallSet, BoxSet, PointSet, PolytopeSet
+
+ROUNDED = 16 * EPS  # of the numbers behind a float, what a user's own function may have lost
 
 
 class ExactTangent(NamedTuple):
@@ -449,21 +454,23 @@ class ExactMinimum(ExactForm):
 
 
 class ExactCustom(ExactForm):
-    """A function of the user's own: nothing about it can be computed exactly."""
+    """A function of the user's own, in floats: what it computes is taken on trust, as its curvature is."""
 
     def __init__(self, form: CustomForm) -> None:
-        self.name = form.name
-
-    def _refuse(self) -> NotVerifiableError:
-        return NotVerifiableError(
-            f"{self.name} is a function of the user's own, which no exact arithmetic knows"
-        )
+        self.form = form
 
     def bound(self, x: np.ndarray) -> Ball:
-        raise self._refuse()
+        near = np.array([float(one.mid()) for one in x])
+        off = at_most(add_up(abs(one) for one in x - balls(near)))
+        table = near.reshape(self.form.shape)
+        error = ErrorBound(off, np.ones(self.form.shape, dtype=bool))
+        return ball(self.form.value(table), self.form.drift(table, error))
 
     def tangent(self, parameters: Parameters) -> ExactTangent:
-        raise self._refuse()
+        found = self.form.tangent(parameters)
+        entries = zip(found.reward.ravel(), (ROUNDED * found.steep).ravel(), strict=True)
+        reward = np.array([ball(float(one), off) for one, off in entries], dtype=object)
+        return ExactTangent(reward, ball(found.constant, ROUNDED * found.size))
 
 
 SETS: dict[type[PointSet], Any] = {

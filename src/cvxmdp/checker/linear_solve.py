@@ -16,16 +16,24 @@ PROBE, FAST_MIXING = (
     0.7,
 )  # sweeps over which the rate is measured, and the rate up to which they are enough
 NEAR = 1e-14  # relative: how near to a solution a guess is one
-RESIDUAL = 1e-13  # of the right-hand side, that Krylov steps leave to sweeps
 EPS = float(np.finfo(np.float64).eps)
 
 
 def solve_system(
-    matrix: sp.csr_array, right: np.ndarray, discount: float, guess: np.ndarray | None = None
+    matrix: sp.csr_array,
+    right: np.ndarray,
+    discount: float,
+    near: float = 1e-13,
+    guess: np.ndarray | None = None,
 ) -> np.ndarray:
     """The solution, shape (n,): a factorisation, or Krylov steps and then plain sweeps.
 
-    A guess that is a solution up to rounding is taken after one sweep.
+    Args:
+        matrix: M.
+        right: the right-hand side.
+        discount: the factor of M.
+        near: relative residual of the Krylov steps; who refines needs a few digits only.
+        guess: where iterations start; one that is a solution up to rounding is taken after one sweep.
     """
     if right.size <= DENSE_LIMIT:
         return np.linalg.solve(np.eye(right.size) - discount * matrix.toarray(), right)
@@ -42,18 +50,18 @@ def solve_system(
     for _ in range(PROBE):
         values, change = swept(values)
     if change > FAST_MIXING**PROBE * first:
-        values = _krylov(matrix, right, discount, values)
+        values = _krylov(matrix, right, discount, values, near)
     smallest = np.inf
     for _ in range(MOST_SWEEPS):  # each shrinks the error by the discount, whatever came before
         values, change = swept(values)
-        if change <= EPS * float(np.abs(values).sum()) or change >= smallest:
+        if change <= near * EPS / 1e-13 * float(np.abs(values).sum()) or change >= smallest:
             break
         smallest = change
     return np.asarray(values)
 
 
 def _krylov(
-    matrix: sp.csr_array, right: np.ndarray, discount: float, start: np.ndarray
+    matrix: sp.csr_array, right: np.ndarray, discount: float, start: np.ndarray, near: float
 ) -> np.ndarray:
     """BiCGSTAB, and GMRES with an incomplete factorisation where it stalls (nearly deterministic chains)."""
 
@@ -61,7 +69,7 @@ def _krylov(
         return np.asarray(v - discount * (matrix @ v))
 
     large = right.size > FACTOR_LIMIT
-    found, solved = _bicgstab(applied, right, start, 3_000 if large else 200)
+    found, solved = _bicgstab(applied, right, start, near, 3_000 if large else 200)
     if not (solved or large):
         shape = (right.size, right.size)
         operator = spla.LinearOperator(shape, applied, dtype=np.float64)
@@ -69,7 +77,7 @@ def _krylov(
         factor = spla.spilu(system, drop_tol=1e-5, fill_factor=20)
         inverse = spla.LinearOperator(shape, factor.solve, dtype=np.float64)
         found, _ = spla.gmres(
-            operator, right, x0=factor.solve(right), M=inverse, rtol=1e-13, atol=0.0, maxiter=20
+            operator, right, x0=factor.solve(right), M=inverse, rtol=near, atol=0.0, maxiter=20
         )
     return np.asarray(found) if np.isfinite(found).all() else start
 
@@ -80,12 +88,16 @@ def _dot(a: np.ndarray, b: np.ndarray) -> float:
 
 
 def _bicgstab(
-    applied: Callable[[np.ndarray], np.ndarray], right: np.ndarray, v: np.ndarray, most: int
+    applied: Callable[[np.ndarray], np.ndarray],
+    right: np.ndarray,
+    v: np.ndarray,
+    near: float,
+    most: int,
 ) -> tuple[np.ndarray, bool]:
     """The v with the smallest residual of van der Vorst's recursion (1992), and whether that is small."""
     residual = right - applied(v)
     shadow, direction = residual.copy(), residual.copy()
-    target = RESIDUAL**2 * _dot(right, right)
+    target = near**2 * _dot(right, right)
     before = least = _dot(residual, residual)
     best = v
     for _ in range(most):

@@ -7,22 +7,33 @@ with them (``check``) is one piece of code.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+import time
+from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
+import scipy.sparse as sp
 
-from cvxmdp.checker.arithmetic import LARGEST_FACTOR, CertificateError
+from cvxmdp.checker.arithmetic import LARGEST_FACTOR, CertificateError, NotVerifiableError
 from cvxmdp.checker.bounds import PlainProblem, proof_part, upper_bound
+from cvxmdp.checker.checked_average import CheckedAverage
 from cvxmdp.checker.checked_episodes import CheckedEpisodes
-from cvxmdp.checker.checked_flow import Visited
+from cvxmdp.checker.checked_finite import CheckedFinite
+from cvxmdp.checker.checked_flow import CheckedFlow, Visited
 from cvxmdp.checker.closed_forms import ClosedForm
-from cvxmdp.checker.exact_flow import ExactEpisodes
+from cvxmdp.checker.exact_average import ExactAverage
+from cvxmdp.checker.exact_finite import ExactFinite
+from cvxmdp.checker.exact_flow import ExactEpisodes, ExactFlow
 from cvxmdp.checker.exact_forms import exact_form
-from cvxmdp.checker.exact_numbers import at_least, at_most, ball, precisely
+from cvxmdp.checker.exact_numbers import ExactMatrix, at_least, at_most, ball, balls, precisely
 
 FLOATING = "floating point with error terms"
 EXACT = "exact arithmetic"
+OWN = ", but for functions of the user's own"
+MOST_SECONDS = 600.0  # that an exact check may be expected to take where nobody gives another limit
+PRODUCTS = 25  # of the model's matrix, that a check takes: bounds, and two policies refined
+SAMPLE = 20_000  # entries of it that are multiplied to see how fast this machine is
+Tell = Callable[[str], None]
 
 
 class ProofArithmetic(Protocol):
@@ -72,6 +83,13 @@ class Floating:
         return value - form.drift(visited.x, visited.error)
 
 
+FLOWS: dict[type[CheckedFlow], Any] = {
+    CheckedEpisodes: ExactEpisodes,
+    CheckedFinite: ExactFinite,
+    CheckedAverage: ExactAverage,
+}
+
+
 class ExactVisits(NamedTuple):
     """An occupancy as balls, (S * A,)."""
 
@@ -83,22 +101,50 @@ class Exact:
 
     Args:
         plain: the problem's plain data, whose numbers are read as the binary fractions they are.
+        limit: seconds; a problem that would take longer is not begun, and one that does is given up.
+        tell: is told what is computed next.
     """
 
     level = EXACT
 
-    def __init__(self, plain: Mapping[str, Any]) -> None:
-        self.plain = plain
-        self.flow: ExactEpisodes | None = None
+    def __init__(
+        self,
+        plain: Mapping[str, Any],
+        limit: float = MOST_SECONDS,
+        tell: Tell | None = None,
+    ) -> None:
+        self.plain, self.limit, self.tell = plain, limit, tell
+        self.flow: ExactFlow | None = None
+        self.began = time.monotonic()
 
-    def _flow(self, problem: PlainProblem) -> ExactEpisodes:
+    def _flow(self, problem: PlainProblem) -> ExactFlow:
         if self.flow is None:
-            if type(problem.flow) is not CheckedEpisodes:
-                raise CertificateError(
-                    "exact arithmetic knows discounted and total sums only, so far"
-                )
-            self.flow = ExactEpisodes(problem.flow, self.plain)
+            self._expect(problem.flow)
+            self.flow = FLOWS[type(problem.flow)](problem.flow, self.plain)
         return self.flow
+
+    def _expect(self, flow: CheckedFlow) -> None:
+        """Refuse what would take longer than the limit, by a product of a part of the matrix."""
+        matrix = sp.csr_array(self.plain["transition"])
+        rows = min(matrix.shape[0], 1 + int(SAMPLE * matrix.shape[0] / max(matrix.nnz, 1)))
+        part = matrix[:rows]
+        began = time.process_time()
+        ExactMatrix(part).times(balls(np.ones(matrix.shape[1])))
+        took = time.process_time() - began
+        products = PRODUCTS + 3 * (flow.shape[0] // matrix.shape[1] - 1)
+        seconds = took * products * matrix.nnz / max(part.nnz, 1)
+        if seconds > self.limit:
+            raise NotVerifiableError(
+                f"in exact arithmetic this would take about {seconds:,.0f} s here, and the limit is "
+                f"{self.limit:,.0f} s: give a longer one"
+            )
+
+    def _begin(self, what: str) -> None:
+        """Say what comes next, while there is time for it."""
+        if time.monotonic() - self.began > self.limit:
+            raise NotVerifiableError(f"the limit of {self.limit:,.0f} s was over")
+        if self.tell is not None:
+            self.tell(what)
 
     def upper_bound(
         self, problem: PlainProblem, multipliers: Mapping[str, float], proof: Mapping[str, Any]
@@ -106,6 +152,8 @@ class Exact:
         if set(multipliers) != set(problem.slacks):
             raise CertificateError("there must be a multiplier for every constraint, and no others")
         with precisely():
+            flow = self._flow(problem)
+            self._begin("what no policy exceeds")
             tangent = exact_form(problem.objective).tangent(proof_part(proof, "objective"))
             reward, constant = tangent.reward, tangent.constant
             slacks = proof_part(proof, "slacks")
@@ -117,17 +165,21 @@ class Exact:
                     part = exact_form(form).tangent(proof_part(slacks, name))
                     reward = reward + part.reward * ball(multiplier)
                     constant = constant + part.constant * ball(multiplier)
-            return at_most(self._flow(problem).best_return(reward, proof) + constant)
+            return at_most(flow.best_return(reward, proof) + constant)
 
     def visited(self, problem: PlainProblem, policy: Any) -> ExactVisits:
         with precisely():
-            return ExactVisits(self._flow(problem).visited(policy))
+            flow = self._flow(problem)
+            self._begin("where a policy goes")
+            return ExactVisits(flow.visited(policy))
 
     def value(self, form: ClosedForm, visited: ExactVisits) -> float:
+        self._begin("a function of it")
         with precisely():
             found = exact_form(form).bound(visited.x)
             return float(found.mid()) if found.is_finite() else -math.inf
 
     def surely(self, form: ClosedForm, visited: ExactVisits) -> float:
+        self._begin("a function of it")
         with precisely():
             return at_least(exact_form(form).bound(visited.x))

@@ -207,6 +207,9 @@ def certify(
         Path | None, typer.Option("--out", "-o", help="Write the certificate to this JSON file.")
     ] = None,
     gap: GapOption = None,
+    exact: Annotated[
+        bool, typer.Option("--exact", help="Claims that pass in exact arithmetic.")
+    ] = False,
     as_json: JsonOption = False,
 ) -> Exit:
     """Prove how good any policy is: ours, or one trained elsewhere.
@@ -222,7 +225,7 @@ def certify(
     """
     from cvxmdp.cli.proving import certify_policy
 
-    return certify_policy(problem, policy, out, gap, as_json)
+    return certify_policy(problem, policy, out, gap, exact, as_json)
 
 
 @commands.command("check")
@@ -235,6 +238,9 @@ def check(
     exact: Annotated[
         bool, typer.Option("--exact", help="In exact arithmetic, without any rounding.")
     ] = False,
+    limit: Annotated[
+        float, typer.Option("--limit", metavar="SECONDS", help="That --exact may take.")
+    ] = 600.0,
     as_json: JsonOption = False,
 ) -> Exit:
     """Check a certificate against a problem, trusting neither its author nor our solvers.
@@ -249,7 +255,7 @@ def check(
     """
     from cvxmdp.cli.proving import check_certificate
 
-    return check_certificate(certificate, problem, exact, as_json)
+    return check_certificate(certificate, problem, exact, limit, as_json)
 
 
 @commands.command("frontier")

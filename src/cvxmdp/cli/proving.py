@@ -26,13 +26,13 @@ from cvxmdp.solvers.choice import choose_solver
 
 
 def certify_policy(
-    problem: Path, policy: str, out: Path | None, gap: float | None, as_json: bool
+    problem: Path, policy: str, out: Path | None, gap: float | None, exact: bool, as_json: bool
 ) -> Exit:
     """Certify a policy; see ``cvxmdp certify --help``."""
     spec = read(problem)
     given = read_policy(policy)
     with working("proving"):
-        certificate = certify(spec.problem, given)
+        certificate = certify(spec.problem, given, exact=exact)
     if out is not None:
         certificate.save(out)
     code = _proof_code(certificate, gap)
@@ -61,12 +61,14 @@ def _proof_code(certificate: Certificate, gap: float | None) -> Exit:
     return Exit.OK if proven else Exit.NOT_CONVERGED
 
 
-def check_certificate(certificate: Path, problem: Path, exact: bool, as_json: bool) -> Exit:
+def check_certificate(
+    certificate: Path, problem: Path, exact: bool, limit: float, as_json: bool
+) -> Exit:
     """Check a certificate; see ``cvxmdp check --help``."""
     if not certificate.is_file():
         raise SpecError(f"there is no file {certificate}")
     about = load_problem(problem) if problem.is_dir() else read(problem).problem
-    found = check(certificate, about, exact=exact)
+    found = check(certificate, about, exact=exact, time_limit=limit)
     code = Exit.OK if found else Exit.REJECTED
     if as_json:
         document = {

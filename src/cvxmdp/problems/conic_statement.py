@@ -77,19 +77,29 @@ def units_of(lowered: Lowered) -> Units:
 
     For f it is the difference of the values, since its constant plays no part.
     """
-    model, points = lowered.flow, lowered.flow.typical
-
-    def change(function: Shape) -> np.ndarray:
-        return np.asarray(function.gradient(points[0])[model.usable] * model.mass)
-
+    points = lowered.flow.typical
     with np.errstate(invalid="ignore"):  # a logarithm may be minus infinity at both
         values = [lowered.objective.value(point) for point in points]
         difference = values[0] - values[1]
-    slacks = {
-        name: largest(*(g.value(point) for point in points), change(g))
-        for name, g in lowered.slacks.items()
-    }
-    return Units(largest(difference, change(lowered.objective)), slacks)
+    names, slacks = lowered.slacks.keys(), list(lowered.slacks.values())
+    objective = largest(difference, _change(lowered, lowered.objective, points[0]))
+    return Units(objective, dict(zip(names, sizes_of(lowered, slacks, points), strict=True)))
+
+
+def sizes_of(
+    lowered: Lowered, functions: Sequence[Shape], points: Sequence[np.ndarray] = ()
+) -> list[float]:
+    """A typical size of each function over the occupancies: by values alone, one that is zero here has none."""
+    points = points or lowered.flow.typical
+    return [
+        largest(*(function.value(point) for point in points), _change(lowered, function, points[0]))
+        for function in functions
+    ]
+
+
+def _change(lowered: Lowered, function: Shape, point: np.ndarray) -> np.ndarray:
+    model = lowered.flow
+    return np.asarray(function.gradient(point)[model.usable] * model.mass)
 
 
 def largest(*numbers: Any) -> float:

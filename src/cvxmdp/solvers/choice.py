@@ -25,7 +25,7 @@ def choose_solver(problem: Problem, steps: int | None = None) -> tuple[Solver, s
         problem.require_model("an exact solver, which is chosen where none is given,")
         if steps is not None:
             raise SettingsError(
-                f"steps={steps!r} is how long to play in an environment; this model is known, and solved "
+                f"steps={steps!r} is how long to play in an environment; this is a model, and solved "
                 "exactly without a single step: leave it out. To learn from its episodes nevertheless: "
                 f"solve(problem, ModelBased(steps={steps!r}), seed=0)."
             )

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from cvxmdp.models.table import TabularMDP
 from cvxmdp.problems.problem import Problem
+from cvxmdp.problems.solution_text import ESTIMATED
 from cvxmdp.solvers.column_generation import ColumnGeneration
 from cvxmdp.solvers.contract import Solver
 from cvxmdp.solvers.convex_program import ConvexProgram
@@ -15,11 +17,17 @@ LARGEST_LINEAR_PROGRAM = 10_000
 LARGE_TOLERANCE = 1e-3  # certified relative gap that is asked of large concave problems
 
 
+def _known_as(mdp: TabularMDP) -> str:
+    if mdp.counts is not None or mdp.note.startswith(ESTIMATED):
+        return "an estimate"
+    return f"known up to {mdp.relative_error:g}" if mdp.relative_error else "known"
+
+
 def choose_exact(problem: Problem) -> tuple[Solver, str]:
     """The exact solver for a problem with a model, and the reason in words."""
     functions = (problem.objective_function, *problem.slack_functions.values())
     pairs = int(problem.mdp.flow.usable.sum())
-    given = "the model is known" if problem.mdp.counts is None else "the model is an estimate"
+    given = f"the model is {_known_as(problem.mdp)}"
     if all(function.affine() is not None for function in functions):
         if pairs > LARGEST_LINEAR_PROGRAM:
             return ColumnGeneration(), f"a linear problem with {pairs:,} pairs is decomposed"

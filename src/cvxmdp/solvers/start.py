@@ -176,7 +176,8 @@ def _own_start(task: Task, family: BoundFamily, claims: Claims) -> Any:
         logs = family.log_probabilities(params, jnp.arange(family.actions.shape[0]))
         found = task.problem.evaluate(np.exp(np.asarray(logs)))
         if not np.isfinite([found.objective, *found.slack.values()]).all():
-            return _inside_domain(family, claims, inside)
+            trying = _trying(claims, inside)
+            return family.from_probabilities(claims.flow.policy(trying))
     return params
 
 
@@ -193,33 +194,35 @@ def fitting(params: Any, family: BoundFamily) -> Any:
 def exploring_start(task: Task, family: BoundFamily, params: Any) -> Any:
     """Where safe learning begins: inside the domain of logarithms, with a chance to try what is not known.
 
-    From samples nobody learns what a policy never does, and policies that are surely inside often do nothing.
-    So the interior point, whose least argument of a logarithm is largest, is mixed with the uniform policy as
-    far as half of that argument stays. A given start inside the domain is averaged with it, occupancy with
-    occupancy, which is inside, too, because the arguments are concave. Without a given start, the family's
-    own if it is inside.
+    A given start inside the domain is averaged with ``_trying``, occupancy with occupancy, which is inside
+    because the arguments are concave. Without a given start, the family's own if it is inside.
     """
-    problem, mdp, inside = task.problem, task.problem.mdp, domain_of(task.problem)
-    uniform = uniform_policy(mdp).probabilities()
-
-    def least(x: np.ndarray) -> float:
-        return min(float(argument.value(x)) for argument in inside)
-
-    if params is None and least(occupancy_of(mdp, as_policy(mdp, uniform))) > 0:
+    mdp, inside = task.problem.mdp, domain_of(task.problem)
+    if params is None and _least(inside, occupancy_of(mdp, uniform_policy(mdp))) > 0:
         return None
-    interior = _most_inside(Claims.of(problem), inside)
-    room = least(occupancy_of(mdp, as_policy(mdp, interior)))
-    shares = 0.5 ** np.arange(1, MOST_HALVINGS)[:, None, None]
-    mixed = mdp.flow.occupancies((1.0 - shares) * interior + shares * uniform)
-    trying = next((x for x in mixed if least(x) >= 0.5 * room), mixed[-1])
+    trying = _trying(Claims.of(task.problem), inside)
     if params is not None:
         own = occupancy_of(mdp, family.deploy(params))
-        trying = 0.5 * (own + trying) if least(own) > 0 else trying
+        trying = 0.5 * (own + trying) if _least(inside, own) > 0 else trying
     return family.from_probabilities(policy_of(mdp, trying).probabilities())
 
 
-def _inside_domain(family: BoundFamily, claims: Claims, inside: list[Shape]) -> Any:
-    return family.from_probabilities(_most_inside(claims, inside))
+def _trying(claims: Claims, inside: list[Shape]) -> np.ndarray:
+    """An occupancy inside the domain of logarithms that does everything now and then.
+
+    Nobody learns from samples what a policy never does, and no gradient moves what is next to never done; but
+    policies that are surely inside often do nothing. So the interior point, whose least argument of a logarithm
+    is largest, is mixed with the uniform policy as far as half of that argument stays.
+    """
+    flow, interior = claims.flow, _most_inside(claims, inside)
+    room = _least(inside, flow.occupancy(interior))
+    shares = 0.5 ** np.arange(1, MOST_HALVINGS)[:, None, None]
+    mixed = flow.occupancies((1.0 - shares) * interior + shares * flow.uniform)
+    return next((x for x in mixed if _least(inside, x) >= 0.5 * room), mixed[-1])
+
+
+def _least(inside: list[Shape], x: np.ndarray) -> float:
+    return min(float(argument.value(x)) for argument in inside)
 
 
 def _most_inside(claims: Claims, inside: list[Shape]) -> np.ndarray:
