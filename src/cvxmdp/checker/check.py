@@ -22,7 +22,7 @@ from cvxmdp.checker.bounds import PlainProblem, change_of
 from cvxmdp.checker.certificate_document import decode, decode_tree, read_document
 from cvxmdp.checker.fingerprint import fingerprint
 from cvxmdp.checker.policy_anywhere import PolicyAnywhere
-from cvxmdp.checker.proof_arithmetic import FLOATING, OWN, Exact, Floating, ProofArithmetic
+from cvxmdp.checker.proof_arithmetic import EXACT, FLOATING, OWN, Exact, Floating, ProofArithmetic
 from cvxmdp.checker.true_problem import RecordedValues, TrueProblem, true_problem
 
 COMMON = {"infeasible", "sense", "statement", "assumes"}
@@ -126,7 +126,9 @@ def _checked(
     else:
         found = _check_bounds(document, stated, problem, arithmetic, floor)
     own = any(form.promises for form in (problem.objective, *problem.slacks.values()))
-    return replace(found, level=arithmetic.level + (OWN if own else ""))
+    return replace(
+        found, level=arithmetic.level + (OWN if own and arithmetic.level == EXACT else "")
+    )
 
 
 def _subject(document: dict[str, Any], plain: Mapping[str, Any]) -> tuple[PlainProblem, Floor]:

@@ -13,6 +13,7 @@ from typing import Any, ClassVar
 import jax
 import numpy as np
 
+from cvxmdp.atoms.maps import Entries, Map
 from cvxmdp.atoms.shapes.shape import (
     Affine,
     Constants,
@@ -97,6 +98,10 @@ class CustomShape(MappedShape):
     def at(self, x: np.ndarray) -> Parameters:
         return {"z": x}
 
+    def maps(self) -> tuple[Map, ...]:
+        """All of x: a proof holds the occupancy at which the function was linearised, time by time."""
+        return (Entries(None, self.map.shape),)
+
     def mixed_value(self, at: Mixed, rounding: float) -> float:
         """Whatever the function says; minus infinity where that is not a number."""
         value = float(self.value(at.u[0].reshape(self.map.shape)))
@@ -107,9 +112,9 @@ class CustomShape(MappedShape):
         x = u.reshape(self.map.shape)
         gradient = np.asarray(self.gradient(x), dtype=np.float64)
         with double_precision():
-            many = on_device(images.reshape(-1, *x.shape))
-            bent = np.asarray(_products(self.function)(on_device(x), many))
-        hessian = images @ bent.reshape(len(images), -1).T
+            seen = np.array([self.map.seen(one) for one in images.reshape(-1, *x.shape)])
+            bent = _products(self.function)(on_device(self.map.seen(x)), on_device(seen))
+        hessian = seen.reshape(len(images), -1) @ np.asarray(bent).reshape(len(images), -1).T
         # Where a function has no second derivative, the steepest ascent has to do.
         hessian = np.where(np.isfinite(hessian), 0.5 * (hessian + hessian.T), 0.0)
         return Local(self.mixed_value(at, 0.0), images @ gradient.ravel(), hessian, {"z": x})
