@@ -41,6 +41,7 @@ SLOW = [
     "onefile",
     "pdpg",
     "pdpg_reaches",
+    "random_problems",
     "rates",
     "ray",
     "record_episode",

@@ -21,7 +21,7 @@ from cvxmdp.algorithms.columns.generation import Generation
 from cvxmdp.algorithms.conic import has_conic_form, solve_conic
 from cvxmdp.algorithms.lagrangian_ascent import LagrangianAscent
 from cvxmdp.atoms.shapes import SumShape
-from cvxmdp.base.errors import MissingExtraError
+from cvxmdp.base.errors import MissingExtraError, SolverError
 from cvxmdp.base.progress import Progress
 from cvxmdp.certificates.claims import Claims, Proof, best
 from cvxmdp.problems.lowered import Evidence
@@ -99,6 +99,13 @@ def by_columns(claims: Claims, tolerance: float = COLUMNS_TOLERANCE) -> Proof | 
     generation = Generation(claims.lowered, tolerance, COLUMNS_KEPT)
     if generation.outside:  # no policy was found at which the objective is finite
         return None
+    try:
+        return _generated(claims, generation, tolerance)
+    except SolverError:  # slopes beyond all numbers
+        return None
+
+
+def _generated(claims: Claims, generation: Generation, tolerance: float) -> Proof | None:
     hopeless = min(HOPELESS_STEPS, MORE_STEPS + int(claims.flow.actions.sum()))
     for step in steps("looking for a proof", COLUMNS_STEPS, lambda: f"gap {generation.gap:.2g}"):
         generation.step()

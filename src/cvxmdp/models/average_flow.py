@@ -27,6 +27,7 @@ from functools import cached_property
 import numpy as np
 import scipy.sparse as sp
 
+from cvxmdp.base.errors import SolverError
 from cvxmdp.models.end_components import end_components
 from cvxmdp.models.flow import Equations, Flow, Label, naming, reached_from
 from cvxmdp.models.planning import MOST_ROUNDS, Best, Device, Oracle, improved
@@ -251,7 +252,8 @@ class AverageOracle(Oracle):
             gained = reward.ravel()[self.first_rows + before]
             values = relative_values(self.chain(before), gained, guess=after)
             self.work.policy_sweeps += 1
-        assert found is not None
+        if found is None:
+            raise SolverError("a reward has entries that are not finite: no policy is best")
         self.values = found.values
         return found
 

@@ -24,6 +24,7 @@ from typing import TYPE_CHECKING, NamedTuple, Protocol
 import numpy as np
 import scipy.sparse as sp
 
+from cvxmdp.base.errors import SolverError
 from cvxmdp.models.systems import (
     DENSE_LIMIT,
     EPS,
@@ -197,7 +198,8 @@ class EpisodeOracle(Oracle):
             target = max(FORCING * residual, 0.1 * accuracy / self.mass, 4 * EPS * largest(after))
             norm = half_spread if self.endless else largest
             values = self._settle(chain, gained, after, target, norm)
-        assert found is not None
+        if found is None:
+            raise SolverError("a reward has entries that are not finite: no policy is best")
         self.values = found.values
         return found
 

@@ -1,0 +1,50 @@
+"""Random problems: every certificate is true in exact arithmetic, every status too; no errors but ours."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+import cvxmdp as cm
+from random_problems import Case, again, campaign, drawn, judged, saved
+
+pytest.importorskip("flint")
+
+
+@pytest.mark.filterwarnings("ignore:overflow")
+def test_a_hundred_and_fifty_random_problems(tmp_path: Path) -> None:
+    found = campaign(range(160), tmp_path, quick=True)
+    print(found)
+    assert found.cases >= 145
+    assert found.wrong == []
+    accepted = sum(count for said, count in found.counts.items() if "Accepted" in said)
+    assert accepted >= 270
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("part", range(10))
+def test_ten_thousand_random_problems(part: int) -> None:
+    """What fails is kept in out/campaign: ``python tests/random_problems.py --again FOLDER``."""
+    found = campaign(range(1_000 * part, 1_000 * (part + 1)), Path("out") / "campaign")
+    print(found)
+    assert found.wrong == []
+
+
+def test_a_case_that_failed_is_kept_as_a_folder_that_reproduces_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    honest = cm.certify
+
+    def forged(*given: object, **more: object) -> cm.Certificate:
+        found = honest(*given, **more)  # type: ignore[arg-type]
+        object.__setattr__(found, "upper", found.lower - 1.0)
+        return found
+
+    monkeypatch.setattr(cm, "certify", forged)
+    case = drawn(1, quick=True)
+    found = judged(case)
+    assert any("Rejected" in said for said in found.wrong)
+    read = again(saved(case, found, tmp_path))
+    assert isinstance(read, Case)
+    assert judged(read).wrong == found.wrong
