@@ -306,3 +306,28 @@ def test_safe_learning_plays_only_what_is_proven() -> None:
         cm.solve(lake, cm.ModelBased(100, safe=True), seed=0, start=np.full((16, 4), 0.25))
     with pytest.raises(cm.PolicyError, match=r"start is a policy for \(3, 2\)"):
         cm.solve(lake, cm.ModelBased(100), seed=0, start=lazy)
+
+
+def test_what_stands_under_a_logarithm_is_a_slack_of_the_plan() -> None:
+    """It keeps its standard error where it can; where the estimate has no room at all, it gets the most."""
+    mdp = cm.garnet(6, 3, 3, discount=0.9, seed=1)
+    least = cm.solve(cm.Problem(mdp, minimize=cm.linear("cost"))).objective
+
+    def learned(budget: float) -> tuple[cm.Solution, float]:
+        barrier = cm.log_barrier(cm.linear("cost") <= budget)
+        problem = cm.Problem(mdp, maximize=cm.linear("reward") + 0.01 * barrier)
+        solution = cm.solve(problem, cm.ModelBased(steps=300), seed=0)
+        estimate = solution.stats["model"]
+        assert solution.stats["standard_error"] == {}
+        x = cm.occupancy_of(estimate, solution.policy)
+        return solution, budget - float((estimate.signal("cost") * x).sum())
+
+    solution, room = learned(1.3 * least)
+    assert np.isfinite(solution.objective)
+    assert (
+        room > 0.05 * least
+    )  # without a margin it would be next to nothing, for a barrier this weak
+    solution, room = learned(0.9 * least)
+    assert solution.objective == -np.inf
+    most = cm.solve(cm.Problem(solution.stats["model"], minimize=cm.linear("cost"))).objective
+    assert room == pytest.approx(0.9 * least - most, abs=1e-6)

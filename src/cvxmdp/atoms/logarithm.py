@@ -71,6 +71,9 @@ class Log(Utility):
     def children(self) -> tuple[Utility, ...]:
         return (self.inner,)
 
+    def positive(self) -> tuple[Utility, ...]:
+        return (self.inner,)
+
     def with_children(self, children: Sequence[Utility]) -> Utility:
         return replace(self, inner=children[0])
 

@@ -125,6 +125,9 @@ class Power(Utility):
     def children(self) -> tuple[Utility, ...]:
         return (self.inner,)
 
+    def positive(self) -> tuple[Utility, ...]:
+        return (self.inner,) if self.exponent < 1 else ()
+
     def with_children(self, children: Sequence[Utility]) -> Utility:
         return replace(self, inner=children[0])
 

@@ -10,14 +10,15 @@ domain of a barrier has violated what the barrier stands for.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Mapping, Sequence
+from typing import Any, TypeVar
 
 import numpy as np
 
 from cvxmdp.atoms import Shape, walk
 from cvxmdp.problems.problem import Problem
 
+Kind = TypeVar("Kind")
 COUNTS, WORST, SUM = "while_learning", "worst_while_learning", "sum_while_learning"
 DOMAIN = "domain"  # the name of a logarithm's argument among the slacks
 ROUNDING = 1e-9  # of a slack's own size: a violation that nobody means
@@ -31,9 +32,26 @@ def domain_of(problem: Problem) -> list[Shape]:
 
 def watched_slacks(problem: Problem) -> dict[str, Shape]:
     """Everything that must not be negative while learning, by name."""
-    inside = domain_of(problem)
+    return {**_numbered(domain_of(problem)), **problem.slack_functions}
+
+
+def guarded(problem: Problem) -> Problem:
+    """The problem with a constraint more for every logarithm: that its argument is not negative.
+
+    It follows from the objective; but where nothing is feasible, or margins are kept, constraints count.
+    """
+    utilities = (problem.utility, *(one.slack for one in problem.constraints.values()))
+    inside = [part for one in utilities for step in walk(one) for part in step.node.positive()]
+    if not inside:
+        return problem
+    more = {name: part >= 0.0 for name, part in _numbered(inside).items()}
+    asked = {problem.sense: problem.utility}
+    return Problem(problem.source, **asked, subject_to={**more, **problem.constraints})
+
+
+def _numbered(inside: Sequence[Kind]) -> dict[str, Kind]:
     names = [DOMAIN] if len(inside) == 1 else [f"{DOMAIN} {k + 1}" for k in range(len(inside))]
-    return {**dict(zip(names, inside, strict=True)), **problem.slack_functions}
+    return dict(zip(names, inside, strict=True))
 
 
 def played_history(problem: Problem, iterations: np.ndarray, visits: np.ndarray) -> dict[str, Any]:

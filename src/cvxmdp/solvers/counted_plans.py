@@ -11,6 +11,7 @@ from cvxmdp.algorithms.optimism import standard_errors
 from cvxmdp.certificates.slater import slater
 from cvxmdp.problems.problem import Problem
 from cvxmdp.problems.solution import Solution
+from cvxmdp.problems.while_learning import guarded
 from cvxmdp.solvers.cautious import completed
 from cvxmdp.solvers.contract import Task
 from cvxmdp.solvers.exact_choice import choose_exact
@@ -41,12 +42,16 @@ def answered(problem: Problem) -> Solution:
 
 
 def counted_plan(problem: Problem) -> CountedPlan:
-    """The best policy of the estimate; where none satisfies all constraints, that with the most slack."""
+    """The best policy of the estimate; where none satisfies all constraints, that with the most slack.
+
+    What stands under logarithms is a slack, too.
+    """
     found = answered(problem)
     if found.has_policy and np.isfinite(found.objective):
         x, multipliers = found.occupancy, dict(found.multipliers)
         reward = bounded_slope(problem.shadow_reward(x, multipliers), x)
         return CountedPlan(found.policy.probabilities(), reward, multipliers, True)
+    problem = guarded(problem)
     room = slater(problem)
     policy = room.policy.probabilities()
     x = problem.mdp.flow.occupancy(policy)
@@ -82,7 +87,17 @@ def with_margins(problem: Problem, margins: Mapping[str, float]) -> Problem:
 
 
 def careful_plan(problem: Problem) -> tuple[CountedPlan, dict[str, float]]:
-    """The best plan whose slacks are one standard error or more, where there is one; and those errors."""
+    """The best plan whose slacks are one standard error or more, where there is one; and those errors.
+
+    What stands under logarithms keeps as far from zero: in the true model it is an error away from here.
+    """
+    plan, margins = _careful(guarded(problem))
+    known = problem.constraints
+    multipliers = {name: plan.multipliers.get(name, 0.0) for name in known}
+    return plan._replace(multipliers=multipliers), {name: margins[name] for name in known}
+
+
+def _careful(problem: Problem) -> tuple[CountedPlan, dict[str, float]]:
     plan = counted_plan(problem)
     margins = noise(problem, plan.policy)
     if not (plan.feasible and margins):
