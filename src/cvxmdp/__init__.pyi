@@ -108,5 +108,10 @@ from cvxmdp.atoms.minimum import maximum as maximum
 from cvxmdp.atoms.minimum import spread as spread
 from cvxmdp.atoms.powers import square as square
 from cvxmdp.atoms.returns import norm as norm
+from cvxmdp.atoms.tails import chance as chance
+from cvxmdp.atoms.tails import cvar as cvar
+from cvxmdp.atoms.tails import excess as excess
 from cvxmdp.runs.deterministic import Deterministic as Deterministic
 from cvxmdp.runs.deterministic import deterministic as deterministic
+from cvxmdp.runs.tail_risk import TailRisk as TailRisk
+from cvxmdp.runs.tail_risk import least_cvar as least_cvar

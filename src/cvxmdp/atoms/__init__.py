@@ -15,6 +15,7 @@ from cvxmdp.atoms.returns import norm, returns
 from cvxmdp.atoms.sets import ball, box, polytope
 from cvxmdp.atoms.shapes import Constants, Shape
 from cvxmdp.atoms.share import share
+from cvxmdp.atoms.tails import chance, cvar, excess
 from cvxmdp.atoms.utility import Constraint, Utility
 from cvxmdp.atoms.walks import walk
 
@@ -27,11 +28,14 @@ __all__ = [
     "UtilityCheck",
     "ball",
     "box",
+    "chance",
     "check_utility",
     "concave",
     "convex",
+    "cvar",
     "distance",
     "entropy",
+    "excess",
     "exp",
     "huber",
     "linear",

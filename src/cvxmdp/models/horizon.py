@@ -86,6 +86,11 @@ class Horizon(ABC):
         """Raise a ``ModelError`` that names states where a model does not fit."""
 
     @property
+    def plain_sums(self) -> bool:
+        """Whether occupancies count the visits of whole episodes, none weighing less than another."""
+        return False
+
+    @property
     def gradients(self) -> str:
         """Why gradient solvers and learners do not take it, in words; empty where they do."""
         return ""
@@ -172,6 +177,10 @@ class Total(Horizon):
 
     def arguments(self) -> dict[str, Any]:
         return {"discount": 1.0}
+
+    @property
+    def plain_sums(self) -> bool:
+        return True
 
     def restarted(self) -> dict[str, Any]:
         """A sum over episodes that follow each other for ever has a mean per step only."""

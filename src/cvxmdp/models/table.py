@@ -29,6 +29,7 @@ import scipy.sparse as sp
 
 from cvxmdp.base.errors import ModelError, UtilityError, did_you_mean
 from cvxmdp.models import validation
+from cvxmdp.models.budget_states import read_levels, with_budget_state
 from cvxmdp.models.collapsing import collapsed, unfolded
 from cvxmdp.models.counts import Counts
 from cvxmdp.models.flow import Flow
@@ -350,7 +351,7 @@ class TabularMDP(Space):
         return unfolded(arguments, self._counting(signals), rows, x)
 
     def _total_arguments(self) -> dict[str, Any]:
-        if self.horizon.arguments() != {"discount": 1.0}:
+        if not self.horizon.plain_sums:
             raise ModelError(
                 f"staying is for nothing where rewards are added up over an episode (discount=1); this model "
                 f"has {self.horizon}: mdp.replace(discount=1).collapsed()"
@@ -361,6 +362,25 @@ class TabularMDP(Space):
         for name in signals:
             self.signal(name)
         return signals or tuple(self.signals)
+
+    def with_budget_state(self, cost: str, levels: Any) -> TabularMDP:
+        """The same model where states know what the episode has cost so far: for chances and tails of the cost.
+
+        Exact where all sums of costs are levels; else costs are rounded up, to the safe side. The cost is that
+        of the pair: of a signal that was given per successor it is the mean.
+
+        Args:
+            cost: the name of a signal.
+            levels: what is told apart, increasing; or n for 0, 1, ..., n. Whatever is above the last level is
+                "over" for good.
+        """
+        if not self.horizon.plain_sums:
+            raise ModelError(
+                "a budget state counts the plain cost of episodes that end: take mdp.replace(discount=1), or "
+                f"mdp.unroll(T).replace(discount=1) for T steps; this model has {self.horizon}"
+            )
+        found = with_budget_state(self.arguments(), cost, self.signal(cost), read_levels(levels))
+        return TabularMDP(**found)
 
     def save(self, path: str | Path) -> None:
         """Write the model to one portable file (safetensors: plain arrays, nothing executable)."""
