@@ -283,9 +283,12 @@ def test_certify_and_check(solved, tmp_path):
     file = tmp_path / "certificate.json"
     problem = solved / "problem.toml"
     done = Done("certify", problem, solved / "runs" / "learned", "-o", file, "--json")
-    assert done.code == Exit.OK
+    assert done.code == Exit.NOT_CONVERGED  # what was learned violates a constraint
+    assert done.json["given_violates"]
+    assert done.json["repaired"]
     assert done.json["lower"] <= done.json["upper"]
-    assert Done("certify", problem, solved / "runs" / "learned", "--gap", 1e-9).code == 4
+    assert Done("certify", problem, solved / "runs" / "exact").code == Exit.OK
+    assert Done("certify", problem, solved / "runs" / "exact", "--gap", 1e-30).code == 4
     accepted = Done("check", file, problem)
     assert accepted.code == Exit.OK
     assert accepted.out.startswith("Accepted")
@@ -324,7 +327,7 @@ def test_frontier(solved, tmp_path):
     problem = solved / "problem.toml"
     done = Done("frontier", problem, "--budgets", "0.02,0.05", "-o", tmp_path / "f")
     assert done.code == Exit.OK
-    assert "a unit of slack is worth at most" in done.out
+    assert "0.005 more is worth at most" in done.out
     facts = read_run(tmp_path / "f").frontier
     assert facts is not None
     assert facts.budgets == (0.02, 0.05)

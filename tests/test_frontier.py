@@ -263,4 +263,39 @@ def test_a_lower_limit_is_worth_something_when_it_is_loosened():
     looser = cm.solve(problem.with_budget("limit", tight.budget - 0.01))
     bought = looser.objective - tight.solution.objective
     assert 0 < bought <= tight.certificate.worth("limit")
-    assert "a unit of slack is worth at most" in str(found)
+    assert f"{found.step:g} less is worth at most" in str(found)
+    assert bought <= tight.certificate.worth("limit", 0.01) * (1 + 1e-9)
+
+
+def test_the_own_budget_is_among_few_that_are_spread():
+    """Which budget should I choose? Not five below 0.005 where 0.02 was asked for."""
+    mdp = cm.gridworld(5, slip=0.1, goal=24, hazards=[6, 7, 12])
+    limit = cm.linear("hazard", per="step") <= 0.02
+    problem = cm.Problem(mdp, maximize=cm.entropy(), subject_to={"hazard": limit})
+    found = cm.frontier(problem, "hazard", n=6)
+    budgets = np.array([point.budget for point in found.points])
+    assert len(budgets) == 6
+    assert 0.02 in budgets
+    values = np.array([point.solution.objective for point in found.points])
+    spread = np.hypot(np.diff(budgets) / np.ptp(budgets), np.diff(values) / np.ptp(values))
+    assert spread.max() <= 0.7
+    assert spread.min() >= 0.03
+    budget, share = found.enough()
+    assert budget in budgets
+    assert share >= 0.9
+    assert found.step == 0.002
+    # What the step buys is at most what the table says.
+    own = next(point for point in found.points if point.budget == 0.02)
+    more = cm.solve(problem.with_budget("hazard", 0.022)).objective - own.solution.objective
+    assert 0 < more <= own.certificate.worth("hazard", found.step)
+
+
+@pytest.mark.parametrize(("budget", "count"), [(0.9, 4), (1e-6, 4), (100.0, 3)])
+def test_own_budgets_outside_are_solved_as_well(budget, count):
+    mdp = cm.gridworld(3, slip=0.1, goal=8, hazards=[4])
+    limit = cm.linear("hazard", per="step") <= budget
+    problem = cm.Problem(mdp, maximize=cm.linear("reward"), subject_to={"hazard": limit})
+    found = cm.frontier(problem, "hazard", n=count)
+    assert budget in [point.budget for point in found.points]
+    assert 3 <= len(found.points) <= count
+    assert "worth at most" in str(found)

@@ -151,13 +151,14 @@ class Certificate:
             return math.inf
         return self.gap / self.size if self.size > UNDERFLOW else 0.0
 
-    def worth(self, constraint: str) -> float:
-        """Proven: a unit of slack in a constraint improves the best objective by at most this.
+    def worth(self, constraint: str, slack: float = 1.0) -> float:
+        """Proven: so much slack in a constraint improves the best objective by at most this.
 
-        With a budget that allows one unit more, no policy gets beyond the bound plus the multiplier, and with
-        the budget as it is the policy reaches its own bound: what lies between is gap + multiplier.
+        With a budget that allows so much more, no policy gets beyond the bound plus the multiplier times it,
+        and with the budget as it is the policy reaches its own bound: what lies between is gap + multiplier *
+        slack.
         """
-        return self.gap + self.multipliers.get(constraint, math.inf)
+        return self.gap + slack * self.multipliers.get(constraint, math.inf)
 
     @property
     def feasible(self) -> bool:

@@ -9,6 +9,7 @@ from one just below it; such a policy counts as feasible *up to rounding*, and t
 from __future__ import annotations
 
 import math
+from contextlib import suppress
 from dataclasses import replace
 from typing import Any, NamedTuple
 
@@ -18,12 +19,13 @@ from cvxmdp.base.errors import SolverError
 from cvxmdp.certificates.certify import Certifier, proven
 from cvxmdp.certificates.claims import ENOUGH, Proof
 from cvxmdp.certificates.repair import repair
-from cvxmdp.certificates.slater import empty_domain
+from cvxmdp.certificates.slater import empty_domain, room_of
 from cvxmdp.checker.bounds import Achieved
 from cvxmdp.problems.lowered import Evidence
 from cvxmdp.problems.problem import Problem
-from cvxmdp.problems.solution import Solution, Status, infeasible_message
+from cvxmdp.problems.solution import Nearest, Solution, Status, infeasible_message
 
+LEAST = 1e-3  # of the least violation, that the one of the nearest policy may exceed it
 ROUNDINGS = 0.02  # margins of error, which are generous, by which a slack of zero may be missed
 
 
@@ -92,6 +94,25 @@ def up_to_rounding(achieved: Achieved) -> bool:
     return math.isfinite(achieved.objective) and all(margin >= 0 for margin in margins)
 
 
+def conflicting(problem: Problem, certifier: Certifier, **details: Any) -> Solution:
+    """The answer where constraints conflict: which do, and the policy that violates least."""
+    slater, space = certifier.slater(), problem.space
+    policy, slack = slater.policy, slater.margins
+    if slater.margin < slater.margin_bound - LEAST * abs(slater.margin_bound):
+        # The search ended with its proof; that the policy is as near as can be is another matter.
+        with suppress(SolverError):
+            room = room_of(certifier.claims)
+            if min(room.achieved.slack.values()) > slater.margin:
+                policy, slack = certifier.claims.policy(room.policy), room.achieved.slack
+    nearest = Nearest(policy.named(space.state_names, space.action_names), slack)
+    details.setdefault("evidence", replace(slater.evidence, infeasible=True))
+    details["stats"] = {**details.get("stats", {}), "nearest_slack": dict(slack)}
+    message = infeasible_message(str(slater), nearest, slater.conflict)
+    return Solution.without_policy(
+        problem, Status.INFEASIBLE, message=message, nearest=nearest, **details
+    )
+
+
 def infeasible_answer(
     problem: Problem, certifier: Certifier, stats: dict[str, Any]
 ) -> Solution | None:
@@ -102,14 +123,7 @@ def infeasible_answer(
         except SolverError:
             return None
         if room.proof.upper < 0:
-            slater = certifier.slater()
-            return Solution.without_policy(
-                problem,
-                Status.INFEASIBLE,
-                stats=stats,
-                message=infeasible_message(reason=str(slater)),
-                evidence=replace(slater.evidence, infeasible=True),
-            )
+            return conflicting(problem, certifier, stats=stats)
     bound = empty_domain(certifier.claims)
     if bound is None:
         return None

@@ -206,6 +206,10 @@ def certify(
     out: Annotated[
         Path | None, typer.Option("--out", "-o", help="Write the certificate to this JSON file.")
     ] = None,
+    repaired: Annotated[
+        Path | None,
+        typer.Option("--repaired", help="Write the certificate's policy, which violates nothing."),
+    ] = None,
     gap: GapOption = None,
     exact: Annotated[
         bool, typer.Option("--exact", help="Claims that pass in exact arithmetic.")
@@ -218,23 +222,31 @@ def certify(
     where the policy violates one a repaired policy that does not. A colleague checks it with cvxmdp check.
 
         cvxmdp certify problem.toml runs/learned-3 -o certificate.json
-        cvxmdp certify problem.toml policy.csv --gap 0.05
+        cvxmdp certify problem.toml policy.csv --gap 0.05 --repaired better.csv
 
-    Exit codes: 0 proven; 2 bad input; 3 infeasible (proven); 4 no policy proven feasible, or a gap above
-    --gap.
+    Exit codes: 0 proven; 2 bad input; 3 infeasible (proven); 4 the policy given violates a constraint, no
+    policy is proven feasible, or a gap above --gap.
     """
     from cvxmdp.cli.proving import certify_policy
 
-    return certify_policy(problem, policy, out, gap, exact, as_json)
+    return certify_policy(problem, policy, out, repaired, gap, exact, as_json)
 
 
 @commands.command("check")
 @command
 def check(
     certificate: Annotated[
-        Path, typer.Argument(metavar="CERTIFICATE.json", help="The file to check.")
+        Path,
+        typer.Argument(metavar="CERTIFICATE.json", help="The file to check, or a run's folder."),
     ],
-    problem: ProblemArgument,
+    problem: Annotated[
+        Path | None,
+        typer.Argument(
+            metavar="PROBLEM.toml",
+            help="The problem file, or a folder that holds the problem; a run's own where it is left out.",
+            show_default=False,
+        ),
+    ] = None,
     exact: Annotated[
         bool, typer.Option("--exact", help="In exact arithmetic, without any rounding.")
     ] = False,
@@ -249,7 +261,7 @@ def check(
     does; a certificate of another problem, a tightened bound or a damaged file is rejected with the reason.
 
         cvxmdp check certificate.json problem.toml
-        cvxmdp check runs/exact/certificate.json runs/exact --exact && echo proven
+        cvxmdp check runs/exact --exact && echo proven
 
     Exit codes: 0 accepted; 2 bad input; 5 rejected.
     """

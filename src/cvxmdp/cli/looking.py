@@ -16,7 +16,7 @@ from cvxmdp.cli.policy_arguments import known_columns, read_policy, write_policy
 from cvxmdp.policies.tables import table_of
 from cvxmdp.reports.html_page import write_report
 from cvxmdp.runs.record import RunRecord
-from cvxmdp.runs.record_text import record_json, record_text, status_words, worst_violation
+from cvxmdp.runs.record_text import record_json, record_text, status_words, violation_words
 from cvxmdp.runs.run_folder import RunState, find_runs, read_run, state_of
 
 WIDEST_GRID = 40  # columns of a grid that is drawn in the terminal
@@ -89,7 +89,7 @@ def _table(found: list[tuple[Path, RunRecord]], others: list[tuple[Path, str, bo
             *([record.label] if labels else []),
             "" if record.seed is None else str(record.seed),
             number(record.objective),
-            f"{worst_violation(record):.2g}",
+            violation_words(record),
             "" if gap is None else f"{gap:.1e}",
             "" if seconds is None else f"{seconds:.2g} s",
             status_words(record),

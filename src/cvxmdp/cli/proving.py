@@ -8,67 +8,112 @@ from dataclasses import asdict
 from pathlib import Path
 
 from cvxmdp.base.errors import did_you_mean
+from cvxmdp.base.text_tables import number
 from cvxmdp.certificates.certificate import Certificate, certificate_facts
 from cvxmdp.certificates.certify import certify
 from cvxmdp.certificates.checking import check
 from cvxmdp.cli.outcome import Exit, note, say, say_json, working
 from cvxmdp.cli.overrides import read
-from cvxmdp.cli.policy_arguments import read_policy
+from cvxmdp.cli.policy_arguments import read_policy, write_policy
 from cvxmdp.cli.solve_command import problem_files
-from cvxmdp.problems.problem import load_problem
+from cvxmdp.problems.problem import Problem, load_problem
 from cvxmdp.runs.backends.ray_backend import Ray
 from cvxmdp.runs.frontier import frontier
 from cvxmdp.runs.record import frontier_facts, record_of
-from cvxmdp.runs.run_folder import RunState, StoreError, state_of, write_run, writing
+from cvxmdp.runs.record_text import ROUNDING
+from cvxmdp.runs.run_folder import CERTIFICATE, RunState, StoreError, state_of, write_run, writing
 from cvxmdp.runs.solving import solve
 from cvxmdp.runs.specs.places import SpecError
 from cvxmdp.solvers.choice import choose_solver
 
 
 def certify_policy(
-    problem: Path, policy: str, out: Path | None, gap: float | None, exact: bool, as_json: bool
+    problem: Path,
+    policy: str,
+    out: Path | None,
+    repaired: Path | None,
+    gap: float | None,
+    exact: bool,
+    as_json: bool,
 ) -> Exit:
     """Certify a policy; see ``cvxmdp certify --help``."""
     spec = read(problem)
     given = read_policy(policy)
     with working("proving"):
         certificate = certify(spec.problem, given, exact=exact)
+    violated = _violated(spec.problem, certificate)
     if out is not None:
         certificate.save(out)
-    code = _proof_code(certificate, gap)
+    better = certificate.policy if repaired is not None else None
+    if repaired is not None and better is not None:
+        space = spec.problem.space
+        write_policy(better.named(space.state_names, space.action_names), repaired)
+    code = _proof_code(certificate, bool(violated), gap)
     if as_json:
         say_json(
             {
                 **certificate_facts(certificate),
                 "given_slack": dict(certificate.given_slack),
+                "given_violates": violated,
                 "repaired": certificate.repaired,
                 "certificate": None if out is None else str(out),
+                "repaired_policy": None if better is None else str(repaired),
                 "exit_code": int(code),
             }
         )
         return code
+    if violated:
+        names = ", ".join(f"{name!r} by {number(by)}" for name, by in violated.items())
+        say(f"The policy given violates {names}.\n")
     say(str(certificate))
     if out is not None:
         note(f"\nWritten to {out}. Check it: cvxmdp check {out} {problem}")
+    if better is not None:
+        note(f"The policy of this certificate, which violates nothing: {repaired}")
+    elif repaired is not None:
+        note(f"There is no policy to write to {repaired}: none is known that violates nothing.")
     return code
 
 
-def _proof_code(certificate: Certificate, gap: float | None) -> Exit:
+def _violated(problem: Problem, certificate: Certificate) -> dict[str, float]:
+    """The constraints that the given policy misses by more than rounding, and by how much."""
+    found = {}
+    for name, slack in certificate.given_slack.items():
+        budget = problem.constraints[name].budget
+        # The value is budget - slack up to its sign: both say how large rounding is.
+        if slack < -ROUNDING * max(abs(budget), abs(budget - slack), abs(budget + slack)):
+            found[name] = -slack
+    return found
+
+
+def _proof_code(certificate: Certificate, violates: bool, gap: float | None) -> Exit:
     if certificate.infeasible:
         return Exit.INFEASIBLE
     wanted = math.inf if gap is None else gap
     proven = certificate.feasible and certificate.relative_gap <= wanted
-    return Exit.OK if proven else Exit.NOT_CONVERGED
+    return Exit.OK if proven and not violates else Exit.NOT_CONVERGED
 
 
 def check_certificate(
-    certificate: Path, problem: Path, exact: bool, limit: float, as_json: bool
+    certificate: Path, problem: Path | None, exact: bool, limit: float, as_json: bool
 ) -> Exit:
     """Check a certificate; see ``cvxmdp check --help``."""
+    if certificate.is_dir():
+        problem = certificate if problem is None else problem
+        certificate = certificate / CERTIFICATE
+        if not certificate.is_file():
+            raise SpecError(
+                f"{certificate.parent} holds no {CERTIFICATE}: give a run's folder that was solved with a "
+                "proof, or the certificate's file and the problem"
+            )
     if not certificate.is_file():
         raise SpecError(f"there is no file {certificate}")
-    about = load_problem(problem) if problem.is_dir() else read(problem).problem
-    found = check(certificate, about, exact=exact, time_limit=limit)
+    if problem is None:
+        raise SpecError(
+            f"which problem is {certificate} about? cvxmdp check {certificate} PROBLEM.toml, or give a run's "
+            "folder, which holds both"
+        )
+    found = check(certificate, _asked(problem), exact=exact, time_limit=limit)
     code = Exit.OK if found else Exit.REJECTED
     if as_json:
         document = {
@@ -86,6 +131,15 @@ def check_certificate(
     else:
         say(str(found))
     return code
+
+
+def _asked(problem: Path) -> Problem:
+    """The problem of a file, or of a folder: as it was saved, or as the file in it says."""
+    if not problem.is_dir():
+        return read(problem).problem
+    written = problem / "problem.toml"
+    saved = (problem / "problem.json").is_file() or not written.is_file()
+    return load_problem(problem) if saved else read(written).problem
 
 
 def trace_frontier(

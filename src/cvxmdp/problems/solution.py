@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+import shlex
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
 from pathlib import Path
@@ -14,6 +15,7 @@ import numpy as np
 from cvxmdp.atoms.utility import Utility
 from cvxmdp.base.errors import FileFormatError, PolicyError, ProblemError, require
 from cvxmdp.base.interval import Interval
+from cvxmdp.base.text_tables import number
 from cvxmdp.policies.occupancies import as_policy
 from cvxmdp.policies.tables import TabularPolicy
 from cvxmdp.policies.timed_policy import TimedPolicy
@@ -57,17 +59,56 @@ class Status(Enum):
         return self not in (Status.INFEASIBLE, Status.FAILED)
 
 
-def infeasible_message(note: str = "", reason: str = "") -> str:
-    """The message of an infeasible solution: what is known, and what to ask next.
+@dataclass(frozen=True)
+class Nearest:
+    """What comes nearest where no policy satisfies all constraints.
+
+    Attributes:
+        policy: the one with the largest smallest slack that was found.
+        slack: its slack per constraint.
+    """
+
+    policy: TabularPolicy
+    slack: Mapping[str, float]
+
+    @property
+    def violation(self) -> dict[str, float]:
+        """max(0, -slack) per constraint."""
+        return violation_of(self.slack)
+
+    def __str__(self) -> str:
+        missed = [f"{name!r} by {number(by)}" for name, by in self.violation.items() if by > 0]
+        kept = [repr(name) for name, by in self.violation.items() if not by > 0]
+        keeps = f" and keeps {', '.join(kept)}" if kept else ""
+        return f"The policy that violates least (solution.nearest.policy) misses {', '.join(missed)}{keeps}."
+
+
+def violation_of(slack: Mapping[str, float]) -> dict[str, float]:
+    """max(0, -slack) per constraint; NaN where there is no slack to speak of."""
+    return {name: max(-value, 0.0) for name, value in slack.items()}
+
+
+def infeasible_message(
+    reason: str = "", nearest: Nearest | None = None, conflict: Sequence[str] = ()
+) -> str:
+    """The message of an infeasible solution: what is known, what comes nearest, and what to ask next.
 
     Args:
-        note: what the solver says about its own verdict, if anything.
         reason: which constraints conflict, where the solver knows it (``str(slater)``).
+        nearest: the policy that violates least.
+        conflict: the constraints whose budgets are in the way.
     """
-    if reason:
-        # The status is printed before the message, so the reason need not repeat it.
-        return f"{reason.removeprefix('Infeasible: ')}\n{ASK_PROOF}"
-    return f"{Status.INFEASIBLE.value[:-1]}{note}. {ASK_WHY} {ASK_PROOF}"
+    if not reason:
+        return f"{Status.INFEASIBLE.value} {ASK_WHY} {ASK_PROOF}"
+    # The status is printed before the message, so the reason need not repeat it.
+    lines = [reason.removeprefix("Infeasible: "), *([] if nearest is None else [str(nearest)])]
+    if conflict:
+        asked = shlex.quote(conflict[0])
+        lines.append(
+            f"From which budget on there is one: cm.frontier(problem, {conflict[0]!r}), or cvxmdp frontier "
+            f"PROBLEM.toml {asked}."
+        )
+    return "\n".join([*lines, ASK_PROOF])
 
 
 @dataclass(frozen=True)
@@ -97,6 +138,7 @@ class Solution:
             slack lies, or the slack itself where there is none.
         findings: what a learner's history says of the answer: whether the policy has collapsed, the objective
             is flat or still improving, a multiplier at its bound; since when, and what to do.
+        nearest: where it is proven that no policy satisfies all constraints, the policy that violates least.
     """
 
     problem: Problem
@@ -112,6 +154,7 @@ class Solution:
     evidence: Evidence | None = None
     slack_interval: Mapping[str, Interval] = field(default_factory=dict)
     findings: tuple[Finding, ...] = ()
+    nearest: Nearest | None = None
 
     @property
     def constraint_status(self) -> dict[str, str]:
@@ -123,8 +166,8 @@ class Solution:
 
     @property
     def violation(self) -> dict[str, float]:
-        """max(0, -slack) per constraint."""
-        return {name: max(0.0, -slack) for name, slack in self.slack.items()}
+        """max(0, -slack) per constraint; NaN where there is no policy."""
+        return violation_of(self.slack)
 
     @property
     def has_policy(self) -> bool:
@@ -273,4 +316,6 @@ def load_solution(
         raise FileFormatError(f"the solution in {folder} is not one of the problem beside it")
     if found["policy_or_none"] is not None:
         as_policy(problem.mdp, found["policy_or_none"])
+    if found["nearest"] is not None:
+        found["nearest"] = Nearest(*found["nearest"])
     return Solution(problem, Status[status], **found)

@@ -3,6 +3,7 @@
     solution.json           status, message, objective, slack, multipliers and what solvers counted
     solution.safetensors    occupancy, history and evidence
     policy.safetensors      the policy; ``load_policy`` reads it
+    nearest.safetensors     where there is none, the policy that violates least
 
 What a solver kept besides, and is neither a number, a text nor an array, stays in memory.
 """
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
 
 SOLUTION_FORMAT = "cvxmdp solution 2"
 DOCUMENT, ARRAYS, POLICY = "solution.json", "solution.safetensors", "policy.safetensors"
+NEAREST = "nearest.safetensors"
 
 
 def write_solution(folder: str | Path, solution: Solution) -> None:
@@ -50,10 +52,13 @@ def write_solution(folder: str | Path, solution: Solution) -> None:
         "has_policy": solution.has_policy,
         "slack_interval": dict(solution.slack_interval),
         "findings": list(solution.findings),
+        "nearest": None if solution.nearest is None else dict(solution.nearest.slack),
     }
     write_arrays(place / ARRAYS, "solution", arrays, {})
     if solution.has_policy:
         solution.policy.save(place / POLICY)
+    if solution.nearest is not None:
+        solution.nearest.policy.save(place / NEAREST)
     with whole_file(place / DOCUMENT) as temporary:
         text = json.dumps(to_jsonable(document), indent=1, allow_nan=False)
         temporary.write_text(text, "utf-8")
@@ -97,6 +102,7 @@ def read_solution(folder: str | Path) -> dict[str, Any]:
             "history": history,
             "stats": stats,
             "message": str(document["message"]),
+            "nearest": _nearest(place, document.get("nearest")),
             "evidence": None if evidence is None else _evidence(evidence),
             "slack_interval": {
                 str(name): from_jsonable(Interval, one)
@@ -108,6 +114,14 @@ def read_solution(folder: str | Path) -> dict[str, Any]:
         raise
     except (AttributeError, LookupError, TypeError, ValueError, RecursionError) as error:
         raise FileFormatError(f"{place} does not hold a whole solution: {error!r}") from error
+
+
+def _nearest(place: Path, slack: Any) -> tuple[Any, dict[str, float]] | None:
+    if slack is None:
+        return None
+    if not (place / NEAREST).is_file():
+        raise FileFormatError(f"{place} does not hold a whole solution: there is no {NEAREST}")
+    return load_policy(place / NEAREST), _numbers(slack)
 
 
 def _evidence(plain: dict[str, Any]) -> Evidence:

@@ -24,6 +24,7 @@ from cvxmdp.runs.record_text import (
     run_line,
     status_words,
     verdict_lines,
+    violation_words,
     worst_violation,
 )
 
@@ -171,8 +172,8 @@ def tiles(
     if gaps:
         note = "relative" + (", worst" if len(gaps) > 1 else "")
         found.append(_tile("proven gap", f"{max(gaps):.1e}", note))
-    if any(record.constraints for record in records):
-        worst = max(worst_violation(record) for record in records)
+    worst = max((worst_violation(r) for r in records if r.constraints and r.policy), default=None)
+    if worst is not None:
         found.append(_tile("worst violation", f"{worst:.2g}", "0 means that all hold"))
     total = {
         name: sum(record.stats.get(name) or 0 for record in records)
@@ -347,7 +348,7 @@ def _row(record: RunRecord, proof: Certificate | None, name: str) -> dict[str, s
         "seed": "" if record.seed is None else str(record.seed),
         "status": status_words(record),
         "objective": number(record.objective),
-        "violation": f"{worst_violation(record):.2g}" if record.constraints else "-",
+        "violation": violation_words(record),
         "learning": _while_learning(record),
         "gap": f"{gap:.1e}" if math.isfinite(gap) else "-",
         "how": run_line(record.stats),

@@ -7,7 +7,9 @@ mixtures of two policies reach the chord between their points. So few solves giv
 
     max of chords  <=  v(b)  <=  min of lines,
 
-and the next budget is put where they are furthest apart.
+between the budgets that were solved. Those are spread along the curve, by what they cost and what they buy:
+the next one halves the longest piece, in shares of all that budget and objective can change, with what the
+envelopes leave open counted as length. The budget that the problem was asked with is always one of them.
 """
 
 from __future__ import annotations
@@ -36,6 +38,9 @@ from cvxmdp.runs.solving import solve
 
 FREE_GAP = 1e-5  # of what the budget matters: the gap up to which a constraint is said not to bind
 CONFIDENCE = 0.95  # of statements about the true model
+NEAR = 1e-2  # of the width of a frontier: an end this near to the user's own budget is not solved besides
+STEPS = 20  # places between two solved budgets that are looked at
+MOST = 0.9  # of what a budget can buy: the least budget that does is named
 ROUNDING = 1e-9  # of what is large in a problem: what solvers cannot tell from zero
 
 
@@ -112,8 +117,31 @@ class Frontier:
             lines.append(lambda b, c=ceiling, m=slope, a=at: c + m * (b - a))
         return lines
 
+    @property
+    def step(self) -> float:
+        """The change of the budget that prices are of: a round number, up to a tenth of the problem's own.
+
+        Where that is zero or far outside of what was solved, of the range of budgets.
+        """
+        budgets = [point.budget for point in self.points]
+        width = max(budgets) - min(budgets)
+        own = abs(self.problem.budgets[self.constraint])
+        size = own if width / 100.0 <= own <= 100.0 * width or width == 0 else width
+        size = size if size > 0 and math.isfinite(size) else 1.0
+        power = float(f"1e{math.floor(math.log10(size / 10.0))}")
+        return max(power * leading for leading in (1.0, 2.0, 5.0) if power * leading <= size / 9.99)
+
+    def enough(self) -> tuple[float, float] | None:
+        """The tightest solved budget that buys most of what can be bought, and the share; None where all do."""
+        at, value = self._reached()
+        if at.size < 2 or not value[-1] > value[0]:
+            return None
+        shares = (value - value[0]) / (value.max() - value[0])
+        first = int(np.argmax(shares >= MOST))
+        return self._direction * float(at[first]) + 0.0, float(shares[first])
+
     def rows(self) -> list[tuple[str, ...]]:
-        """The solved budgets as cells: budget, lower, upper, price, state."""
+        """The solved budgets as cells: budget, lower, upper, price of a ``step``, state."""
         table: list[tuple[str, ...]] = []
         for point in self.points:
             certificate = point.certificate
@@ -126,7 +154,7 @@ class Frontier:
                     number(point.budget),
                     number(certificate.lower),
                     number(certificate.upper),
-                    number(certificate.worth(self.constraint)),
+                    number(certificate.worth(self.constraint, self.step)),
                     "not binding" if free else "binding",
                 )
             )
@@ -142,7 +170,13 @@ class Frontier:
         about = self.points[0].certificate
         if about.confidence is not None:
             lines.insert(1, f"{subject_of(about.confidence, about.data)}:")
-        header = ("budget", "objective, lower", "upper", "a unit of slack is worth at most", "")
+        header = (
+            "budget",
+            "objective, lower",
+            "upper",
+            f"{self.step:g} {'more' if self._direction > 0 else 'less'} is worth at most",
+            "",
+        )
         lines += [line.rstrip() for line in text_table(header, self.rows())]
         less = "below" if self._direction > 0 else "above"
         lines.append("")
@@ -153,11 +187,23 @@ class Frontier:
             lines.append(
                 f"Not binding {more} {number(self.free_from)}, up to {self.free_gap:.1g} (proven)."
             )
+        enough = self.enough()
+        if enough is not None and enough[1] < 1:
+            lines.append(
+                f"At {number(enough[0])} it buys {enough[1]:.0%} of what the budgets solved do."
+            )
         return "\n".join(lines).rstrip()
 
     def plot(self, path: str | Path | None = None) -> Any:
         """The two envelopes and the solved budgets, as a Matplotlib figure."""
         return plot_frontier(self, path)
+
+
+def _rounded(left: float, right: float, share: float) -> float:
+    """A budget that people can say, near the place at this share of an interval and well inside it."""
+    place = left + min(max(share, 0.1), 0.9) * (right - left)
+    digits = 1 - math.floor(math.log10(right - left))
+    return round(place, digits) if left < round(place, digits) < right else place
 
 
 def _floor(problem: Problem, certificate: Certificate) -> float:
@@ -197,8 +243,8 @@ def frontier(
         problem: any problem with this constraint.
         constraint: its name.
         budgets: the budgets to solve; or
-        n: how many to solve. They are then chosen between where the problem becomes infeasible and
-            where the constraint stops binding, each where the envelopes are furthest apart.
+        n: how many to solve, at least 3: the problem's own budget, where the problem becomes infeasible, where
+            the constraint stops binding, and others between them, spread by what they cost and what they buy.
             Without either, n = 9.
         backend: where to solve: ``Ray()`` for the workers of a cluster, by default this process. With ``n``,
             workers that are left over solve what will probably be asked next; the answer is the same.
@@ -302,31 +348,43 @@ class _Tracer:
         return reached + self.direction * 1e-3 * width, used + self.direction * ROUNDING * width
 
     def refine(self, count: int) -> Frontier:
-        self.all_of(self.ends())
+        own = self.problem.budgets[self.name]
+        self.ask(own)
+        tight, loose = self.ends()
+        near = NEAR * abs(loose - tight)
+        self.all_of([own, *(end for end in (tight, loose) if abs(end - own) > near)])
         while len(self.points) < count:
-            known = self.frontier()
-            solved = np.array(sorted(self.points))
-            middles = (solved[1:] + solved[:-1]) / 2.0
-            if self.cautious is not None:  # gaps are those of the data, wherever one looks: evenly
-                self.solve(float(middles[int(np.argmax(np.diff(solved)))]))
-                continue
-            gaps = np.array([upper - lower for lower, upper in map(known.envelope, middles)])
-            order = np.argsort(-np.nan_to_num(gaps, nan=-np.inf), kind="stable")
-            if not gaps[order[0]] > 0:
+            wanted = self._halves(self.frontier(), tight, loose)
+            if not wanted:
                 break
-            # A solve changes the envelopes around it alone, so the next widest gaps will be next.
-            room = min(self.answers.ahead + 1, count - len(self.points))
-            wanted = [self._between(known, *solved[k : k + 2]) for k in order[:room] if gaps[k] > 0]
-            for budget in wanted:
+            # A solve changes the curve around it alone, so the next longest pieces will be next.
+            for budget in wanted[: min(self.answers.ahead + 1, count - len(self.points))]:
                 self.ask(budget)
             self.solve(wanted[0])
         return self.frontier()
 
-    def _between(self, known: Frontier, left: float, right: float) -> float:
-        """Where the two bounding lines of an interval cross, kept away from its ends."""
-        grid = np.linspace(left, right, 41)[2:-2]
-        gaps = [upper - lower for lower, upper in map(known.envelope, grid)]
-        return float(grid[int(np.argmax(gaps))])
+    def _halves(self, known: Frontier, tight: float, loose: float) -> list[float]:
+        """The budgets that halve pieces of the curve, the longest first; none where nothing is left."""
+        low, high = sorted((tight, loose))
+        solved = np.array([budget for budget in sorted(self.points) if low <= budget <= high])
+        if solved.size < 2 or not high > low:
+            return []
+        if self.cautious is not None:  # envelopes are as wide as the data leaves them: evenly
+            order = np.argsort(-np.diff(solved), kind="stable")
+            return [_rounded(float(solved[k]), float(solved[k + 1]), 0.5) for k in order]
+        grid = np.linspace(solved[:-1], solved[1:], STEPS + 1, axis=1)  # (pieces, STEPS + 1)
+        bounds = np.array([known.envelope(float(budget)) for budget in grid.ravel()])
+        bounds = bounds.reshape(*grid.shape, 2)
+        height = float(np.nanmax(bounds[..., 1]) - np.nanmin(bounds[..., 0])) or 1.0
+        if not math.isfinite(height):
+            return []
+        curve, room = bounds.mean(axis=2) / height, (bounds[..., 1] - bounds[..., 0]) / height
+        moves = np.hypot(np.diff(grid) / (high - low), np.diff(curve))
+        moves += (room[:, 1:] + room[:, :-1]) / (2 * STEPS)
+        lengths = moves.sum(axis=1, keepdims=True)
+        shares = (np.argmax(np.cumsum(moves, axis=1) >= lengths / 2, axis=1) + 0.5) / STEPS
+        order = np.argsort(-lengths.ravel(), kind="stable")
+        return [_rounded(float(solved[k]), float(solved[k + 1]), float(shares[k])) for k in order]
 
     def frontier(self) -> Frontier:
         points = tuple(self.points[budget] for budget in sorted(self.points))

@@ -78,7 +78,7 @@ class FrontierFacts:
 
     Attributes:
         constraint, sense: whose budget, and "<=" or ">=".
-        budgets, lower, upper, prices: of the solved budgets; NaN where infeasible. A price is what a unit of
+        budgets, lower, upper, prices: of the solved budgets; NaN where infeasible. A price is what ``step`` of
             slack is worth at most.
         grid, floor, ceiling: the proven envelopes between them.
         infeasible_until, free_from: proven ends; infinite where not met.
@@ -95,6 +95,7 @@ class FrontierFacts:
     ceiling: tuple[float, ...]
     infeasible_until: float
     free_from: float
+    step: float = 1.0
 
 
 @dataclass(frozen=True)
@@ -250,12 +251,13 @@ def frontier_facts(frontier: Frontier) -> FrontierFacts:
         tuple(budgets),
         proven([c.lower for c in certificates]),
         proven([c.upper for c in certificates]),
-        proven([c.worth(name) for c in certificates]),
+        proven([c.worth(name, frontier.step) for c in certificates]),
         tuple(float(budget) for budget in grid),
         tuple(float(lower) for lower, _ in bounds),
         tuple(float(upper) for _, upper in bounds),
         float(frontier.infeasible_until),
         float(frontier.free_from),
+        frontier.step,
     )
 
 

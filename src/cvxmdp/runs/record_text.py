@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from typing import Any
+
+import numpy as np
 
 from cvxmdp.base.interval import Interval
 from cvxmdp.base.text_tables import number, text_table
 from cvxmdp.certificates.certificate import Certificate, certificate_facts
 from cvxmdp.models.table import endings_in, estimate_in
 from cvxmdp.problems.findings import Finding, verdict_in_short, verdict_words
+from cvxmdp.problems.solution import violation_of
 from cvxmdp.problems.solution_text import HEADER
 from cvxmdp.problems.while_learning import learning_words
 from cvxmdp.runs.record import ConstraintFacts, RunRecord
@@ -23,8 +27,15 @@ def status_words(record: RunRecord) -> str:
 
 
 def worst_violation(record: RunRecord) -> float:
-    """The largest violation of a constraint; zero when all hold."""
-    return max((max(0.0, -facts.slack) for facts in record.constraints), default=0.0)
+    """The largest violation of a constraint; zero when all hold, NaN where there is no policy."""
+    violations = violation_of({facts.name: facts.slack for facts in record.constraints})
+    return float(np.max(list(violations.values()), initial=0.0))
+
+
+def violation_words(record: RunRecord) -> str:
+    """The largest violation for a cell of a table."""
+    worst = worst_violation(record)
+    return "-" if math.isnan(worst) or not record.constraints else f"{worst:.2g}"
 
 
 def holds(facts: ConstraintFacts) -> bool:
@@ -96,7 +107,7 @@ def record_json(record: RunRecord) -> dict[str, Any]:
         "sense": record.sense,
         "objective": record.objective,
         "slack": {facts.name: facts.slack for facts in record.constraints},
-        "violation": {facts.name: max(0.0, -facts.slack) for facts in record.constraints},
+        "violation": violation_of({facts.name: facts.slack for facts in record.constraints}),
         "multipliers": {facts.name: facts.multiplier for facts in record.constraints},
         "constraint_status": {facts.name: facts.status for facts in record.constraints},
         "slack_interval": {

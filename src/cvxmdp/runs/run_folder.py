@@ -42,6 +42,7 @@ from cvxmdp.runs.record_json import record_facts, record_from
 FORMAT = "cvxmdp run 1"
 MANIFEST = "run.json"
 LOCKS = ".parts"  # the folder with a lock for every part of its work
+CERTIFICATE = "certificate.json"
 LARGEST = 2**31  # bytes of one file, and of the numbers in it
 LARGEST_MANIFEST = 2**22
 MOST_FILES = 1_000
@@ -51,7 +52,7 @@ FILES = (
     "metrics.parquet",
     "arrays.safetensors",
     "policy.safetensors",
-    "certificate.json",
+    CERTIFICATE,
 )
 
 
@@ -223,7 +224,7 @@ def _inconsistency(record: RunRecord) -> str:
 
 def _read_files(folder: Path, listed: Mapping[str, Any]) -> RunRecord:
     record = record_from(json.loads((folder / "record.json").read_text("utf-8")))
-    certificate, policy = folder / "certificate.json", folder / "policy.safetensors"
+    certificate, policy = folder / CERTIFICATE, folder / "policy.safetensors"
     metrics = folder / "metrics.parquet"
     return dataclasses.replace(
         record,
@@ -264,7 +265,7 @@ def _contents(folder: Path, record: RunRecord) -> list[str]:
         record.policy.save(folder / "policy.safetensors")
         written.append("policy.safetensors")
     if record.certificate is not None:
-        written.append(_write_bytes(folder, "certificate.json", record.certificate.encode()))
+        written.append(_write_bytes(folder, CERTIFICATE, record.certificate.encode()))
     return written
 
 

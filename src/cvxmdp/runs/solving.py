@@ -15,7 +15,7 @@ from cvxmdp.base.progress import Progress
 from cvxmdp.problems.problem import Problem
 from cvxmdp.problems.problem_folder import write_problem
 from cvxmdp.problems.solution import Solution, Status
-from cvxmdp.problems.solution_folder import write_solution
+from cvxmdp.problems.solution_folder import NEAREST, write_solution
 from cvxmdp.runs.interruption import listening
 from cvxmdp.runs.run import Keeper, Run, drive
 from cvxmdp.runs.run_folder import StoreError, locked
@@ -29,6 +29,7 @@ KEPT_FILES = (
     CHECKPOINT,
     *(f"{name}.{ending}" for name in ("problem", "solution") for ending in ("json", "safetensors")),
     "policy.safetensors",
+    NEAREST,
 )
 
 

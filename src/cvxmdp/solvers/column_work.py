@@ -23,11 +23,11 @@ from cvxmdp.certificates.certificate import Certificate
 from cvxmdp.certificates.certify import Certifier
 from cvxmdp.certificates.claims import Claims
 from cvxmdp.certificates.evidence import is_large
-from cvxmdp.certificates.measured import infeasible_answer
+from cvxmdp.certificates.measured import conflicting, infeasible_answer
 from cvxmdp.certificates.repair import Repaired, repair
 from cvxmdp.policies.occupancies import rows_of
 from cvxmdp.problems.lowered import Evidence
-from cvxmdp.problems.solution import Solution, Status, infeasible_message
+from cvxmdp.problems.solution import Solution, Status
 from cvxmdp.solvers.contract import Judgement, Rows, Task, Work, spacing
 from cvxmdp.solvers.convex_program import ConvexProgram
 from cvxmdp.solvers.start import given_start, known_multipliers
@@ -259,13 +259,8 @@ class ColumnWork(Work[Plain]):
         certificate, x, evidence = found
         stats = self._stats(generation, state, certificate)
         if certificate.infeasible:
-            return Solution.without_policy(
-                self.problem,
-                Status.INFEASIBLE,
-                message=infeasible_message(reason=str(self.certifier.slater())),
-                stats=stats,
-                history=history,
-                evidence=evidence,
+            return conflicting(
+                self.problem, self.certifier, stats=stats, history=history, evidence=evidence
             )
         if status is Status.OPTIMAL and self._gap(certificate) > self.solver.tolerance:
             status = Status.INACCURATE

@@ -26,7 +26,7 @@ from cvxmdp.policies.occupancies import as_policy
 from cvxmdp.policies.tables import table_of
 from cvxmdp.problems.lowered import Evidence
 from cvxmdp.problems.problem import Problem
-from cvxmdp.problems.solution import Solution, Status
+from cvxmdp.problems.solution import Nearest, Solution, Status
 from cvxmdp.solvers.contract import Judgement, Rows, Task, Work
 from cvxmdp.solvers.start import given_start
 
@@ -99,6 +99,7 @@ class Never:
                 message=message,
                 stats=found.stats,
                 history=found.history,
+                nearest=self._nearest(found),
             )
         policy, table, status = found.policy, table_of(found.policy), found.status
         certifier = Certifier(self.problem)
@@ -122,6 +123,12 @@ class Never:
             message=message,
             evidence=None if proof is None else proof.evidence,
         )
+
+    def _nearest(self, found: Solution) -> Nearest | None:
+        if found.nearest is None:
+            return None
+        policy = found.nearest.policy
+        return Nearest(policy, self.problem.evaluate(policy).slack)
 
     @property
     def _sentence(self) -> str:

@@ -11,12 +11,13 @@ from cvxmdp.algorithms.primal_dual.pieces import Method
 from cvxmdp.base.errors import SettingsError
 from cvxmdp.base.precision import double_precision, on_device
 from cvxmdp.certificates.certify import Certifier
+from cvxmdp.certificates.measured import conflicting
 from cvxmdp.models.compiled_systems import dynamics
 from cvxmdp.policies import SoftmaxTable
 from cvxmdp.policies.families import BoundDirect, BoundFamily
 from cvxmdp.policies.occupancies import occupancy_of
 from cvxmdp.problems.conic_statement import units_of
-from cvxmdp.problems.solution import Solution, Status, infeasible_message
+from cvxmdp.problems.solution import Solution
 from cvxmdp.solvers.contract import Task
 from cvxmdp.solvers.pdpg_work import PDPGWork
 from cvxmdp.solvers.start import Normalised, per_constraint, read_start
@@ -92,10 +93,7 @@ class PDPGSetting:
 
     def no_policy(self) -> Solution:
         """The answer where no policy satisfies all constraints."""
-        message, stats = infeasible_message(reason=str(self.certifier.slater())), {"solver": "PDPG"}
-        return Solution.without_policy(
-            self.problem, Status.INFEASIBLE, message=message, stats=stats
-        )
+        return conflicting(self.problem, self.certifier, stats={"solver": "PDPG"})
 
     def _typical(self, scale: np.ndarray, x: np.ndarray) -> np.ndarray:
         """The size of each slack: at the uniform policy, unless it happens to be near zero there."""
