@@ -337,6 +337,24 @@ def test_frontier(solved, tmp_path):
     assert "--overwrite" in Done("frontier", problem, "-n", 3, "-o", tmp_path / "f").err
 
 
+def test_pareto(solved, tmp_path):
+    problem = solved / "problem.toml"
+    asked = ("pareto", problem, "spread=entropy()", 'safe=-linear("hazard")', "--tolerance", 0.1)
+    done = Done(*asked, "-o", tmp_path / "front", "--plot", tmp_path / "front.png")
+    assert done.code == Exit.OK
+    assert "a mixture of these misses by at most" in done.out
+    assert (tmp_path / "front.png").stat().st_size > 1000
+    of_one = (tmp_path / "front/00/certificate.json", tmp_path / "front/00")
+    assert Done("check", *of_one).code == Exit.OK
+    assert "not empty" in Done(*asked, "-o", tmp_path / "front").err
+    found = Done(*asked, "--json").json
+    assert found["objectives"] == ["spread", "safe"]
+    assert found["distance"] <= 0.1
+    assert len(found["points"]) >= 2
+    assert "an objective has a name" in Done("pareto", problem, "entropy()", "a=entropy()").err
+    assert "two or more" in Done("pareto", problem, "a=entropy()").err
+
+
 # --- show, report, export -----------------------------------------------------------------------------------
 
 

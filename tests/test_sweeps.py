@@ -482,3 +482,10 @@ def test_an_optimiser_is_the_same_in_every_process_and_another_with_another_step
     there = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert there.stdout.strip() == setting_text(optax.adam(0.05)) != setting_text(optax.adam(0.1))
     assert " at 0x" not in there.stdout
+
+
+@pytest.mark.parametrize("seeds", [3, "many", None])
+def test_seeds_are_several(seeds) -> None:
+    mdp = cm.garnet(4, 2, 2, discount=0.9, seed=0)
+    with pytest.raises(cm.SolverError, match=r"seeds=range\(16\); got"):
+        cm.sweep(cm.Problem(mdp, maximize=cm.linear("reward")), cm.PDPG(), seeds=seeds)

@@ -302,6 +302,39 @@ def frontier(
     return trace_frontier(problem, constraint, budgets, n, out, ray, overwrite, as_json)
 
 
+@commands.command("pareto")
+@command
+def pareto(
+    problem: ProblemArgument,
+    objectives: Annotated[
+        list[str], typer.Argument(metavar="NAME=UTILITY...", help="Two or more, all maximised.")
+    ],
+    tolerance: Annotated[
+        float, typer.Option("--tolerance", help="Where to stop, as a share of each range.")
+    ] = 1e-2,
+    out: Annotated[
+        Path | None,
+        typer.Option(
+            "--out", "-o", help="A folder for the problem, policy and proof of each solve."
+        ),
+    ] = None,
+    plot: Annotated[
+        Path | None, typer.Option("--plot", help="Draw the proven envelopes into this file.")
+    ] = None,
+    ray: RayOption = None,
+    as_json: JsonOption = False,
+) -> Exit:
+    """All trade-offs of several objectives under the problem's constraints, proven.
+
+        cvxmdp pareto problem.toml 'reward=linear("reward")' 'safe=-linear("hazard")' --plot front.png
+
+    Exit codes: 0 done; 2 bad input; 4 the tolerance was not reached.
+    """
+    from cvxmdp.cli.proving import trace_front
+
+    return trace_front(problem, objectives, tolerance, out, plot, ray, as_json)
+
+
 @commands.command("report")
 @command
 def report(

@@ -1,4 +1,4 @@
-"""``cvxmdp certify``, ``check`` and ``frontier``: what is proven about a problem."""
+"""``cvxmdp certify``, ``check``, ``frontier`` and ``pareto``: what is proven about a problem."""
 
 from __future__ import annotations
 
@@ -19,10 +19,13 @@ from cvxmdp.cli.solve_command import problem_files
 from cvxmdp.problems.problem import Problem, load_problem
 from cvxmdp.runs.backends.ray_backend import Ray
 from cvxmdp.runs.frontier import frontier
+from cvxmdp.runs.pareto import pareto
 from cvxmdp.runs.record import frontier_facts, record_of
 from cvxmdp.runs.record_text import ROUNDING
 from cvxmdp.runs.run_folder import CERTIFICATE, RunState, StoreError, state_of, write_run, writing
 from cvxmdp.runs.solving import solve
+from cvxmdp.runs.specs.array_specs import ArrayFolder
+from cvxmdp.runs.specs.expressions import Reader
 from cvxmdp.runs.specs.places import SpecError
 from cvxmdp.solvers.choice import choose_solver
 
@@ -180,6 +183,50 @@ def trace_frontier(
         if out is not None:
             note(f"\nKept in {out}. Look at it: cvxmdp report {out} -o report.html")
     return code
+
+
+def trace_front(
+    problem: Path,
+    objectives: list[str],
+    tolerance: float,
+    out: Path | None,
+    plot: Path | None,
+    ray: str | None,
+    as_json: bool,
+) -> Exit:
+    """Trace a coverage set; see ``cvxmdp pareto --help``."""
+    spec = read(problem)
+    if out is not None and out.exists() and any(out.iterdir()):
+        raise StoreError(f"{out} is not empty; choose another folder")
+    reader = Reader(ArrayFolder(problem.parent), spec.problem.space)
+    asked = {name: reader.utility(text) for name, text in map(_named, objectives)}
+    with working("solving one weighting after the other"):
+        found = pareto(spec.problem, asked, tolerance=tolerance, backend=ray_at(ray))
+    if out is not None:
+        found.save(out)
+    if plot is not None:
+        found.plot(plot)
+    code = Exit.OK if found.distance <= tolerance else Exit.NOT_CONVERGED
+    if as_json:
+        known = {"weights": found.weights, "bounds": found.bounds, "points": found.points}
+        shown = {name: numbers.tolist() for name, numbers in known.items()}
+        more = {"ranges": found.ranges.tolist(), "distance": found.distance, "exit_code": int(code)}
+        say_json({"objectives": list(asked), **shown, **more})
+    else:
+        say(str(found))
+        if out is not None:
+            proof = f"python -m cvxmdp.checker {out}/00/certificate.json {out}/00"
+            note(f"\nEvery solve is kept in {out}. Check one: {proof}")
+    return code
+
+
+def _named(given: str) -> tuple[str, str]:
+    name, equals, text = given.partition("=")
+    if not (equals and name.strip().isidentifier()):
+        raise SpecError(
+            f"an objective has a name, 'safe=-linear(\"hazard\")'; got {given!r}. All are maximised."
+        )
+    return name.strip(), text
 
 
 def ray_at(address: str | None) -> Ray | None:

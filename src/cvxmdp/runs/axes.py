@@ -42,6 +42,8 @@ def read_cases(
         )
     axes = {name: _values(name, values) for name, values in (over or {}).items()}
     _check_names(problem, solver, axes)
+    if isinstance(seeds, str | bytes) or not isinstance(seeds, Iterable):
+        raise SolverError(f"seeds are several whole numbers, seeds=range(16); got {seeds!r}")
     numbers = [_seed(seed) for seed in seeds]
     if not numbers:
         raise SolverError("a sweep needs at least one seed: seeds=range(16)")
