@@ -53,6 +53,21 @@ def test_the_same_steps_as_on_the_host(model, monkeypatch):
     assert cm.check(cm.certify(problem, found), problem)
 
 
+@pytest.mark.parametrize("of", ["state", "state-action"])
+def test_entropies_too(of, monkeypatch):
+    mdp = cm.garnet(80, 3, 3, seed=5)
+    objective = cm.entropy(of=of) + cm.linear("reward", per="step")
+    limit = {"cost": cm.linear("cost", per="step") <= 0.4}
+    problem = cm.Problem(mdp, maximize=objective, subject_to=limit)
+    solver = cm.ColumnGeneration(tolerance=1e-2)
+    host = cm.solve(problem, solver)
+    monkeypatch.setattr(column_places, "accelerator", lambda n_states: True)
+    found = cm.solve(problem, solver)
+    assert found.status is host.status is cm.Status.OPTIMAL
+    assert found.objective == pytest.approx(host.objective, rel=2e-2)
+    assert cm.check(cm.certify(problem, found), problem)
+
+
 def test_infeasible_problems_are_proven(device):
     base = problem_on(cm.garnet(60, 4, 3, seed=2))
     found = cm.solve(base.with_budget("cost", -1.0), cm.ColumnGeneration())

@@ -252,7 +252,7 @@ def test_coverage_sets(cluster, monkeypatch):
     monkeypatch.setattr(ray_backend._Asking, "ask", lambda *a: asked.append(None) or plain(*a))
     here, there = (cm.pareto(problem, objectives, tolerance=0.05, backend=b) for b in (None, TWO))
     assert str(here) == str(there)
-    for mine, theirs in zip(here.points, there.points, strict=True):
+    for mine, theirs in zip(here.solved, there.solved, strict=True):
         np.testing.assert_array_equal(mine.values, theirs.values)
     # Some questions are asked ahead in vain, but not most.
     assert len(here.solved) <= len(asked) <= 2 * len(here.solved)

@@ -132,10 +132,10 @@ class Entries(Map):
     ) -> tuple[np.ndarray, np.ndarray] | None:
         """Every pair has its own row: there is nothing to smooth."""
         found = self.covering(reward)
-        return None if found is None else (found, np.ones(self.shape))
+        return None if found is None else (found, namespace(reward).ones(self.shape))
 
     def among(self, u: np.ndarray, shares: np.ndarray) -> np.ndarray:
-        return np.asarray(u.reshape(self.shape) / self._scale)
+        return u.reshape(self.shape) / self._scale
 
     @property
     def is_identity(self) -> bool:
@@ -176,13 +176,14 @@ class StateSums(Map):
         shares += logs
         highest = shares.max(axis=1)
         shares -= highest[:, None]
-        np.exp(shares, out=shares)
+        xp = namespace(shares)
+        shares = np.exp(shares, out=shares) if xp is np else xp.exp(shares)
         sums = shares.sum(axis=1)
         shares /= sums[:, None]
-        return temperature * (highest + np.log(sums)), shares
+        return temperature * (highest + xp.log(sums)), shares
 
     def among(self, u: np.ndarray, shares: np.ndarray) -> np.ndarray:
-        return np.asarray(shares * (u / self.scale)[:, None])
+        return shares * (u / self.scale)[:, None]
 
     @property
     def needs_pairs(self) -> bool:

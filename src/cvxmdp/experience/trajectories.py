@@ -27,9 +27,6 @@ from cvxmdp.models.table import TabularMDP
 Array = Any
 LARGEST_TABLE = 2**28  # entries of the successor lists
 FEW = 32  # actions
-# Comparisons, steps times pairs, up to which an accelerator compares every step with every pair: without a
-# scatter, whose sums are in no fixed order, a batch of tables is one kernel.
-COMPARED = 2**14
 UNROLLED = 32  # steps of a trajectory up to which an accelerator has them one after the other in one program
 
 
@@ -59,9 +56,6 @@ def spread(trajectories: Any, numbers: Array, shape: tuple[int, int]) -> Array:
     count, size = numbers.shape[0], shape[0] * shape[1]
     pairs = (trajectories.states * shape[1] + trajectories.actions).ravel()
     flat = numbers.reshape(count, -1) / trajectories.alive.shape[0]
-    if has_accelerator() and pairs.size * size <= COMPARED:
-        there = pairs[:, None] == jnp.arange(size)
-        return jnp.where(there, flat[:, :, None], 0.0).sum(axis=1).reshape(-1, *shape)
     table = jnp.zeros((count, size), numbers.dtype).at[:, pairs].add(flat)
     return table.reshape(-1, *shape)
 
@@ -171,7 +165,11 @@ def sampling_model(mdp: TabularMDP) -> SamplingModel:
 
 def draw(cumulative: Array, uniform: Array) -> Array:
     """The first index whose cumulative probability exceeds a uniform number in [0, 1)."""
-    return (cumulative <= uniform).sum(axis=-1)
+    below = cumulative <= uniform
+    if has_accelerator() and below.shape[-1] <= FEW:
+        # A sum is a kernel of its own; written out, it is part of what comes before and after.
+        return sum(below[..., k].astype(jnp.int32) for k in range(below.shape[-1]))
+    return below.sum(axis=-1)
 
 
 def thresholds(chances: Array) -> Array:

@@ -268,9 +268,25 @@ def answer(
 
 
 @program()
-def policy_visits(model: CompiledModel, policy: Array, visits: Array, error: Array) -> Array:
-    """Visits of a policy (S, A), up to ``error`` in the sum of absolute values, (S,)."""
-    return _visits(model, model.policy_chain(policy), visits, error)[0]
+def policy_visits(
+    model: CompiledModel, policy: Array, visits: Array, error: Array
+) -> tuple[Array, Array]:
+    """Visits of a policy (S, A), up to ``error`` in the sum of absolute values, (S,); and the sweeps."""
+    return _visits(model, model.policy_chain(policy), visits, error)
+
+
+@program()
+def following(model: CompiledModel, values: Array) -> Array:
+    """Gamma P V, (S, A)."""
+    return model.following(values).T
+
+
+@program()
+def residual(model: CompiledModel, x: Array) -> Array:
+    """What the flow equations miss at x, (S, A): (S,)."""
+    arriving = (model.probabilities * x.T[:, None, :]).reshape(-1, x.shape[0])
+    places = model.successors.reshape(arriving.shape)
+    return x.sum(axis=1) - model.initial - jnp.zeros(x.shape[0]).at[places].add(arriving)
 
 
 def _visits(

@@ -139,7 +139,7 @@ class EpisodeFlow(Flow):
         visits = solve_discounted(
             self._backward(policy), self.initial, self.discount, self._visits_guess
         )
-        return self._spread(visits, policy)
+        return self.of_visits(visits, policy)
 
     @property
     def _visits_guess(self) -> np.ndarray:
@@ -154,7 +154,7 @@ class EpisodeFlow(Flow):
             chain.eliminate_zeros()
         return chain.T
 
-    def _spread(self, visits: np.ndarray, policy: np.ndarray) -> np.ndarray:
+    def of_visits(self, visits: np.ndarray, policy: np.ndarray) -> np.ndarray:
         return np.where(self.actions, self._clean(visits)[:, None] * policy, 0.0)
 
     def visits_matrices(self, policy: np.ndarray) -> tuple[np.ndarray, np.ndarray] | None:
@@ -234,7 +234,7 @@ class DiscountedFlow(EpisodeFlow):
             return self.occupancy(policy)
         backward, target = self._backward(policy), SKETCHED * self.mass / self.longest
         visits, _ = settle(backward, self.initial, self.discount, self._visits_guess, target, total)
-        return self._spread(visits, policy)
+        return self.of_visits(visits, policy)
 
     @property
     def scale(self) -> float:

@@ -225,6 +225,16 @@ class Flow(ABC):
         """Two occupancies that tell sizes: of uniform actions, and of one action in every state."""
         return self.uniform_occupancy, self.sketched(self.deterministic)
 
+    def know_typical(self, uniform: np.ndarray, deterministic: np.ndarray) -> None:
+        """Take visits of these two policies, (S,), that were computed elsewhere."""
+        first = self.of_visits(uniform, self.uniform)
+        other = self.of_visits(deterministic, self.deterministic)
+        self.__dict__.update(uniform_occupancy=first, typical=(first, other))
+
+    def of_visits(self, visits: np.ndarray, policy: np.ndarray) -> np.ndarray:
+        """The occupancy with these visits of states, (S, A)."""
+        return np.where(self.actions, visits[:, None] * policy, 0.0)
+
     def sketched(self, policy: np.ndarray) -> np.ndarray:
         """The occupancy of a policy, (S, A), as exactly as sizes have to be known."""
         return self.occupancy(policy)

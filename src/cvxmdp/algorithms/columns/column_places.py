@@ -7,18 +7,27 @@ the size of the model comes back before the answer is asked for.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 
 from cvxmdp.algorithms.columns.pool import Column, small_actions
 from cvxmdp.base.compiling import program
 from cvxmdp.base.precision import double_precision
-from cvxmdp.models.compiled_planning import CompiledModel, answer, compiled_model, policy_visits
+from cvxmdp.models.compiled_planning import (
+    CompiledModel,
+    answer,
+    compiled_model,
+    following,
+    policy_visits,
+    residual,
+)
 from cvxmdp.models.compiled_systems import DeviceSolver, accelerator
-from cvxmdp.models.episode_flow import EpisodeFlow
+from cvxmdp.models.episode_flow import SKETCHED, DiscountedFlow, EpisodeFlow
 from cvxmdp.models.flow import Flow
 from cvxmdp.models.planning import Best, EpisodeOracle, Oracle
 
@@ -66,20 +75,42 @@ class HostPlace(Rewards):
 
     def visits(self, policy: np.ndarray, error: float) -> np.ndarray:
         """Visits of a policy (S, A), up to ``error``."""
-        return self.oracle.visits(self.oracle.model.chain(policy), error)
+        return self.oracle.visits(self.oracle.policy_chain(policy), error)
+
+    def precision(self) -> AbstractContextManager[None]:
+        """In which arrays of this place are computed with."""
+        return nullcontext()
+
+    def put(self, array: np.ndarray) -> Any:
+        """An array, here."""
+        return array
+
+    def following(self, values: Any) -> Any:
+        """gamma P V, (S, A)."""
+        return self.oracle.model.following(values)
+
+    def residual(self, x: Any) -> Any:
+        """What the flow equations miss at x, (S,)."""
+        return self.oracle.model.residual(x)
+
+    def directed(self, function: Callable[..., Any], *arguments: Any) -> Any:
+        """A pure function of arrays of this place."""
+        return function(*arguments)
 
 
 class DevicePlace(HostPlace):
-    """An accelerator; columns of ours are arrays there.
+    """An accelerator.
 
     Args:
         oracle: of the model, which keeps the last values and visits.
         model: the model, there.
+        stay: columns and values stay there, for a master that looks at ``features`` alone; else they come back.
     """
 
-    def __init__(self, oracle: EpisodeOracle, model: CompiledModel) -> None:
+    def __init__(self, oracle: EpisodeOracle, model: CompiledModel, stay: bool) -> None:
         super().__init__(oracle)
-        self.model = model
+        self.model, self.stay = model, stay
+        self.compiled: dict[Callable[..., Any], Any] = {}
 
     def keep(self, rewards: Sequence[np.ndarray]) -> Any:
         with double_precision():
@@ -91,7 +122,7 @@ class DevicePlace(HostPlace):
 
     def spread(self, reward: Any) -> float:
         with double_precision():
-            return float(_spread(reward, self.model))
+            return float(_spread(jnp.asarray(reward), self.model))
 
     def features(self, column: Column, rewards: Any) -> list[float]:
         with double_precision():
@@ -103,27 +134,59 @@ class DevicePlace(HostPlace):
     def best(self, reward: Any, accuracy: float, error: float) -> tuple[Best, Column]:
         oracle, work = self.oracle, self.oracle.work
         with double_precision():
-            guess = oracle.visits_before
-            visits = oracle.initial * oracle.model.mass if guess is None else guess
             found = answer(
                 self.model,
-                reward,
+                jnp.asarray(reward),
                 jnp.asarray(oracle.values),
-                jnp.asarray(visits),
+                self._guess(),
                 jnp.asarray(accuracy),
                 jnp.asarray(error),
             )
-            work.calls, work.sweeps = work.calls + 1, work.sweeps + int(found.rounds)
-            work.policy_sweeps += int(found.sweeps)
-            oracle.values, oracle.visits_before = found.values, found.visits
-            best = Best(found.values, found.actions, float(found.upper), float(found.lower))
-            return best, Column(found.visits, found.actions, None, error)
+            found = found if self.stay else jax.tree.map(np.asarray, found)
+        work.calls, work.sweeps = work.calls + 1, work.sweeps + int(found.rounds)
+        work.policy_sweeps += int(found.sweeps)
+        oracle.values, oracle.visits_before = found.values, found.visits
+        best = Best(found.values, found.actions, float(found.upper), float(found.lower))
+        return best, Column(found.visits, found.actions, None, error)
+
+    def _guess(self) -> Any:
+        """The visits before; where there are none, ones of the right mass."""
+        before = self.oracle.visits_before
+        return jnp.asarray(
+            self.oracle.initial * self.oracle.model.mass if before is None else before
+        )
 
     def visits(self, policy: np.ndarray, error: float) -> np.ndarray:
         with double_precision():
-            guess = jnp.asarray(self.oracle.initial * self.oracle.model.mass)
-            found = policy_visits(self.model, jnp.asarray(policy), guess, jnp.asarray(error))
-            return np.asarray(found)
+            given = jnp.asarray(policy), self._guess(), jnp.asarray(error)
+            found, sweeps = policy_visits(self.model, *given)
+        self.oracle.work.policy_sweeps += int(sweeps) * self.oracle.shape[1]  # all its actions
+        self.oracle.visits_before = np.asarray(found)
+        return self.oracle.visits_before
+
+    def precision(self) -> AbstractContextManager[None]:
+        return double_precision()
+
+    def put(self, array: np.ndarray) -> Any:
+        with double_precision():
+            return jnp.asarray(array)
+
+    def following(self, values: Any) -> Any:
+        self.oracle.work.sweeps += 1
+        return following(self.model, values)
+
+    def residual(self, x: Any) -> Any:
+        self.oracle.work.sweeps += 1
+        return residual(self.model, x)
+
+    def directed(self, function: Callable[..., Any], *arguments: Any) -> Any:
+        return self.compiled.setdefault(function, jax.jit(function))(*arguments)
+
+    def typical(self, flow: EpisodeFlow) -> None:
+        """Compute here what sizes are measured at, and what the search begins with."""
+        error = SKETCHED * flow.mass
+        found = [self.visits(policy, error) for policy in (flow.uniform, flow.deterministic)]
+        flow.know_typical(*found)
 
 
 def place_for(flow: Flow, affine: bool) -> HostPlace:
@@ -131,10 +194,12 @@ def place_for(flow: Flow, affine: bool) -> HostPlace:
     if not accelerator(flow.shape[0]):
         return HostPlace(flow.oracle())
     oracle = flow.oracle(DeviceSolver())
-    if affine and isinstance(flow, EpisodeFlow) and isinstance(oracle, EpisodeOracle):
+    if isinstance(flow, DiscountedFlow) and isinstance(oracle, EpisodeOracle):
         model = compiled_model(flow)
         if model is not None:
-            return DevicePlace(oracle, model)
+            place = DevicePlace(oracle, model, stay=affine)
+            place.typical(flow)
+            return place
     return HostPlace(oracle)
 
 

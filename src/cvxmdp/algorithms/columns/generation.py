@@ -101,7 +101,7 @@ class Generation:
         self.trail = Trail()
         self.natural = None if lowered.affine else NaturalSteps(self.oracle, self.model.actions)
         self.leaf = None if lowered.affine else only_leaf(lowered)
-        self.dual = None if self.leaf is None else smoothed_dual(lowered, self.leaf)
+        self.dual = None if self.leaf is None else smoothed_dual(lowered, self.leaf, self.place)
         self.steady: np.ndarray | None = None
         self.mean_values: np.ndarray | None = None
         self.mean_multipliers: np.ndarray | None = None
@@ -256,7 +256,7 @@ class Generation:
         point = self.dual.descend(policy, min(self.upper - self.lower, 0.1 * abs(self.lower)))
         self._offer(asked, point.multipliers, point.values, point.following)
         self.natural.policy = point.policy
-        visits = self.oracle.visits(self.oracle.policy_chain(point.policy), self.error)
+        visits = self.place.visits(point.policy, self.error)
         self.add(Column(visits, None, point.policy, self.error))
 
     def _bound(self, asked: Answer, values: np.ndarray, following: np.ndarray) -> None:

@@ -20,8 +20,10 @@ from typing import NamedTuple
 
 import numpy as np
 
+from cvxmdp.algorithms.columns.column_places import HostPlace
 from cvxmdp.algorithms.columns.flow_duals import Leaf, flat_tangents
 from cvxmdp.atoms.shapes import Affine
+from cvxmdp.base.arrays import namespace
 from cvxmdp.models.systems import dot, largest
 from cvxmdp.problems.lowered import Lowered
 
@@ -68,15 +70,18 @@ class SmoothedDual:
     Args:
         lowered: the problem.
         leaf: its entropy or kl.
+        place: where backups are computed, and so where everything of the size of the model is.
     """
 
-    def __init__(self, lowered: Lowered, leaf: Leaf) -> None:
-        self.model, self.leaf, self.map = lowered.flow, leaf, leaf.shape.maps()[0]
+    def __init__(self, lowered: Lowered, leaf: Leaf, place: HostPlace) -> None:
+        self.model, self.place, self.map = lowered.flow, place, leaf.shape.maps()[0]
         self.factor = abs(leaf.factor)
         somewhere = lowered.tangents_at(np.zeros(self.model.shape))  # the others are affine
         flat, replaced = flat_tangents(lowered, leaf, somewhere)
         none = dict.fromkeys(lowered.slacks, 0.0)
-        self.reward, constant = lowered.lagrangian_tangent(none, replaced)
+        reward, constant = lowered.lagrangian_tangent(none, replaced)
+        # Pairs that cannot be taken have no part in the largest.
+        self.reward = place.put(np.where(self.model.actions, reward, -np.inf))
         affine = [slack.affine() for slack in lowered.slacks.values()]
         slacks = [part for part in affine if part is not None]
         # Multipliers are counted in units in which they are as steep as the leaf.
@@ -84,12 +89,13 @@ class SmoothedDual:
         steepest = [largest(part.reward[self.model.usable]) for part in slacks]
         self.units = np.array([steep / size if size > 0 else 1.0 for size in steepest])
         self.slacks = [
-            Affine(unit * part.reward, unit * part.offset)
+            Affine(place.put(unit * part.reward), unit * part.offset)
             for unit, part in zip(self.units, slacks, strict=True)
         ]
-        self.logs = (leaf.log_weights + flat)[leaf.live]
-        self.constant = constant - self.factor * float(np.exp(self.logs).sum())
-        self.anchor = -self.model.residual(np.zeros(self.model.shape))
+        logs = np.where(leaf.live, leaf.log_weights + flat, -np.inf)
+        self.constant = constant - self.factor * float(np.exp(logs).sum())
+        self.logs = place.put(logs)
+        self.anchor = place.put(-self.model.residual(np.zeros(self.model.shape)))
         self.values, self.multipliers = np.zeros(self.model.shape[0]), np.zeros(len(slacks))
         self.steps: list[np.ndarray] = []
         self.changes: list[np.ndarray] = []
@@ -106,23 +112,19 @@ class SmoothedDual:
     def at(self, values: np.ndarray, multipliers: np.ndarray) -> DualPoint:
         """Value and slope: one backup, and one of what it says of visits."""
         self.evaluations += 1
-        following = self.model.following(values)
+        xp = namespace(values)
+        following = self.place.following(values)
         excess = self.reward + following
         for mu, part in zip(multipliers, self.slacks, strict=True):
             if mu > 0:
                 excess += mu * part.reward
         excess -= values[:, None]
-        covered = self.map.softly(
-            np.where(self.model.actions, excess, -np.inf),
-            self.prior,
-            self.factor * self.temperature,
-        )
+        covered = self.map.softly(excess, self.prior, self.factor * self.temperature)
         assert covered is not None
         cover, policy = covered
-        logs = self.logs + cover[self.leaf.live] / self.factor
+        logs = self.logs + cover / self.factor
         highest = float(logs.max())
-        shares = np.zeros(self.map.rows)
-        shares[self.leaf.live] = np.exp(logs - highest)
+        shares = xp.exp(logs - highest)
         if self.model.endless:  # the best constant in V makes the shares sum to one
             mass = float(shares.sum())
             shares /= mass
@@ -132,9 +134,10 @@ class SmoothedDual:
             gained = self.factor * float(shares.sum())
         x = self.map.among(shares, policy)
         offsets = [part.offset for part in self.slacks]
-        value = self.constant + gained + dot(self.anchor, values) + float(multipliers @ offsets)
-        prices = [float(np.einsum("sa,sa->", part.reward, x)) + part.offset for part in self.slacks]
-        slope = np.append(-self.model.residual(x), prices)
+        linear = float(dot(self.anchor, values)) + float(multipliers @ offsets)
+        value = self.constant + gained + linear
+        prices = [float(xp.einsum("sa,sa->", part.reward, x)) + part.offset for part in self.slacks]
+        slope = xp.append(-self.place.residual(x), xp.asarray(prices))
         return DualPoint(values, multipliers, value, slope, following, policy)
 
     def descend(self, policy: np.ndarray, gap: float) -> DualPoint:
@@ -144,9 +147,20 @@ class SmoothedDual:
             policy: (S, A).
             gap: between the bounds so far: steps that gain hardly anything of it are the last ones.
         """
-        self.prior = np.log(np.maximum(policy, LEAST_SHARE))
+        with self.place.precision():
+            found = self._descended(self.place.put(np.log(np.maximum(policy, LEAST_SHARE))), gap)
+            return found._replace(
+                values=np.asarray(found.values),
+                multipliers=self.units * found.multipliers,
+                following=np.asarray(found.following),
+                policy=np.asarray(found.policy),
+            )
+
+    def _descended(self, prior: np.ndarray, gap: float) -> DualPoint:
+        self.prior, put = prior, self.place.put
+        self.steps, self.changes = [*map(put, self.steps)], [*map(put, self.changes)]
         most, idle = self.evaluations + EVALUATIONS, 0
-        here = self.at(self.values, self.multipliers)
+        here = self.at(put(self.values), self.multipliers)
         while self.evaluations < most and idle < IDLE:
             found = self._stepped(here)
             if found is None:
@@ -158,21 +172,21 @@ class SmoothedDual:
             self._remember(here, found)
             here = found
         self.values, self.multipliers = here.values, here.multipliers
-        return here._replace(multipliers=self.units * here.multipliers)
+        return here
 
     def _stepped(self, here: DualPoint) -> DualPoint | None:
         """A step that gains what its slope promises; None where none does."""
         slope = self._free(here.slope, here.multipliers)
-        direction = self._direction(slope)
-        promised = dot(direction, slope)
+        direction = self.place.directed(two_loops, self.steps, self.changes, slope)
+        promised = float(dot(direction, slope))
         if not promised > 0:
             return None
         length, states = 1.0, here.values.size
         if not self.steps:
-            size = float(np.abs(direction).max())
+            size = float(abs(direction).max())
             length = FIRST_MOVE * self.factor * self.temperature / size if size > 0 else 1.0
         for _ in range(MOST_HALVINGS):
-            moved = np.maximum(here.multipliers - length * direction[states:], 0.0)
+            moved = np.maximum(here.multipliers - length * np.asarray(direction[states:]), 0.0)
             there = self.at(here.values - length * direction[:states], moved)
             if there.value <= here.value - ENOUGH * length * promised:
                 return there
@@ -182,28 +196,15 @@ class SmoothedDual:
     @staticmethod
     def _free(slope: np.ndarray, multipliers: np.ndarray) -> np.ndarray:
         """The slope, without multipliers of zero that it would make negative."""
-        free = slope.copy()
-        tail = free[free.size - multipliers.size :]
-        tail[(multipliers <= 0) & (tail > 0)] = 0.0
+        states, xp = slope.size - multipliers.size, namespace(slope)
+        tail = np.asarray(slope[states:])
+        kept = np.where((multipliers <= 0) & (tail > 0), 0.0, tail)
+        free: np.ndarray = xp.append(slope[:states], kept)
         return free
 
-    def _direction(self, slope: np.ndarray) -> np.ndarray:
-        """The inverse Hessian that the last pairs suggest, times the slope (Nocedal's two loops)."""
-        direction, weights = slope.copy(), []
-        for step, change in zip(reversed(self.steps), reversed(self.changes), strict=True):
-            weight = dot(step, direction) / dot(step, change)
-            direction -= weight * change
-            weights.append(weight)
-        if self.steps:
-            last = self.changes[-1]
-            direction *= dot(self.steps[-1], last) / dot(last, last)
-        for step, change in zip(self.steps, self.changes, strict=True):
-            weight = weights.pop()
-            direction += (weight - dot(change, direction) / dot(step, change)) * step
-        return direction
-
     def _remember(self, here: DualPoint, there: DualPoint) -> None:
-        step = np.append(there.values - here.values, there.multipliers - here.multipliers)
+        moved = there.multipliers - here.multipliers
+        step = namespace(here.values).append(there.values - here.values, moved)
         change = there.slope - here.slope
         if dot(step, change) <= CURVED * math.sqrt(dot(step, step) * dot(change, change)):
             return
@@ -211,8 +212,24 @@ class SmoothedDual:
         self.changes = [*self.changes[1 - MEMORY :], change]
 
 
-def smoothed_dual(lowered: Lowered, leaf: Leaf) -> SmoothedDual | None:
+def two_loops(steps: list[np.ndarray], changes: list[np.ndarray], slope: np.ndarray) -> np.ndarray:
+    """The inverse Hessian that the last pairs suggest, times the slope (Nocedal, 1980)."""
+    direction, weights = slope.copy(), []
+    for step, change in zip(reversed(steps), reversed(changes), strict=True):
+        weight = dot(step, direction) / dot(step, change)
+        direction -= weight * change
+        weights.append(weight)
+    if steps:
+        last = changes[-1]
+        direction *= dot(steps[-1], last) / dot(last, last)
+    for step, change in zip(steps, changes, strict=True):
+        weight = weights.pop()
+        direction += (weight - dot(change, direction) / dot(step, change)) * step
+    return direction
+
+
+def smoothed_dual(lowered: Lowered, leaf: Leaf, place: HostPlace) -> SmoothedDual | None:
     """The smoothed dual of a problem; None where it has none: an entropy in a constraint, or one over time."""
     shape = lowered.flow.shape
     nothing = leaf.shape.maps()[0].softly(np.zeros(shape), np.zeros(shape), 1.0)
-    return SmoothedDual(lowered, leaf) if leaf.constraint is None and nothing else None
+    return SmoothedDual(lowered, leaf, place) if leaf.constraint is None and nothing else None
