@@ -14,13 +14,10 @@ because the sweep waits for memory.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
 import scipy.sparse.linalg as spla
-
-from cvxmdp.base.arrays import namespace
 
 DENSE_LIMIT = 1_500  # unknowns up to which a dense factorisation is the fastest and most exact
 FACTOR_LIMIT = 150_000  # unknowns beyond which an incomplete factorisation costs more than it saves
@@ -190,9 +187,9 @@ def half_spread(v: np.ndarray) -> float:
     return 0.5 * float(v.max() - v.min())
 
 
-def dot(a: Any, b: Any) -> Any:
+def dot(a: np.ndarray, b: np.ndarray) -> float:
     """The inner product, without BLAS: its threads wait for each other on a machine with other work."""
-    return namespace(a).einsum("i,i->", a, b)
+    return float(np.einsum("i,i->", a, b))
 
 
 def largest(v: np.ndarray) -> float:

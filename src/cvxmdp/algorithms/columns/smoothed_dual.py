@@ -16,7 +16,7 @@ problem: that is the next column. The bound of the certificate is computed with 
 from __future__ import annotations
 
 import math
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -24,7 +24,7 @@ from cvxmdp.algorithms.columns.column_places import HostPlace
 from cvxmdp.algorithms.columns.flow_duals import Leaf, flat_tangents
 from cvxmdp.atoms.shapes import Affine
 from cvxmdp.base.arrays import namespace
-from cvxmdp.models.systems import dot, largest
+from cvxmdp.models.systems import largest
 from cvxmdp.problems.lowered import Lowered
 
 MEMORY = 10  # pairs of steps and changes of the gradient
@@ -210,6 +210,11 @@ class SmoothedDual:
             return
         self.steps = [*self.steps[1 - MEMORY :], step]
         self.changes = [*self.changes[1 - MEMORY :], change]
+
+
+def dot(a: np.ndarray, b: np.ndarray) -> Any:
+    """The inner product, wherever the arrays are."""
+    return namespace(a).einsum("i,i->", a, b)
 
 
 def two_loops(steps: list[np.ndarray], changes: list[np.ndarray], slope: np.ndarray) -> np.ndarray:
