@@ -526,6 +526,9 @@ MODELS: dict[str, Callable[[Path], cm.TabularMDP]] = {
     "from_prism": lambda folder: cm.from_prism(prism_folder(folder), 0.9),
     "from_umb": lambda folder: cm.from_umb(umb_file(folder), discount=0.9),
     "from_transitions": lambda folder: cm.from_transitions(LOG, 0.9),
+    "from_table": lambda folder: cm.from_table(
+        {**LOG, "probability": [1.0, 1.0, 1.0, 1.0]}, 0.9, initial=0
+    ),
 }
 every_model = pytest.mark.parametrize("name", MODELS)
 

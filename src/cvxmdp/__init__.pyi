@@ -111,6 +111,7 @@ from cvxmdp.atoms.returns import norm as norm
 from cvxmdp.atoms.tails import chance as chance
 from cvxmdp.atoms.tails import cvar as cvar
 from cvxmdp.atoms.tails import excess as excess
+from cvxmdp.experience.probability_table import from_table as from_table
 from cvxmdp.runs.deterministic import Deterministic as Deterministic
 from cvxmdp.runs.deterministic import deterministic as deterministic
 from cvxmdp.runs.tail_risk import TailRisk as TailRisk

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from fractions import Fraction
 from numbers import Real
 from typing import Any, ClassVar
 
@@ -61,7 +62,8 @@ def cvar(cost: str, level: float, threshold: float) -> Utility:
     """
     if not isinstance(level, Real) or not 0.0 <= level < 1.0:
         raise UtilityError(f"the level of a CVaR is at least 0 and less than 1; got {level!r}")
-    return excess(cost, threshold) / (1.0 - float(level)) + float(threshold)
+    worst = 1 - Fraction(str(float(level)))  # as written: 1 - 0.95 is 1/20
+    return excess(cost, threshold) * float(1 / worst) + float(threshold)
 
 
 def _named(cost: Any) -> str:

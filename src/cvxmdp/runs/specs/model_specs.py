@@ -12,6 +12,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from cvxmdp.base.errors import CvxmdpError, did_you_mean
 from cvxmdp.experience.environments.gymnasium_env import GymnasiumEnv
 from cvxmdp.experience.logs import from_transitions
+from cvxmdp.experience.probability_table import from_table
 from cvxmdp.models import GridLayout, TabularMDP, from_gymnasium_table, garnet, gridworld
 from cvxmdp.policies.features import RandomFourier, UniformBins
 from cvxmdp.runs.specs.array_specs import ENDINGS, ArrayFolder
@@ -191,6 +192,24 @@ class LogFile(Strict):
         )
 
 
+class ProbabilityTable(Strict):
+    """``from_table(...)`` of a CSV or Parquet file with known probabilities."""
+
+    kind: Literal["probabilities"]
+    path: str
+    discount: float
+    initial: Numbers | dict[str, float]
+    ends: list[str] | list[int] = []
+    missing: Literal["error", "ends"] = "error"
+    columns: dict[str, str] = Field(default_factory=dict)
+    signals: list[str] | None = None
+
+    def build(self, folder: ArrayFolder) -> TabularMDP:
+        given = self.model_dump(include={"ends", "missing", "columns", "signals"})
+        initial = _initial(folder, self.initial)
+        return from_table(folder.path(self.path), self.discount, initial=initial, **given)
+
+
 class GymnasiumTable(Strict):
     """``from_gymnasium_table(...)`` of an environment that is registered under its id."""
 
@@ -283,6 +302,7 @@ class Ahead(Strict):
 
     horizon: Annotated[int, Field(ge=1)] | None = None
     average: bool = False
+    budget_state: dict[str, int | list[float]] = Field(default_factory=dict)  # levels by signal
 
     @property
     def given(self) -> dict[str, Any]:
@@ -291,14 +311,17 @@ class Ahead(Strict):
         return {**steps, **({"average": True} if self.average else {})}
 
     def of(self, model: TabularMDP | GymnasiumEnv) -> TabularMDP | GymnasiumEnv:
-        """The model with this horizon."""
-        if not self.given:
+        """The model with this horizon, and with what it has cost so far in its states."""
+        if not self.given and not self.budget_state:
             return model
         if not isinstance(model, TabularMDP):
             raise SpecError(
-                "an environment looks ahead by its discount: horizon and average are for models"
+                "an environment looks ahead by its discount: horizon, average and budget_state are for models"
             )
-        return model.replace(**self.given)
+        model = model.replace(**self.given) if self.given else model
+        for signal, levels in self.budget_state.items():
+            model = model.with_budget_state(signal, levels)
+        return model
 
 
 AHEAD = tuple(Ahead.model_fields)
@@ -308,6 +331,7 @@ MODELS: Mapping[str, type[Any]] = {
     "table": WrittenTable,
     "file": ModelFile,
     "log": LogFile,
+    "probabilities": ProbabilityTable,
     "gymnasium": GymnasiumTable,
     "environment": Simulator,
 }
