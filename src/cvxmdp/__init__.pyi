@@ -44,6 +44,7 @@ from cvxmdp.experience.demonstrations import Demonstrations as Demonstrations
 from cvxmdp.experience.demonstrations import demonstrations as demonstrations
 from cvxmdp.experience.environments.gymnasium_env import GymnasiumEnv as GymnasiumEnv
 from cvxmdp.experience.environments.jax_env import JaxEnv as JaxEnv
+from cvxmdp.experience.environments.signal_reading import from_info as from_info
 from cvxmdp.experience.evaluation import evaluate as evaluate
 from cvxmdp.experience.logs import from_transitions as from_transitions
 from cvxmdp.experience.policy_evaluation import PolicyEvaluation as PolicyEvaluation

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
-from cvxmdp.models.horizon import horizon_of
+from cvxmdp.models.horizon import Horizon, horizon_of
 from cvxmdp.policies.features import Features
 
 
@@ -90,7 +90,7 @@ class Sample:
 
 def summarise(
     episodes: Episodes,
-    discount: float,
+    horizon: Horizon | float,
     n_actions: int,
     *,
     n_states: int | None = None,
@@ -99,24 +99,29 @@ def summarise(
 ) -> Sample:
     """The sample of episodes whose inputs are states (``n_states``) or observations (``features``).
 
-    Inputs (n, T, ``n_states``) without ``features`` are features already.
-    ``after`` says what mass may follow after so many steps; that of the discount where none is given.
+    Inputs (n, T, ``n_states``) without ``features`` are features already; no features at all (size 0) are
+    measured of observations without them. ``after`` says what mass may follow after so many steps; that of the
+    horizon, or of a discount, where none is given. Actions that are vectors count as one.
     """
-    count, longest = episodes.actions.shape
+    count, longest = episodes.actions.shape[:2]
+    taken = episodes.actions if episodes.actions.ndim == 2 else np.zeros((count, longest), int)
     alive = np.arange(longest) < episodes.lengths[:, None]
-    weights = discount ** np.arange(longest)
-    after = horizon_of(discount).tail if after is None else after
+    horizon = horizon if isinstance(horizon, Horizon) else horizon_of(horizon)
+    weights = horizon.discount ** np.arange(longest)
+    after = horizon.tail if after is None else after
     tails = np.where(episodes.terminated, 0.0, after(episodes.lengths))
     size = n_states if features is None else features.size
     if size is None:
         raise TypeError("states need n_states, observations need features")
     rows, steps = np.nonzero(alive)
-    actions = episodes.actions[rows, steps]
+    actions = taken[rows, steps]
     counted = episodes.inputs.ndim == 2 if features is None else hasattr(features, "index")
-    if counted:
+    if size == 0:
+        occupancies: Any = np.zeros((count, 0))
+    elif counted:
         used = episodes.inputs[rows, steps]
         index = getattr(features, "index", np.asarray)(used)
-        occupancies: Any = sp.csr_array(
+        occupancies = sp.csr_array(
             (weights[steps], (rows, np.asarray(index, dtype=np.int64) * n_actions + actions)),
             shape=(count, size * n_actions),
         )
@@ -128,7 +133,7 @@ def summarise(
                 break
             seen = episodes.inputs[here, step]
             found = np.asarray(seen if features is None else features(seen), dtype=np.float64)
-            occupancies[here, :, episodes.actions[here, step]] += weights[step] * found
+            occupancies[here, :, taken[here, step]] += weights[step] * found
         occupancies = occupancies.reshape(count, -1)
     returns, ranges = {}, {}
     for name, values in episodes.signals.items():

@@ -20,7 +20,6 @@ from cvxmdp.experience.environments.simulated import ModelSimulator, actor_in, a
 from cvxmdp.experience.episodes import Episodes, Sample, joined, summarise
 from cvxmdp.experience.intervals import Setting, interval_of, leaves
 from cvxmdp.experience.policy_evaluation import PolicyEvaluation
-from cvxmdp.models.horizon import horizon_of
 from cvxmdp.models.table import TabularMDP
 from cvxmdp.policies.feature_space import FeatureSpace
 from cvxmdp.policies.features import Features
@@ -135,6 +134,7 @@ def evaluate(
             promised = {name: env.bounds[name] for name in question.signals if name in env.bounds}
             promised.update(bounds or {})
             setting = _env_setting(env, sample, question, delta, seed, promised, return_bounds)
+            episode_limit = episode_limit or _own_limit(env, sample)
             if episode_limit is not None:
                 setting = _with_limit(setting, min(int(episode_limit), horizon))
             name = env.name
@@ -313,7 +313,7 @@ def _play(
     while len(parts) * env.n_lanes < episodes:
         first = resets if not parts else None
         batch = env.episodes(act, horizon, signals=question.signals, seed=first)
-        parts.append(summarise(batch, env.discount, env.n_actions, **measured))
+        parts.append(summarise(batch, env.horizon, env.n_actions, **measured))
     return joined(parts, episodes)
 
 
@@ -326,7 +326,7 @@ def _env_setting(
     bounds: Bounds | None,
     return_bounds: Bounds | None,
 ) -> Setting:
-    mass = horizon_of(env.discount).longest
+    mass = env.horizon.longest
     shape = (env.n_states, env.n_actions)
     model = question.model
     fits = model is not None and model.shape == shape and model.discount == env.discount
@@ -339,7 +339,7 @@ def _env_setting(
     )
     return Setting(
         sample=sample,
-        space=model if fits else FeatureSpace(*shape, env.discount, question.signals),
+        space=model if fits else FeatureSpace(*shape, env.horizon, question.signals),
         model=None,
         bounds=_read_bounds(bounds, question.signals, sample.ranges, "the signal"),
         return_bounds=_read_bounds(return_bounds, question.signals, _seen(sample), "the return of"),
@@ -351,6 +351,13 @@ def _env_setting(
         delta=delta,
         seed=seed,
     )
+
+
+def _own_limit(env: Environment, sample: Sample) -> int | None:
+    """Where nothing counts after so many steps, that many, unless episodes were cut sooner."""
+    limit = env.horizon.limit
+    sooner = ~sample.terminated & (sample.lengths < (limit or 0))
+    return None if limit is None or sooner.any() else limit
 
 
 def _with_limit(setting: Setting, limit: int) -> Setting:

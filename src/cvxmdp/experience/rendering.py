@@ -5,14 +5,13 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-import jax.numpy as jnp
 import numpy as np
 
 from cvxmdp.base.errors import ExperienceError, require
 from cvxmdp.base.storage import whole_file
 from cvxmdp.experience.environments.gymnasium_env import GymnasiumEnv
 from cvxmdp.experience.environments.simulated import actor_in
-from cvxmdp.policies.features import FeatureFunction, Features
+from cvxmdp.policies.features import Features
 
 FRAMES_PER_SECOND = 10
 
@@ -49,8 +48,8 @@ def record_episode(
         gymnasium = require("gymnasium", "gym")
         env = gymnasium.make(env_or_id, render_mode="rgb_array", **make_arguments)
     try:
-        source = GymnasiumEnv(env, 0.0, features=features or _unmeasured(env))
-        if source.vector or getattr(env, "render_mode", None) != "rgb_array":
+        source = GymnasiumEnv(env, 0.0, features=features)
+        if not source.idles or getattr(env, "render_mode", None) != "rgb_array":
             raise ExperienceError(
                 f"{source.name} has render_mode={getattr(env, 'render_mode', None)!r}; an episode is recorded "
                 'of a single environment made with render_mode="rgb_array"'
@@ -70,14 +69,6 @@ def record_episode(
     if path is not None:
         _write(frames, Path(path))
     return frames
-
-
-def _unmeasured(env: Any) -> Features | None:
-    """For observations that are no states: nothing is discounted or measured here, a policy only acts."""
-    box = require("gymnasium", "gym").spaces.Box
-    if not isinstance(getattr(env, "observation_space", None), box):
-        return None
-    return FeatureFunction(lambda observation: jnp.zeros(1), 1)
 
 
 def _frame(env: Any, name: str) -> np.ndarray:

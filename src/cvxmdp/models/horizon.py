@@ -48,11 +48,13 @@ class Horizon(ABC):
         kind: its name.
         discount: gamma.
         steps: T, where policies may depend on time; else None.
+        limit: T, where episodes of an environment are cut and nothing counts afterwards; else None.
     """
 
     kind: ClassVar[str]
     discount: float
     steps: int | None = None  # T, where time is part of the state
+    limit: int | None = None
     episodic: ClassVar[bool] = True  # paths can be cut into episodes that are independent
 
     @abstractmethod

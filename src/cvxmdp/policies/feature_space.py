@@ -17,7 +17,7 @@ from collections.abc import Iterable
 import numpy as np
 
 from cvxmdp.base.errors import UtilityError, did_you_mean
-from cvxmdp.models.horizon import horizon_of
+from cvxmdp.models.horizon import Horizon, horizon_of
 from cvxmdp.models.space import Space
 from cvxmdp.policies.readers import Observable
 
@@ -28,25 +28,28 @@ class FeatureSpace(Space):
     Args:
         n_features: F.
         n_actions: A.
-        discount: gamma.
+        horizon: how far ahead to look, or the discount alone.
         signals: names of the signals that are measured.
         environment: where experience comes from, if that is known.
+        offered: further signals that could be measured, for messages.
     """
 
     def __init__(
         self,
         n_features: int,
         n_actions: int,
-        discount: float,
+        horizon: Horizon | float,
         signals: Iterable[str] = (),
         environment: Observable | None = None,
+        offered: Iterable[str] = (),
     ) -> None:
         self.actions, self.horizon = (
             np.ones((n_features, n_actions), dtype=bool),
-            horizon_of(discount),
+            horizon if isinstance(horizon, Horizon) else horizon_of(horizon),
         )
         self.action_names = tuple(str(action) for action in range(n_actions))
         self._signals, self.environment = tuple(signals), environment
+        self.offered = tuple(dict.fromkeys(offered))
 
     @property
     def signal_names(self) -> tuple[str, ...]:
@@ -61,11 +64,15 @@ class FeatureSpace(Space):
         """Ones on the row of a signal, (F + K, A)."""
         if name not in self.signal_names:
             raise UtilityError(
-                f"the signal {name!r} is not measured. {did_you_mean(name, self.signal_names)}"
+                f"the signal {name!r} is not measured{self._why(name)}. "
+                f"{did_you_mean(name, self.offered or self.signal_names)}"
             )
         reward = np.zeros(self.measured)
         reward[self.shape[0] + self.signal_names.index(name)] = 1.0
         return reward
+
+    def _why(self, name: str) -> str:
+        return ": the reward is a vector" if name == "reward" and self.offered else ""
 
     def __repr__(self) -> str:
         return f"FeatureSpace({self.shape[0]:,} features; {self.shape[1]} actions)"

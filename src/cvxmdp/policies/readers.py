@@ -16,14 +16,21 @@ FAR = 1e6
 ROUNDED = 1e-5  # of a border: what float32 may make of numbers at it
 
 
-def counted_actions(space: Any, name: str) -> tuple[int, int]:
-    """How many actions a discrete space has, and the first as the environment counts them."""
-    if not isinstance(space, require("gymnasium", "gym").spaces.Discrete):
-        raise ExperienceError(
-            f"{name} has actions {space}; expected a Discrete space. Wrap the environment so that "
-            "it offers a finite list of actions (gymnasium.wrappers.TransformAction)."
-        )
-    return int(space.n), int(space.start)
+Box = tuple[np.ndarray, np.ndarray]  # the least and the largest values
+
+
+def read_actions(space: Any, name: str) -> tuple[int, int, Box | None]:
+    """How many actions a discrete space has, and the first as the environment counts them; or a box of them."""
+    spaces = require("gymnasium", "gym").spaces
+    if isinstance(space, spaces.Discrete):
+        return int(space.n), int(space.start), None
+    if isinstance(space, spaces.Box) and np.isfinite([space.low, space.high]).all():
+        return 1, 0, (np.asarray(space.low, float), np.asarray(space.high, float))
+    raise ExperienceError(
+        f"{name} has actions {space}; expected a Discrete space, or a Box with finite borders. Wrap the "
+        "environment so that it offers a list of actions (gymnasium.wrappers.TransformAction), or borders "
+        "(gymnasium.wrappers.RescaleAction)."
+    )
 
 
 @dataclass(frozen=True, eq=False)
@@ -111,6 +118,12 @@ class ObservationReader:
             return cls(sizes, first, (len(sizes),), True, name)
         if isinstance(space, spaces.Box):
             return cls((), (), tuple(space.shape), False, name, space.low, space.high)
+        if isinstance(space, spaces.Dict):
+            raise ExperienceError(
+                f"{name} has observations with the entries {', '.join(map(repr, space.spaces))}; expected one "
+                "array. Take them together, gymnasium.wrappers.FlattenObservation(env), or choose one, "
+                "gymnasium.wrappers.TransformObservation(env, lambda o: o[...], space)."
+            )
         raise ExperienceError(
             f"{name} has observations {space}; expected Discrete, MultiDiscrete, a Tuple of Discrete, or "
             "Box. gymnasium.wrappers.FlattenObservation makes a Box of nested spaces."

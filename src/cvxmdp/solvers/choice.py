@@ -33,9 +33,13 @@ def choose_solver(problem: Problem, steps: int | None = None) -> tuple[Solver, s
     if steps is None:
         problem.require_model("an exact solver, which is chosen where none is given,")
     assert steps is not None
-    if not environment.has_states or environment.n_states > MOST_STATES:
+    many = not environment.has_states or environment.n_states > MOST_STATES
+    if many or environment.horizon.limit is not None:
         states = f"{environment.n_states:,} states"
         what = states if environment.has_states else "observations that are no states"
+        what = (
+            what if many else f"what counts for {environment.horizon} depends on time, which states"
+        )
         learner = ActorCritic(steps)
         settings = choose(learner, problem).words
         return learner, (

@@ -15,6 +15,7 @@ from typing import Any, ClassVar, Generic, Protocol, Self, TypeVar, runtime_chec
 import numpy as np
 
 from cvxmdp.base.errors import SolverError
+from cvxmdp.experience.environments.environment import environment_of
 from cvxmdp.problems.problem import Problem
 from cvxmdp.problems.solution import Solution, Status
 
@@ -32,8 +33,19 @@ def require_gradients(problem: Problem) -> None:
     """An error where the problem's horizon has no policy gradients, or some policy stays for ever."""
     if reason := problem.space.horizon.gradients:
         raise SolverError(reason)
+    require_listed_actions(problem, "This learner")
     if problem.environment is None:
         problem.require_bounded_stays("A policy gradient")
+
+
+def require_listed_actions(problem: Problem, who: str) -> None:
+    """An error where actions are vectors of numbers, for solvers that choose from a list."""
+    environment = environment_of(problem)
+    if environment is not None and environment.action_box is not None:
+        raise SolverError(
+            f"{who} chooses from a list of actions, and {environment.name} takes vectors of numbers. Wrap it "
+            "so that it offers a list: gymnasium.wrappers.TransformAction."
+        )
 
 
 @dataclass(frozen=True)

@@ -65,7 +65,8 @@ class EnvironmentWork(LearningWork):
     def horizon(self) -> int:
         """Where fresh episodes are cut: later than those that were learned from, which hides less."""
         learned = self.settings.horizon
-        return max(learned, min(self.environment.default_horizon(), LONGER * learned))
+        longer = max(learned, min(self.environment.default_horizon(), LONGER * learned))
+        return self.environment.within(longer)
 
     def fresh(self, state: Learned) -> Play:
         """Episodes of the last policy that nothing was learned from."""
@@ -81,7 +82,7 @@ class EnvironmentWork(LearningWork):
     def _sample(self, episodes: Episodes) -> Sample:
         """What episodes measured, whose inputs are states or features."""
         shape = self.problem.space.shape
-        return sample_of(episodes, self.environment.discount, shape[1], n_states=shape[0])
+        return sample_of(episodes, self.environment.horizon, shape[1], n_states=shape[0])
 
     def evaluated(self, state: Learned, status: Status, trace: LearningTrace) -> Worth:
         """Estimates from fresh episodes; of a run that was stopped, from the episodes it learned from."""
@@ -187,7 +188,7 @@ class EnvironmentWork(LearningWork):
             if environment.features is None:
                 return self._sample(episodes)
             shape, features = self.problem.space.shape, environment.features
-            return sample_of(episodes, environment.discount, shape[1], features=features)
+            return sample_of(episodes, environment.horizon, shape[1], features=features)
 
         return lambda count: joined([block() for _ in range(-(-count // environment.n_lanes))])
 
@@ -227,7 +228,8 @@ class EnvironmentWork(LearningWork):
         features = environment.states(flat) if environment.has_states else None
         if features is None and environment.features is not None:
             features = np.asarray(environment.features(flat), dtype=np.float32)
-        assert features is not None
+        if features is None:  # signals alone are measured
+            features = np.zeros((len(flat), 0), np.float32)
         places = np.asarray(features).reshape(*inputs.shape[:2], *np.shape(features)[1:])
         return Experience(
             states=inputs.astype(np.float32) if self.family.observes else places,

@@ -241,11 +241,6 @@ def _source(problem: Problem, family: BoundFamily) -> Any:
     environment = environment_of(problem)
     if environment is None:
         return sampling_model(problem.mdp)
-    if not problem.space.shape[0]:
-        raise SettingsError(
-            f"VRPDPG measures states or features, and {environment!r} has observations which are no states. "
-            "Give features=, for instance UniformBins(low, high, bins); ActorCritic(steps=...) needs none."
-        )
     return environment.source(problem.space.signal_names, family.observes)
 
 
@@ -253,7 +248,8 @@ def _watched(problem: Problem) -> Watched:
     targets = tuple(targets_of(problem).values())
     if problem.environment is None:
         return Watched(problem.mdp.signals.get("reward"), targets)
-    return Watched(problem.space.signal("reward"), targets, mean=True)
+    known = "reward" in problem.space.signal_names  # not where it is a vector
+    return Watched(problem.space.signal("reward") if known else None, targets, mean=True)
 
 
 def single_precision(tree: Any) -> Any:

@@ -57,4 +57,9 @@ class ModelBased:
     def prepare(self, task: Task) -> Work[Any]:
         """See ``Solver``. ``start=`` is a policy to begin with, or a solution that has one."""
         require_gradients(task.problem)
+        if task.problem.space.horizon.limit is not None:
+            raise SettingsError(
+                f"ModelBased plans with a discount, and this environment counts {task.problem.space.horizon}: "
+                "give it a discount below one and no horizon=, or take ActorCritic(steps=...)"
+            )
         return SafeWork(self, task) if self.safe else ModelBasedWork(self, task)

@@ -161,7 +161,7 @@ class EnvironmentGround:
     def measured(self, episodes: Episodes) -> np.ndarray:
         environment, (states, actions) = self.environment, self.counter.available.shape
         given = {"n_states": states, "features": environment.features}
-        sample = summarise(episodes, environment.discount, actions, **given)
+        sample = summarise(episodes, environment.horizon, actions, **given)
         total = np.zeros((states + len(self.counter.signals), actions))
         total[:states] = sample.mean() * sample.n
         # A signal's return is the sum of its row: which action had it does not matter.

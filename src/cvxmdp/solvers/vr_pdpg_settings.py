@@ -40,6 +40,7 @@ from cvxmdp.solvers.start import per_constraint
 if TYPE_CHECKING:
     from cvxmdp.solvers.vr_pdpg import VRPDPG
 
+UNLIMITED = 2**31
 UNSEEN = 0.02  # of the discounted mass, beyond the horizon
 LONGEST_STEP, SHORTER_STEP = 1.0, 0.3
 MOMENTUM, BATCH, DECAY, EXPLORE = 0.3, 10, 0.25, 1.0
@@ -92,6 +93,7 @@ def settings_for(solver: VRPDPG, problem: Problem) -> Settings:
     def either(given: Any, chosen: Any, paper: Any) -> Any:
         return given if given is not None else chosen if choosing else paper
 
+    limit = problem.space.horizon.limit
     momentum = either(solver.momentum, MOMENTUM, None)
     forgets = momentum if not isinstance(momentum, str) else MOMENTUM
     trusting = solver.primal_step is None
@@ -105,7 +107,7 @@ def settings_for(solver: VRPDPG, problem: Problem) -> Settings:
         primal_step=_longest(solver, problem) if trusting else solver.primal_step,
         dual_step=dual_step,
         momentum=momentum,
-        horizon=solver.horizon or _horizon(problem),
+        horizon=_horizon(problem, solver.horizon),
         batch_size=either(solver.batch_size, BATCH, 1),
         dual_bound=dual_bound,
         initial_multiplier=solver.initial_multiplier,
@@ -119,7 +121,9 @@ def settings_for(solver: VRPDPG, problem: Problem) -> Settings:
         safe=_safe(solver, problem, choosing),
         explore=float(either(solver.explore, EXPLORE if _counted(problem) else 0.0, 0.0)),
         trust=TRUST * forgets if trusting else math.inf,
-        unseen=0.0 if solver.horizon else float(problem.space.discount) ** _horizon(problem),
+        unseen=0.0
+        if solver.horizon or limit
+        else float(problem.space.discount) ** _horizon(problem),
         primal_decay=either(solver.primal_decay, DECAY if trusting else 0.0, 0.0),
         dual_decay=either(solver.dual_decay, DECAY if solver.dual_step is None else 0.0, 0.0),
     )
@@ -151,13 +155,17 @@ def _scales(problem: Problem) -> tuple[np.ndarray, np.ndarray]:
     return np.array(pulls), np.array(sizes)
 
 
-def _horizon(problem: Problem) -> int:
-    discount = float(problem.space.discount)
+def _horizon(problem: Problem, given: int | None = None) -> int:
+    """Where episodes are cut; never later than where nothing counts any more."""
+    discount, limit = float(problem.space.discount), problem.space.horizon.limit
+    if given is not None or (limit is not None and discount == 1.0):
+        return min(given or UNLIMITED, limit or UNLIMITED)
     if not discount < 1.0:
         raise SettingsError(
             f"with a discount of {discount:g} nothing says where to cut episodes: give horizon="
         )
-    return 1 if discount <= UNSEEN else math.ceil(math.log(UNSEEN) / math.log(discount))
+    seen = 1 if discount <= UNSEEN else math.ceil(math.log(UNSEEN) / math.log(discount))
+    return min(seen, limit or seen)
 
 
 def _longest(solver: VRPDPG, problem: Problem) -> float:

@@ -18,6 +18,7 @@ import numpy as np
 from cvxmdp.base.errors import ExperienceError
 from cvxmdp.experience.episodes import Episodes
 from cvxmdp.experience.trajectories import Played
+from cvxmdp.models.horizon import Horizon
 from cvxmdp.policies.feature_space import FeatureSpace
 from cvxmdp.policies.features import Features, OneHot
 from cvxmdp.policies.readers import ObservationReader
@@ -42,8 +43,11 @@ class Environment:
 
     Attributes:
         name: for messages.
-        discount: gamma.
-        n_actions: A.
+        horizon: how far ahead to look.
+        n_actions: A; 1 where actions are no list.
+        action_box: the least and the largest values of actions that are vectors of numbers; else None.
+        reward_names: of the parts of a reward that is a vector; empty where it is a number.
+        masks: the actions that are available now, boolean (lanes, A), where the environment says; else None.
         reader: of its observations.
         features: of observations that are no states, or None.
         numbered: whether observations are read as states, one number for all parts of them.
@@ -58,12 +62,15 @@ class Environment:
     """
 
     name: str
-    discount: float
+    horizon: Horizon
     n_actions: int
     reader: ObservationReader
     features: Features | None
     numbered: bool
     n_lanes: int
+    action_box: tuple[np.ndarray, np.ndarray] | None = None
+    reward_names: tuple[str, ...] = ()
+    masks: np.ndarray | None = None
     compiled: ClassVar[bool] = False
     waiting_show_anything: bool = True
     shows_last: bool = True
@@ -71,6 +78,11 @@ class Environment:
     steps: int = 0
     episode_limit: int | None = None
     idles: bool = True
+
+    @property
+    def discount(self) -> float:
+        """Gamma."""
+        return self.horizon.discount
 
     @property
     def identity(self) -> str:
@@ -112,12 +124,12 @@ class Environment:
             act: (observations, inputs, where episodes begin) -> actions, all with lanes first.
                 ``observations`` are as the environment gives them, ``inputs`` as ``reader`` reads them: numbers
                 of states, or arrays, of which ``self.states`` makes the numbers of bins.
-            horizon: where to cut episodes, a truncation.
+            horizon: where to cut episodes, a truncation; never later than where nothing counts any more.
             signals: which to record.
             seed: for the first round; Gymnasium's own interface. Later ones go on from there.
         """
         try:
-            return self._play(act, horizon, tuple(signals), seed)
+            return self._play(act, self.within(horizon), tuple(signals), seed)
         except Exception:
             self.close()
             raise
@@ -234,11 +246,22 @@ class Environment:
 
     def space(self, signals: Iterable[str]) -> FeatureSpace:
         """What utilities are bound to that name these signals."""
-        return FeatureSpace(self.n_states, self.n_actions, self.discount, signals, self)
+        named = [name for name in signals if not (self.reward_names and name == "reward")]
+        offered = tuple(f"reward[{k}]" for k in range(len(self.reward_names)))
+        return FeatureSpace(
+            self.n_states, self.n_actions, self.horizon, named, self, (*offered, *self.reward_names)
+        )
+
+    def within(self, steps: int) -> int:
+        """So many steps, or as many as count."""
+        return steps if self.horizon.limit is None else min(steps, self.horizon.limit)
 
     def default_horizon(self) -> int:
-        """Where discount^horizon falls below 1e-3."""
-        return default_horizon(self.discount)
+        """Where discount^horizon falls below 1e-3, or nothing counts any more."""
+        limit = self.horizon.limit
+        if limit is not None and self.discount == 1.0:
+            return limit
+        return self.within(default_horizon(self.discount))
 
 
 def environment_of(problem: Problem) -> Environment | None:

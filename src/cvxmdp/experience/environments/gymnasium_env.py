@@ -3,132 +3,179 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
 from cvxmdp.base.described import described
-from cvxmdp.base.errors import ExperienceError, did_you_mean, require
+from cvxmdp.base.errors import ExperienceError, require
 from cvxmdp.experience.declared import read_bounds
 from cvxmdp.experience.environments.environment import Environment, LaneStep
 from cvxmdp.experience.environments.patience import ImpatientError, patience
-from cvxmdp.experience.environments.side_by_side import Outcome, Several, Told
-from cvxmdp.models.validation import read_discount, read_table
+from cvxmdp.experience.environments.processes import InProcesses
+from cvxmdp.experience.environments.side_by_side import Outcome, Several, SideBySide, Told
+from cvxmdp.experience.environments.signal_reading import FromInfo, SignalReader
+from cvxmdp.models.limited_horizon import episode_horizon
+from cvxmdp.models.validation import read_table
 from cvxmdp.policies.features import Features
-from cvxmdp.policies.readers import ObservationReader, counted_actions
+from cvxmdp.policies.readers import ObservationReader, read_actions
 
 LANES = 16  # episodes at a time where nothing else is said
 
 
 class GymnasiumEnv(Environment):
-    """A Gymnasium environment with discrete actions, single or a vector of them.
+    """A Gymnasium environment, single or a vector of them.
 
-    Rewards and entries of ``info`` are signals: "reward", and by their key any entry that is a number.
-    The six-tuple of Safety-Gymnasium (its third element is the cost) gives the signal "cost".
+    Rewards and entries of ``info`` are signals: "reward", and by their key any entry that is a number. Where
+    the reward is a vector (MO-Gymnasium), its parts are "reward[0]", "reward[1]", ... The six-tuple of
+    Safety-Gymnasium (its third element is the cost) gives the signal "cost".
 
     Args:
-        env_or_id: an environment, a vector environment, or an id that ``gymnasium.make`` understands.
-        discount: gamma.
-        features: for observations that are not discrete; see ``cvxmdp.policies.features``. Discrete
-            observations (also tuples of them and MultiDiscrete) are states.
-        n_envs: with an id: how many lanes. Where the environment comes with a vectorised form of its own, as
-            CartPole does, that is stepped; otherwise as many single ones in turn.
+        env: an environment, a vector environment, an id that ``gymnasium.make`` understands, or a function
+            that makes an environment (``lambda: MyEnv()``, or the class).
+        discount: gamma; 1 adds up whole episodes of at most ``horizon`` steps.
+        horizon: how many steps count. Without it all do, which needs a discount below one, or an environment
+            that says where it cuts its episodes (``max_episode_steps``).
+        features: for atoms other than sums of signals, where observations are not discrete; see
+            ``cvxmdp.policies.features``. Discrete observations (also tuples of them and MultiDiscrete) are
+            states.
+        n_envs: with an id or a function: how many lanes. Where the environment comes with a vectorised form of
+            its own, as CartPole does, that is stepped; otherwise as many single ones in turn, or
+        workers: in so many processes. What a lane gives does not depend on who steps it.
         signals: further signals, each a function (observation, action, next observation, reward, terminated)
-            -> number, as ``from_gymnasium_table`` takes them:
-            ``signals={"fall": lambda o, a, p, r, end: float(end and r == 0)}``.
+            -> number, as ``from_gymnasium_table`` takes them, or an entry of ``info`` by another name:
+            ``signals={"fall": lambda o, a, p, r, end: float(end and r == 0), "fuel": from_info("fuel_used")}``.
+        rewards: names for the parts of a reward that is a vector: ``("time", "treasure")``.
         absent: the value of ``info`` entries on steps that do not have them, {"cost": 0.0}; otherwise a
             missing entry is an error.
         bounds: the least and the largest value of signals, {"cost": (0, 1)}: what is proven of counted states
             rests on this promise.
         step_seconds: how long the environment may take for one step or reset; then it is an error, and what was
-            learned so far is kept.
-        **make_arguments: passed to ``gymnasium.make`` with an id.
+            learned so far is kept. With ``workers`` a step that never comes back is ended, too.
+        **make_arguments: passed on to whatever makes the environment.
     """
 
     def __init__(
         self,
-        env_or_id: Any,
+        env: Any,
         discount: float,
         *,
+        horizon: int | None = None,
         features: Features | None = None,
         n_envs: int | None = None,
-        signals: Mapping[str, Outcome] | None = None,
+        workers: int | None = None,
+        signals: Mapping[str, Outcome | FromInfo] | None = None,
+        rewards: Sequence[str] = (),
         absent: Mapping[str, float] | None = None,
         bounds: Mapping[str, tuple[float, float]] | None = None,
         step_seconds: float = 600.0,
         **make_arguments: Any,
     ) -> None:
-        gymnasium = require("gymnasium", "gym")
-        self.discount = read_discount(discount)
-        self.absent = {name: float(value) for name, value in (absent or {}).items()}
         self.bounds = read_bounds(bounds)
         self.step_seconds = float(step_seconds)
         if not 0 < self.step_seconds < math.inf:
             raise ExperienceError(f"step_seconds must be positive and finite; got {step_seconds}")
-        self.made_here = isinstance(env_or_id, str)
-        if n_envs is not None and (n_envs < 1 or not self.made_here):
-            raise ExperienceError(
-                f"n_envs={n_envs!r} goes with an id and is at least 1; of an environment of your own make "
-                "a vector: gymnasium.vector.SyncVectorEnv([make] * n)"
-            )
-        if make_arguments and not self.made_here:
-            raise ExperienceError(f"{sorted(make_arguments)} only go with an id")
-        told = dict(read_table(signals, "signals", '{"fall": function}'))
-        if not self.made_here:
-            if told and hasattr(env_or_id, "num_envs"):
-                raise ExperienceError(
-                    "signals= are of single environments: give an id with n_envs=, or one environment"
-                )
-            self.env = Told(env_or_id, told) if told else env_or_id
-        elif told:
-            self.env = Several(
-                lambda: Told(gymnasium.make(env_or_id, **make_arguments), told), n_envs or LANES
-            )
-        elif getattr(gymnasium.spec(env_or_id), "vector_entry_point", None):
-            self.env = gymnasium.make_vec(
-                env_or_id,
-                n_envs or LANES,
-                vectorization_mode="vector_entry_point",
-                **make_arguments,
-            )
-        else:
-            self.env = Several(lambda: gymnasium.make(env_or_id, **make_arguments), n_envs or LANES)
+        given = dict(read_table(signals, "signals", '{"fall": function}'))
+        told = {name: one for name, one in given.items() if not isinstance(one, FromInfo)}
+        make = _maker(env, make_arguments)
+        self.made_here = make is not None
+        self._check_lanes(env, n_envs, workers, make_arguments, told)
+        self.env = self._lanes(env, make, told, n_envs, workers, make_arguments)
         try:
-            self._read_spaces(features)
+            self._read_spaces(features, rewards)
+            keys = {name: one.key for name, one in given.items() if isinstance(one, FromInfo)}
+            gone = {name: float(value) for name, value in (absent or {}).items()}
+            side_by_side = isinstance(self.env, SideBySide)
+            self.told = SignalReader(
+                self.name, self.n_lanes, not side_by_side, self.reward_names, keys, gone
+            )
+            limit = getattr(getattr(self.env, "spec", None), "max_episode_steps", None)
+            self.horizon = episode_horizon(
+                discount, horizon, int(limit) if limit else None, self.name
+            )
         except Exception:
             self.close()
             raise
-        self.waiting_show_anything = not isinstance(self.env, Several)
+        self.episode_limit = self.horizon.limit or (int(limit) if limit else None)
+        self.waiting_show_anything = not side_by_side
         mode = str((getattr(self.env, "metadata", None) or {}).get("autoreset_mode", ""))
         self.shows_last = not any(word in mode.upper() for word in ("SAME", "DISABLED"))
-        envs = self.env.envs if isinstance(self.env, Several) else [] if self.vector else [self.env]
-        self.idles = isinstance(self.env, Several) or not self.vector
-        limit = getattr(getattr(self.env, "spec", None), "max_episode_steps", None)
-        self.episode_limit = int(limit) if limit else None
+        self.idles = side_by_side
         # Now, before anything is played: what an environment remembers of its episodes is no part of it.
-        first = envs[0] if envs else self.env
-        self._identity = described([repr(self), make_arguments, told, self.absent, first])
-        inner = [getattr(env, "unwrapped", env) for env in envs]
-        self._masks = [
-            env.action_masks for env in inner if callable(getattr(env, "action_masks", None))
-        ]
+        first = self.env.unwrapped if side_by_side else self.env
+        made = [make_arguments, told, keys, self.reward_names, gone]
+        self._identity = described([repr(self), *made, first])
+        self._strict = callable(getattr(first, "action_masks", None))
 
-    def _read_spaces(self, features: Features | None) -> None:
-        env = self.env
-        if not hasattr(env, "reset") or not hasattr(env, "step"):
+    def _check_lanes(
+        self, env: Any, n_envs: Any, workers: Any, make_arguments: Any, told: Mapping[str, Any]
+    ) -> None:
+        for name, count in (("n_envs", n_envs), ("workers", workers)):
+            if count is not None and (count < 1 or not self.made_here):
+                raise ExperienceError(
+                    f"{name}={count!r} goes with an id or a function that makes an environment, and is at "
+                    "least 1: GymnasiumEnv(lambda: MyEnv(), ...)"
+                )
+        if make_arguments and not self.made_here:
+            raise ExperienceError(f"{sorted(make_arguments)} only go with an id or a function")
+        if told and not self.made_here and hasattr(env, "num_envs"):
             raise ExperienceError(
-                f"expected a Gymnasium environment or its id; got {type(env).__name__}"
+                "signals= that are functions are of single environments: give an id with n_envs=, a function "
+                "that makes one, or one environment"
             )
-        self.vector = hasattr(env, "num_envs")
-        self.n_lanes = int(env.num_envs) if self.vector else 1
-        spec = getattr(env, "spec", None)
-        self.name = getattr(spec, "id", None) or type(getattr(env, "unwrapped", env)).__name__
-        observed = env.single_observation_space if self.vector else env.observation_space
-        acted = env.single_action_space if self.vector else env.action_space
-        self.n_actions, self.first_action = counted_actions(acted, self.name)
-        self.reader = ObservationReader.of(observed, self.name)
-        self.measure_in(features, observed)
+
+    def _lanes(
+        self,
+        env: Any,
+        make: Callable[[], Any] | None,
+        told: Mapping[str, Outcome],
+        n_envs: int | None,
+        workers: int | None,
+        make_arguments: dict[str, Any],
+    ) -> Any:
+        """The lanes: a vector environment as it is, or single ones side by side."""
+        if make is None:
+            if hasattr(env, "num_envs"):
+                return env
+            if not hasattr(env, "reset") or not hasattr(env, "step"):
+                raise ExperienceError(
+                    "expected a Gymnasium environment, its id, or a function that makes one; got "
+                    f"{type(env).__name__}"
+                )
+            return Several(lambda: Told(env, told) if told else env, 1)
+        lanes = n_envs or LANES
+        gymnasium = require("gymnasium", "gym")
+        own = isinstance(env, str) and getattr(_spec(env), "vector_entry_point", None)
+        if own and not told and workers is None:
+            return gymnasium.make_vec(
+                env, lanes, vectorization_mode="vector_entry_point", **make_arguments
+            )
+
+        def one() -> Any:
+            return Told(make(), told) if told else make()
+
+        if workers is not None:
+            return InProcesses(one, lanes, workers, self.step_seconds)
+        return Several(one, lanes)
+
+    def _read_spaces(self, features: Features | None, rewards: Sequence[str]) -> None:
+        env = self.env
+        self.n_lanes = int(env.num_envs)
+        inner = getattr(env, "unwrapped", env)
+        self.name = getattr(getattr(env, "spec", None), "id", None) or type(inner).__name__
+        self.n_actions, self.first_action, self.action_box = read_actions(
+            env.single_action_space, self.name
+        )
+        self.reader = ObservationReader.of(env.single_observation_space, self.name)
+        self.measure_in(features, env.single_observation_space)
+        space = getattr(inner, "reward_space", None)
+        size = int(np.prod(space.shape[-1:])) if space is not None and space.shape else 0
+        self.reward_names = tuple(rewards) or tuple(f"reward[{k}]" for k in range(size))
+        if size and len(self.reward_names) != size:
+            raise ExperienceError(
+                f"{self.name} gives rewards of {size} parts; rewards= names {len(self.reward_names)}"
+            )
 
     @property
     def identity(self) -> str:
@@ -142,13 +189,15 @@ class GymnasiumEnv(Environment):
 
     def reset(self, seed: int | None = None) -> Any:
         arguments = {} if seed is None else {"seed": int(seed)}
+        when = "when it was reset"
         try:
             with patience(self.step_seconds):
                 answer = self.env.reset(**arguments)
         except Exception as error:
-            raise self._failed(error, "when it was reset") from error
-        observations = answer[0] if isinstance(answer, tuple) else answer
-        return self._batch(observations)
+            raise self._failed(error, when) from error
+        observations, info = answer if isinstance(answer, tuple) else (answer, {})
+        self.masks = self._available(info, when)
+        return observations
 
     def renewed(self, observations: Any, over: np.ndarray) -> tuple[Any, np.ndarray]:
         nobody = np.zeros(self.n_lanes, dtype=bool)
@@ -156,25 +205,23 @@ class GymnasiumEnv(Environment):
             return observations, nobody
         if not self.idles:
             return observations, over
-        if not self.vector:
-            return self.reset(), nobody
+        when = "when a lane was reset"
         try:
             with patience(self.step_seconds):
-                return self.env.begin(over), nobody
+                found = self.env.begin(over)
         except Exception as error:
-            raise self._failed(error, "when a lane was reset") from error
+            raise self._failed(error, when) from error
+        self.masks = self._available(self.env.infos, when)
+        return found, nobody
 
     def step(
         self, actions: np.ndarray, names: Iterable[str], done: np.ndarray, when: str
     ) -> LaneStep:
-        given = np.asarray(actions) + self.first_action
+        given = self._given(actions)
         self._require_allowed(actions, done, when)
         try:
             with patience(self.step_seconds):
-                if isinstance(self.env, Several):
-                    answer = self.env.step(given, done)
-                else:
-                    answer = self.env.step(given if self.vector else int(given[0]))
+                answer = self.env.step(given, done) if self.idles else self.env.step(given)
         except Exception as error:
             raise self._failed(error, when) from error
         if not isinstance(answer, tuple) or len(answer) not in (5, 6):
@@ -184,121 +231,61 @@ class GymnasiumEnv(Environment):
                 "after the reward. Older Gym environments need a compatibility wrapper."
             )
         observations, reward, *cost, terminated, truncated, info = answer
-        ends = self._flags(terminated, "terminated", when)
-        cuts = self._flags(truncated, "truncated", when)
-        found = dict(zip(("reward", "cost"), (reward, *cost), strict=False))
-        signals = {name: self._signal(name, found, info, ends | cuts, done, when) for name in names}
-        return LaneStep(self._revived(self._batch(observations), ends | cuts), signals, ends, cuts)
-
-    def _batch(self, observations: Any) -> Any:
-        """Observations with the lanes as their first axis, for a single environment as well."""
-        if self.vector:
-            return observations
-        if self.reader.parts:
-            return tuple(np.asarray(part)[None] for part in observations)
-        return np.asarray(observations)[None]
-
-    def _signal(
-        self,
-        name: str,
-        found: Mapping[str, Any],
-        info: Any,
-        over: np.ndarray,
-        done: np.ndarray,
-        when: str,
-    ) -> np.ndarray:
-        if name in found:
-            return self._numbers(found[name], name, when)
-        values, missing = self._from_info(name, info, over, when)
-        if name in self.absent:
-            values = np.where(missing, self.absent[name], values)
-        elif (missing & ~done).any():
-            infos = [info] if isinstance(info, Mapping) else info
-            known = {"reward", *found, *(str(key) for one in infos for key in one)}
-            known = {key for key in known if not key.startswith("_")}
-            raise ExperienceError(
-                f"{self.name} gave no info[{name!r}] {when}. {did_you_mean(name, sorted(known))} If it is only "
-                f"there on some steps, say what it is on the others: absent={{{name!r}: 0.0}}."
-            )
-        return values
-
-    def _numbers(self, given: Any, name: str, when: str) -> np.ndarray:
-        try:
-            return np.array(given, dtype=np.float64).reshape(self.n_lanes)
-        except (TypeError, ValueError) as error:
-            raise ExperienceError(
-                f"{self.name} gave the signal {name!r} as {given!r} {when}; expected a number in each lane"
-            ) from error
-
-    def _flags(self, given: Any, name: str, when: str) -> np.ndarray:
-        """Whether episodes are over, per lane; words such as "False" are no flags."""
-        flags = np.asarray(given)
-        known = flags.dtype == bool or (
-            flags.dtype.kind in "iuf" and bool(((flags == 0) | (flags == 1)).all())
+        ends, cuts = (
+            self.told.flags(flags, name, when)
+            for flags, name in ((terminated, "terminated"), (truncated, "truncated"))
         )
-        if flags.size != self.n_lanes or not known:
-            raise ExperienceError(
-                f"{self.name} gave {name} as {given!r} {when}; expected true or false in each lane"
-            )
-        return flags.astype(bool).reshape(self.n_lanes)
+        found = self.told.given(reward, tuple(cost), done, when)
+        over = ends | cuts
+        signals = {name: self.told.read(name, found, info, over, done, when) for name in names}
+        self.masks = self._available(self.env.infos if self.idles else info, when)
+        return LaneStep(self._revived(observations, over), signals, ends, cuts)
+
+    def _given(self, actions: np.ndarray) -> Any:
+        """Actions as the environment takes them; vectors of numbers are cut to their box."""
+        if self.action_box is not None:
+            low, high = self.action_box
+            asked = np.asarray(actions, dtype=np.float64).reshape(self.n_lanes, *low.shape)
+            space = self.env.single_action_space
+            return np.clip(asked, low, high).astype(space.dtype)
+        numbers = np.asarray(actions) + self.first_action
+        return numbers.tolist() if self.idles else numbers
+
+    def _available(self, info: Any, when: str) -> np.ndarray | None:
+        if self.action_box is not None:
+            return None
+        return self.told.masks(info, self.n_actions, when)
 
     def _require_allowed(self, actions: np.ndarray, done: np.ndarray, when: str) -> None:
         """That no action is taken which the environment forbids by ``action_masks()``."""
-        for lane, masks in enumerate(self._masks):
-            if done[lane]:
-                continue
-            allowed = np.asarray(masks(), dtype=bool).ravel()
-            if allowed.size != self.n_actions or not allowed[actions[lane]]:
-                raise ExperienceError(
-                    f"{self.name} forbids action {int(actions[lane])} {when} (its action_masks() are "
-                    f"{allowed.astype(int).tolist()}). In an environment every action may be drawn: wrap it so "
-                    "that a forbidden action does something allowed."
-                )
-
-    def _from_info(
-        self, name: str, info: Any, over: np.ndarray, when: str
-    ) -> tuple[np.ndarray, np.ndarray]:
-        """An entry of info per lane, and where it is missing."""
-        try:
-            if not self.vector:
-                held = name in info
-                return np.array([float(info[name]) if held else 0.0]), np.array([not held])
-            values, there = self._entry(name, info)
-            if "final_info" in info:  # autoreset in the same step: the last step's entries are here
-                last, known = self._entry(name, info["final_info"])
-                values, there = np.where(over, last, values), np.where(over, known, there)
-            return values, ~there
-        except (TypeError, ValueError) as error:
+        if not self._strict or self.masks is None:
+            return
+        forbidden = ~self.masks[np.arange(self.n_lanes), actions] & ~done
+        if forbidden.any():
+            lane = int(np.argmax(forbidden))
             raise ExperienceError(
-                f"{self.name} gave info[{name!r}] {when}, which is not a number: {error}"
-            ) from error
-
-    def _entry(self, name: str, info: Any) -> tuple[np.ndarray, np.ndarray]:
-        nothing = np.zeros(self.n_lanes, dtype=bool)
-        if isinstance(info, Mapping):
-            if name not in info:
-                return np.zeros(self.n_lanes), nothing
-            mask = np.asarray(info.get(f"_{name}", ~nothing), dtype=bool)
-            raw = np.where(mask, np.asarray(info[name], dtype=object), 0.0)
-            return raw.astype(np.float64).reshape(self.n_lanes), mask
-        lanes = [lane if isinstance(lane, Mapping) else {} for lane in info]  # a list of infos
-        there = np.array([name in lane for lane in lanes])
-        return np.array([float(lane.get(name, 0.0)) for lane in lanes]), there
+                f"{self.name} forbids action {int(actions[lane])} {when} (its action_masks() are "
+                f"{self.masks[lane].astype(int).tolist()}). This policy may draw every action: wrap the "
+                "environment so that a forbidden action does something allowed."
+            )
 
     def _failed(self, error: Exception, when: str) -> ExperienceError:
+        where = when
+        if isinstance(self.env, SideBySide) and self.env.seeds[self.env.lane] is not None:
+            where += f" (lane {self.env.lane}, seeded with {self.env.seeds[self.env.lane]})"
         if isinstance(error, ImpatientError):
             return ExperienceError(
-                f"{self.name} gave {error} {when}. If it is only slow, allow more: step_seconds=..."
+                f"{self.name} gave {error} {where}. If it is only slow, allow more: step_seconds=..."
             )
         return ExperienceError(
-            f"{self.name} raised {type(error).__name__} {when}: {error}. Nothing of the episode is used."
+            f"{self.name} raised {type(error).__name__} {where}: {error}. Nothing of the episode is used."
         )
 
     def _revived(self, observations: Any, over: np.ndarray) -> Any:
         """A vector environment without autoreset must not be stepped on: its lanes are reset."""
         mode = getattr(self.env, "metadata", None) or {}
         if (
-            self.vector
+            not self.idles
             and over.any()
             and "Disabled" in str(getattr(mode.get("autoreset_mode"), "value", ""))
         ):
@@ -310,5 +297,36 @@ class GymnasiumEnv(Environment):
 
     def __repr__(self) -> str:
         what = f"{self.n_states:,} " + ("states" if self.features is None else "features")
+        if self.features is None and not self.numbered:
+            what = f"observations of shape {self.reader.shape}"
         lanes = f"; {self.n_lanes} lanes" if self.n_lanes > 1 else ""
-        return f"GymnasiumEnv({self.name}; {what}; {self.n_actions} actions; discount {self.discount:g}{lanes})"
+        acts = f"{self.n_actions} actions"
+        if self.action_box is not None:
+            acts = f"actions in a box of shape {self.action_box[0].shape}"
+        return f"GymnasiumEnv({self.name}; {what}; {acts}; {_ahead(self)}{lanes})"
+
+
+def _ahead(env: Environment) -> str:
+    return f"discount {env.discount:g}" if env.horizon.limit is None else str(env.horizon)
+
+
+def _spec(name: str) -> Any:
+    """What an id stands for, so that a process can make it that has not registered it; else the id."""
+    gymnasium = require("gymnasium", "gym")
+    module, _, bare = name.rpartition(":")
+    if module:
+        require(module, "gym")
+    try:
+        return gymnasium.spec(bare)
+    except gymnasium.error.Error:
+        return name
+
+
+def _maker(env: Any, arguments: dict[str, Any]) -> Callable[[], Any] | None:
+    """What makes environments: of an id or a function; None of an environment."""
+    if isinstance(env, str):
+        gymnasium, spec = require("gymnasium", "gym"), _spec(env)
+        return lambda: gymnasium.make(spec, **arguments)
+    if isinstance(env, type) or (callable(env) and not hasattr(env, "step")):
+        return lambda: env(**arguments)
+    return None

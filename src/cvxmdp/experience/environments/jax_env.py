@@ -5,17 +5,20 @@ The protocol is small, and that of gymnax:
     reset(key, params) -> (observation, state)
     step(key, state, action, params) -> (observation, state, reward, done, info)
 
+or, as gymnax has it since 1.0, six values: (observation, state, reward, terminated, truncated, info),
 with ``default_params`` (where there are none, both are called without), ``num_actions`` and, optionally,
 ``observation_space(params)`` and ``action_space(params)``. Where the environment has ``reset_env`` and
 ``step_env``, which do not begin a new episode by themselves, those are used.
 
-``done`` does not say whether an episode ended or a limit of time cut it. An entry ``truncated`` of ``info``
-does, where it is given; otherwise every ``done`` is taken for an ending.
+``done`` does not say whether an episode ended or a limit of time cut it. Six values do, or an entry
+``truncated`` of ``info``; otherwise every ``done`` is taken for an ending. Where ``step`` gives six values and
+``step_env`` five, limits of time are left to ``step``: then they are counted here, from
+``params.max_steps_in_episode``.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property, partial
 from typing import Any, ClassVar, NamedTuple
@@ -30,11 +33,12 @@ from cvxmdp.base.pytrees import Pytree
 from cvxmdp.experience.declared import read_bounds
 from cvxmdp.experience.environments.environment import Environment, LaneStep
 from cvxmdp.experience.trajectories import Experience, draw
-from cvxmdp.models.validation import read_discount
+from cvxmdp.models.limited_horizon import episode_horizon
 from cvxmdp.policies.features import Features
 from cvxmdp.policies.readers import ObservationReader
 
 Array = Any
+CUT = "truncated"  # the entry of info that tells a limit of time from an ending
 
 
 class JaxEnv(Environment):
@@ -42,10 +46,12 @@ class JaxEnv(Environment):
 
     Args:
         env: the environment; see the module's docstring for what it must have.
-        discount: gamma.
+        discount: gamma; 1 adds up whole episodes of at most ``horizon`` steps.
+        horizon: how many steps count; see ``GymnasiumEnv``.
         features: for observations that are not discrete; see ``cvxmdp.policies.features``.
         params: its parameters; ``env.default_params`` when not given.
         n_envs: how many play at a time where a policy from outside acts, as in ``evaluate``.
+        rewards: names for the parts of a reward that is a vector; "reward[0]", ... without.
         bounds: the least and the largest value of signals, {"cost": (0, 1)}: what is proven of counted states
             rests on this promise.
     """
@@ -57,9 +63,11 @@ class JaxEnv(Environment):
         env: Any,
         discount: float,
         *,
+        horizon: int | None = None,
         features: Features | None = None,
         params: Any = None,
         n_envs: int = 64,
+        rewards: Sequence[str] = (),
         bounds: Mapping[str, tuple[float, float]] | None = None,
     ) -> None:
         for needed in ("reset", "step"):
@@ -68,13 +76,18 @@ class JaxEnv(Environment):
                     f"{env!r} has no method {needed!r}: expected an environment written in JAX, with "
                     "reset(key, params) and step(key, state, action, params). Gymnasium's are for GymnasiumEnv."
                 )
-        self.env, self.discount, self.n_lanes = env, read_discount(discount), n_envs
+        self.env, self.n_lanes = env, n_envs
         self.bounds = read_bounds(bounds)
         self.params = getattr(env, "default_params", None) if params is None else params
         self.name = str(getattr(env, "name", None) or type(env).__name__)
         self.n_actions = self._count_actions()
         self._key, self._states = jax.random.key(0), None
-        observed = self._look()
+        self._limit = self._own_limit()
+        self.horizon = episode_horizon(
+            discount, horizon, self._limit or _declared(self.params), self.name
+        )
+        self.episode_limit = self.horizon.limit or self._limit
+        observed = self._look(rewards)
         self.reader = self._read_observations(observed)
         self.measure_in(features, f"of shape {observed.shape} and type {observed.dtype}")
 
@@ -95,7 +108,28 @@ class JaxEnv(Environment):
             )
         return int(count)
 
-    def _look(self) -> Any:
+    def _own_limit(self) -> int | None:
+        """The limit of time that ``step`` knows and ``step_env`` does not, if there is such a thing."""
+        if not hasattr(self.env, "step_env"):
+            return None
+        key = jax.random.key(0)
+
+        def both(key: Array) -> Any:
+            _, state = self._called("reset", key)
+            given = (key, state, jnp.int32(0))
+            return self._called("step", *given), self._called("step_env", *given)
+
+        try:
+            whole, bare = jax.eval_shape(both, key)
+        except Exception:  # one of them does not work: what is used is looked at below
+            return None
+        return _declared(self.params) if (len(whole), len(bare)) == (6, 5) else None
+
+    def _called(self, name: str, *given: Any) -> Any:
+        method = getattr(self.env, name)
+        return method(*given) if self.params is None else method(*given, self.params)
+
+    def _look(self, rewards: Sequence[str]) -> Any:
         """The form of an observation, without playing."""
         key = jax.random.key(0)
         try:
@@ -113,6 +147,13 @@ class JaxEnv(Environment):
         if before_and_after[0] != before_and_after[1]:
             raise ExperienceError(f"{self.name} changes the structure of its state in a step")
         self.info_names = tuple(after[4]) if isinstance(after[4], dict) else ()
+        parts = after[2].shape
+        if len(parts) > 1 or (rewards and parts != (len(rewards),)):
+            raise ExperienceError(
+                f"{self.name} gives rewards of shape {parts}; rewards= names {len(rewards)} parts"
+            )
+        if parts:
+            self.reward_names = tuple(rewards) or tuple(f"reward[{k}]" for k in range(parts[0]))
         return observation
 
     def _read_observations(self, observed: Any) -> ObservationReader:
@@ -126,27 +167,41 @@ class JaxEnv(Environment):
 
     def begin(self, key: Array) -> tuple[Array, Any]:
         """The first observation and state of an episode."""
-        reset = getattr(self.env, "reset_env", self.env.reset)
-        return reset(key) if self.params is None else reset(key, self.params)
+        reset = "reset_env" if hasattr(self.env, "reset_env") else "reset"
+        observation, state = self._called(reset, key)
+        return observation, state if self._limit is None else (state, jnp.int32(0))
 
     def go(self, key: Array, state: Any, action: Array) -> tuple[Array, Any, Array, Array, Any]:
-        """One step."""
-        step = getattr(self.env, "step_env", self.env.step)
-        given = (key, state, action)
-        answer = step(*given) if self.params is None else step(*given, self.params)
-        if len(answer) != 5:
+        """One step; where limits of time are known, ``info["truncated"]`` says whether it was cut."""
+        inner, age = (state, None) if self._limit is None else state
+        answer = self._called(
+            "step_env" if hasattr(self.env, "step_env") else "step", key, inner, action
+        )
+        if len(answer) not in (5, 6):
             raise ExperienceError(
                 f"{self.name} gave {len(answer)} values for a step; expected (observation, state, reward, "
-                "done, info)"
+                "done, info), or six with terminated and truncated in place of done"
             )
-        return answer
+        observation, following, reward, done, *cut, info = answer
+        if cut:
+            truncated = jnp.asarray(cut[0], bool) & ~jnp.asarray(done, bool)
+            return observation, following, reward, done | truncated, {**info, CUT: truncated}
+        if age is None:
+            return observation, following, reward, done, info
+        truncated = (age + 1 >= self._limit) & ~jnp.asarray(done, bool)
+        told = {**info, CUT: truncated}
+        return observation, (following, age + 1), reward, done | truncated, told
 
     def signal(self, name: str, reward: Array, info: Any) -> Array:
-        """The reward, or an entry of ``info``."""
-        if name == "reward":
+        """The reward or a part of it, or an entry of ``info``."""
+        parts = self.reward_names
+        if name == "reward" and not parts:
             return reward
+        numbered = [f"reward[{k}]" for k in range(len(parts))]
+        if name in (*parts, *numbered):
+            return reward[parts.index(name) if name in parts else numbered.index(name)]
         if name not in self.info_names:
-            known = ["reward", *self.info_names]
+            known = [*(parts or ["reward"]), *self.info_names]
             raise ExperienceError(
                 f"{self.name} gives no info[{name!r}]. {did_you_mean(name, known)}"
             )
@@ -154,12 +209,15 @@ class JaxEnv(Environment):
 
     def truncated(self, info: Any) -> Array:
         """Whether a limit of time cut the episode."""
-        return info["truncated"] if "truncated" in self.info_names else False
+        return info[CUT] if CUT in self.info_names else False
 
     def source(self, signals: tuple[str, ...], observes: bool) -> CompiledSource:
         for name in signals:
-            if name != "reward" and name not in self.info_names:
-                self.signal(name, None, {})
+            self.signal(
+                name,
+                np.zeros(max(1, len(self.reward_names))),
+                dict.fromkeys(self.info_names),
+            )
         return CompiledSource(self.discount, self, signals, observes)
 
     def reset(self, seed: int | None = None) -> Any:
@@ -178,7 +236,7 @@ class JaxEnv(Environment):
         lanes = (self.n_lanes,)
         cut = np.broadcast_to(np.asarray(self.truncated(info), dtype=bool), lanes)
         signals = {
-            name: np.array(self.signal(name, reward, info), dtype=np.float64).reshape(lanes)
+            name: np.array(self.signal(name, reward.T, info), dtype=np.float64).reshape(lanes)
             for name in names
         }
         ended = np.asarray(over, dtype=bool)
@@ -198,7 +256,14 @@ class JaxEnv(Environment):
 
     def __repr__(self) -> str:
         what = f"{self.n_states:,} " + ("states" if self.features is None else "features")
-        return f"JaxEnv({self.name}; {what}; {self.n_actions} actions; discount {self.discount:g})"
+        ahead = f"discount {self.discount:g}" if self.horizon.limit is None else str(self.horizon)
+        return f"JaxEnv({self.name}; {what}; {self.n_actions} actions; {ahead})"
+
+
+def _declared(params: Any) -> int | None:
+    """The limit of time among parameters."""
+    limit = getattr(params, "max_steps_in_episode", None)
+    return None if limit is None else int(limit)
 
 
 class _Playing(NamedTuple):
@@ -284,7 +349,8 @@ class CompiledSource(Pytree):
         """The state, the bin, or the feature vector of an observation."""
         environment = self.environment
         if environment.features is None:
-            return jnp.asarray(observation, jnp.int32)
+            counted = environment.numbered
+            return jnp.asarray(observation, jnp.int32) if counted else jnp.zeros(0, jnp.float32)
         if environment.has_states:
             return jnp.asarray(environment.states(observation[None])[0], jnp.int32)
         return jnp.asarray(environment.features(observation[None])[0], jnp.float32)

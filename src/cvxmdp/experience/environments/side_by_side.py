@@ -1,19 +1,21 @@
-"""Several single environments, stepped in turn, with the interface of a vector environment.
+"""Several single environments with the interface of a vector environment: in turn, or in processes.
 
 Gymnasium's own ``SyncVectorEnv`` steps every environment at every step and resets it when its episode is over.
 Here each plays one episode, and one whose episode is over is not stepped, which saves a multiple of the work
-where lengths differ.
+where lengths differ. What a lane gives depends on its seed and its actions alone: who steps it changes nothing.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
+MASK = "action_mask"  # the entry of info that says which actions are available
 # (observation, action, next observation, reward, terminated) -> number
-Outcome = Callable[[Any, Any, Any, float, bool], float]
+Outcome = Callable[[Any, Any, Any, Any, bool], float]
 
 
 class Told:
@@ -30,7 +32,8 @@ class Told:
     def step(self, action: Any) -> tuple[Any, ...]:
         """Take a step and tell what the signals make of it."""
         after, reward, *cost, ended, cut, info = self.env.step(action)
-        happened = (self._before, action, after, float(reward), bool(ended))
+        number = float(reward) if np.ndim(reward) == 0 else np.asarray(reward)
+        happened = (self._before, action, after, number, bool(ended))
         told = {name: float(outcome(*happened)) for name, outcome in self.signals.items()}
         self._before = after
         return (after, reward, *cost, ended, cut, {**info, **told})
@@ -39,48 +42,72 @@ class Told:
         return getattr(self.env, name)
 
 
-class Several:
-    """``n`` environments made alike."""
+class SideBySide(ABC):
+    """Lanes that are stepped on their own; ``Several`` does it here, ``InProcesses`` elsewhere.
 
-    def __init__(self, make: Callable[[], Any], n: int) -> None:
-        self.envs: list[Any] = []
-        try:
-            for _ in range(n):
-                self.envs.append(make())
-        except BaseException:
-            self.close()
-            raise
-        self.num_envs = n
-        self.single_observation_space = self.envs[0].observation_space
-        self.single_action_space = self.envs[0].action_space
-        self.spec = self.envs[0].spec
-        self.unwrapped = self.envs[0].unwrapped
-        self._seen: list[Any] = []
+    Attributes:
+        num_envs: how many lanes.
+        seeds: with which each lane was seeded last; None before.
+        infos: what each lane said last.
+        lane: the one that is at work, for messages.
+    """
+
+    num_envs: int
+    single_observation_space: Any
+    single_action_space: Any
+    spec: Any
+    unwrapped: Any
+
+    def __init__(self, n: int) -> None:
+        self.num_envs, self.lane = n, 0
+        self.seeds: list[int | None] = [None] * n
+        self.infos: list[Any] = [{} for _ in range(n)]
+        self._seen: list[Any] = [None] * n
+
+    def adopt(self, env: Any) -> None:
+        """Be like this one, as all lanes are."""
+        self.single_observation_space = env.observation_space
+        self.single_action_space = env.action_space
+        self.spec, self.unwrapped = getattr(env, "spec", None), getattr(env, "unwrapped", env)
+
+    @abstractmethod
+    def resetting(self, lanes: Sequence[int], seeds: Sequence[int | None]) -> list[Any]:
+        """What ``reset`` gives in these lanes."""
+
+    @abstractmethod
+    def stepping(self, lanes: Sequence[int], actions: Sequence[Any]) -> list[Any]:
+        """What ``step`` gives in these lanes."""
+
+    @abstractmethod
+    def close(self) -> None:
+        """Let go of all of them."""
 
     def reset(self, seed: int | None = None) -> tuple[Any, list[Any]]:
         """Begin an episode in each; with a seed, the k-th is seeded with seed + k, as Gymnasium does it."""
-        answers = [
-            env.reset() if seed is None else env.reset(seed=seed + k)
-            for k, env in enumerate(self.envs)
-        ]
-        self._seen = [observation for observation, _ in answers]
-        return self._batch(), [info for _, info in answers]
+        lanes = range(self.num_envs)
+        if seed is not None:
+            self.seeds = [seed + k for k in lanes]
+        self._begun(lanes, [None if seed is None else seed + k for k in lanes])
+        return self._batch(), self.infos
 
     def begin(self, chosen: np.ndarray) -> Any:
         """Begin another episode in these; what all of them show."""
-        for k in np.flatnonzero(chosen).tolist():
-            self._seen[k], _ = self.envs[k].reset()
+        lanes = np.flatnonzero(chosen).tolist()
+        self._begun(lanes, [None] * len(lanes))
         return self._batch()
+
+    def _begun(self, lanes: Sequence[int], seeds: Sequence[int | None]) -> None:
+        for k, answer in zip(lanes, self.resetting(lanes, seeds), strict=True):
+            self._seen[k], self.infos[k] = answer
 
     def step(self, actions: np.ndarray, done: np.ndarray) -> tuple[Any, ...]:
         """One step of those that are not done; the others keep what they showed last."""
-        n = self.num_envs
+        n, lanes = self.num_envs, np.flatnonzero(~done).tolist()
         rewards, costs = [0.0] * n, [0.0] * n
         terminated, truncated = [False] * n, [False] * n
         infos: list[Any] = [{} for _ in range(n)]
         length = 5
-        for k in np.flatnonzero(~done).tolist():
-            answer = self.envs[k].step(actions[k])
+        for k, answer in zip(lanes, self.stepping(lanes, [actions[k] for k in lanes]), strict=True):
             length = len(answer) if isinstance(answer, tuple) else 0
             if length == 5:
                 self._seen[k], rewards[k], terminated[k], truncated[k], infos[k] = answer
@@ -88,6 +115,7 @@ class Several:
                 self._seen[k], rewards[k], costs[k], terminated[k], truncated[k], infos[k] = answer
             else:
                 return answer if isinstance(answer, tuple) else (answer,)
+            self.infos[k] = infos[k]
         cost = (costs,) if length == 6 else ()
         return (self._batch(), rewards, *cost, terminated, truncated, infos)
 
@@ -96,6 +124,48 @@ class Several:
             return tuple(np.array(part) for part in zip(*self._seen, strict=True))
         return np.array(self._seen)
 
+
+class Several(SideBySide):
+    """``n`` environments made alike, stepped in turn."""
+
+    def __init__(self, make: Callable[[], Any], n: int) -> None:
+        super().__init__(n)
+        self.envs: list[Any] = []
+        try:
+            for _ in range(n):
+                self.envs.append(make())
+        except BaseException:
+            self.close()
+            raise
+        self.adopt(self.envs[0])
+
+    def resetting(self, lanes: Sequence[int], seeds: Sequence[int | None]) -> list[Any]:
+        """What ``reset`` gives in these lanes."""
+        return [self.reset_one(k, seed) for k, seed in zip(lanes, seeds, strict=True)]
+
+    def stepping(self, lanes: Sequence[int], actions: Sequence[Any]) -> list[Any]:
+        """What ``step`` gives in these lanes."""
+        return [self.step_one(k, action) for k, action in zip(lanes, actions, strict=True)]
+
+    def reset_one(self, lane: int, seed: int | None) -> Any:
+        """In one lane."""
+        self.lane, env = lane, self.envs[lane]
+        return _masked(env, env.reset() if seed is None else env.reset(seed=seed))
+
+    def step_one(self, lane: int, action: Any) -> Any:
+        """In one lane."""
+        self.lane, env = lane, self.envs[lane]
+        return _masked(env, env.step(action))
+
     def close(self) -> None:
         for env in self.envs:
             env.close()
+
+
+def _masked(env: Any, answer: Any) -> Any:
+    """An answer with the available actions in its ``info``, where a method of the environment says them."""
+    masks = getattr(getattr(env, "unwrapped", env), "action_masks", None)
+    known = isinstance(answer, tuple) and answer and isinstance(answer[-1], Mapping)
+    if not callable(masks) or not known:
+        return answer
+    return (*answer[:-1], {MASK: masks(), **answer[-1]})
