@@ -2,12 +2,13 @@
 
 import numpy as np
 import pytest
+import scipy.sparse as sp
 
 import cvxmdp as cm
 from cvxmdp.certificates.claims import Claims
 from cvxmdp.models.compiled_systems import DeviceSolver
 from cvxmdp.models.planning import EpisodeOracle, optimal_values
-from cvxmdp.models.systems import bicgstab, largest, total
+from cvxmdp.models.systems import bicgstab, largest, settle, total
 
 
 def masked_garnet(seed: int = 0, ending: float = 0.0, discount: float = 0.9) -> cm.TabularMDP:
@@ -126,3 +127,28 @@ def test_the_accelerators_solver_agrees(name: str) -> None:
         assert np.abs(residual).sum() <= 1e-8
         exact = np.linalg.solve(np.eye(rho.size) - gamma * chain.toarray(), right)
         np.testing.assert_allclose(found, exact, rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize("norm", [largest, total])
+@pytest.mark.parametrize("discount", [0.0, 0.5, 0.9, 0.999, 0.999999])
+@pytest.mark.parametrize("kind", ["mixes", "cycle", "drifts", "absorbing"])
+def test_settling_reaches_what_is_asked(kind, discount, norm) -> None:
+    """From any guess, by sweeps alone or with more; never a wrong answer, and none where one is known."""
+    random, n = np.random.default_rng(3), 40
+    matrices = {
+        "mixes": random.dirichlet(np.ones(n), size=n),
+        "cycle": np.roll(np.eye(n), 1, axis=1),  # sweeps alone would never see the end of it
+        "drifts": 0.9 * np.eye(n, k=1) + 0.05 * np.eye(n, k=-1),  # episodes end
+        "absorbing": np.eye(n),
+    }
+    matrix, right = sp.csr_array(matrices[kind]), random.normal(size=n)
+    exact = np.linalg.solve(np.eye(n) - discount * matrices[kind], right)
+    for target in (1e-2, 1e-9):
+        found, sweeps = settle(matrix, right, discount, 100.0 * random.normal(size=n), target, norm)
+        left = right + discount * (matrix @ found) - found
+        rounding = 1e-13 * n * np.abs(exact).max()
+        assert norm(left) <= target + rounding
+        assert sweeps >= 1
+        again, few = settle(matrix, right, discount, found, max(2 * target, rounding), norm)
+        assert few <= 2
+        np.testing.assert_allclose(again, exact, atol=(2 * target + rounding) / (1 - discount))
