@@ -37,6 +37,7 @@ from cvxmdp.base.program_cache import compilation_cache as compilation_cache
 from cvxmdp.certificates.certificate import Certificate as Certificate
 from cvxmdp.certificates.certify import certify as certify
 from cvxmdp.certificates.checking import check as check
+from cvxmdp.certificates.checking import write_mps as write_mps
 from cvxmdp.certificates.slater import Slater as Slater
 from cvxmdp.certificates.slater import slater as slater
 from cvxmdp.checker.check import Check as Check

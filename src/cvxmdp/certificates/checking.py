@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 import tempfile
 from dataclasses import replace
@@ -12,11 +13,14 @@ from typing import Any
 from cvxmdp.base.described import described
 from cvxmdp.base.errors import ProblemError, require
 from cvxmdp.base.progress import Progress
+from cvxmdp.base.storage import whole_file
 from cvxmdp.certificates.certificate import Certificate
 from cvxmdp.checker import check as checker
+from cvxmdp.checker.arithmetic import CertificateError
 from cvxmdp.checker.check import Check
 from cvxmdp.checker.fingerprint import digest_of
 from cvxmdp.checker.fingerprint import fingerprint as plain_fingerprint
+from cvxmdp.checker.mps_files import linear_proof
 from cvxmdp.checker.proof_arithmetic import MOST_SECONDS, Exact
 from cvxmdp.problems.lowered import Lowered
 from cvxmdp.problems.problem import Problem
@@ -72,6 +76,34 @@ def _checked(
         path = Path(folder) / "certificate.json"
         certificate.save(path)
         return checker.check_file(path, plain, arithmetic)
+
+
+def write_mps(certificate: Certificate, problem: Problem, path: str | Path) -> None:
+    """Write a linear problem as MPS, and beside it the proof of its bound, for other programs to check.
+
+    ``path`` becomes a linear program that minimises minus the objective (the objective itself where the problem
+    minimises); the same name with ``.dual`` holds "bound p/q" and a multiplier p/q for each row: in exact
+    arithmetic they show that no feasible point is better than the bound. Every number is exact in both.
+
+    Args:
+        certificate: of the problem; functions have to be linear.
+        problem: the problem.
+        path: of the file, which ends with ``.mps``.
+    """
+    require("flint", "exact")
+    place = Path(path)
+    if place.suffix != ".mps":
+        raise ProblemError(f"a linear program is written to a file that ends with .mps; got {path}")
+    plain = Lowered(problem).plain()
+    if certificate.fingerprint != plain_fingerprint(plain):
+        raise ProblemError("the certificate is about another problem")
+    try:
+        program, dual = linear_proof(json.loads(certificate.to_json()), plain)
+    except CertificateError as error:
+        raise ProblemError(f"nothing to write: {error}") from error
+    for file, text in ((place, program), (place.with_suffix(".dual"), dual)):
+        with whole_file(file) as temporary:
+            temporary.write_text(text, "utf-8")
 
 
 def loosened(certificate: Certificate, problem: Problem) -> Certificate:
