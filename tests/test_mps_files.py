@@ -1,4 +1,4 @@
-"""Linear certificates as other programs read them: HiGHS solves the program, fractions verify the dual solution."""
+"""Linear certificates as other programs read them: HiGHS solves the program, fractions verify the dual."""
 
 from __future__ import annotations
 
