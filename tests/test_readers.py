@@ -6,6 +6,7 @@ import io
 import re
 import resource
 import shutil
+import signal
 import struct
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -13,14 +14,21 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
+import h5py
 import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 import cvxmdp as cm
 from cvxmdp.base.npz_files import read_npy, read_npz
+from cvxmdp.checker.arithmetic import CertificateError
+from cvxmdp.checker.check import check_file
+from cvxmdp.checker.saved_problem import read_problem as read_saved
 from cvxmdp.runs.specs.problem_specs import read_problem, read_sweep
 
-QUICK, LONG = 12, 1_000  # mutated files of each kind
+QUICK, LONG = 40, 5_000  # mutated files of each kind
+SECONDS = 10.0  # of the processor, for one of them
 MEMORY = 2**31  # bytes that reading a file of a few kilobytes may take at the very most
 WORDS = re.compile(rb'-?\d+(\.\d+)?([eE]-?\d+)?|"[^"]{0,40}"|true|false')
 OTHERS = [b"0", b"-1", b"1e308", b"NaN", b"Infinity", b"999999999999", b"9" * 40, b"null", b'"x"',
@@ -41,6 +49,9 @@ hazards = [4]
 name = "PDPG"
 iterations = 5
 """
+
+
+GRADUAL = cm.ColumnGeneration(1e-3)
 
 
 def model() -> cm.TabularMDP:
@@ -86,7 +97,38 @@ def honest(tmp_path_factory: pytest.TempPathFactory) -> Path:
     lines = [",".join(log), *(",".join(map(str, row)) for row in rows)]
     (folder / "log.csv").write_text("\n".join(lines))
     np.savez(folder / "steps.npz", **{name: np.array(column) for name, column in log.items()})
+    _tables(folder, log)
     return folder
+
+
+def _tables(folder: Path, log: dict[str, list[float]]) -> None:
+    """Policies as tables, logs of other programs, an evaluation, and runs that can be gone on with."""
+    policy = cm.uniform_policy(model())
+    for ending in ("csv", "json", "npz", "parquet"):
+        policy.save(folder / f"policy.{ending}")
+    pq.write_table(pa.table(log), folder / "log.parquet")
+    with h5py.File(folder / "episodes.hdf5", "w") as file:
+        for number, length in enumerate((3, 4)):
+            episode = file.create_group(f"episode_{number}")
+            episode["observations"] = np.arange(length + 1)
+            episode["actions"] = np.zeros(length, dtype=np.int64)
+            for name in ("rewards", "terminations", "truncations"):
+                episode[name] = np.zeros(length)
+    cm.evaluate(policy, model(), 8, seed=0, problem=problem()).save(folder / "evaluation.json")
+    cm.solve(problem(), GRADUAL, folder=folder / "stopped", time_limit=1e-3)
+    swept(folder / "sweep")
+
+
+def swept(folder: Path) -> cm.Sweep:
+    over = {"tolerance": [1e-1, 1e-2]}
+    return cm.sweep(problem(), GRADUAL, over, folder=folder, progress=False)
+
+
+def checked(folder: Path) -> bool:
+    try:
+        return bool(check_file(folder.parent / "certificate.json", read_saved(folder)))
+    except CertificateError:
+        return False
 
 
 READERS: dict[str, Callable[[Path], Any]] = {
@@ -94,6 +136,7 @@ READERS: dict[str, Callable[[Path], Any]] = {
     "policy.safetensors": cm.load_policy,
     "certificate.json": lambda path: cm.check(path, problem()),
     "problem": cm.load_problem,
+    "problem as the checker reads it": checked,
     "solution": cm.load_solution,
     "run": cm.load_solution,
     "prism": lambda path: cm.from_prism(path / "grid", 0.9),
@@ -103,6 +146,15 @@ READERS: dict[str, Callable[[Path], Any]] = {
     "sweep.toml": read_sweep,
     "log.csv": lambda path: cm.from_transitions(path, 0.9),
     "steps.npz": lambda path: cm.demonstrations(path, model()),
+    "policy.csv": cm.load_policy,
+    "policy.json": cm.load_policy,
+    "policy.npz": cm.load_policy,
+    "policy.parquet": cm.load_policy,
+    "log.parquet": lambda path: cm.from_transitions(path, 0.9),
+    "episodes.hdf5": lambda path: cm.demonstrations(path, model()),
+    "evaluation.json": cm.PolicyEvaluation.load,
+    "stopped": lambda path: cm.solve(problem(), GRADUAL, folder=path, progress=False),
+    "sweep": swept,
 }
 
 
@@ -142,11 +194,27 @@ def little_memory() -> Iterator[None]:
         resource.setrlimit(resource.RLIMIT_AS, before)
 
 
+@contextmanager
+def soon() -> Iterator[None]:
+    """A TimeoutError after so many seconds of processor time."""
+
+    def late(*_: object) -> None:
+        raise TimeoutError(f"reading took more than {SECONDS} s")
+
+    before = signal.signal(signal.SIGPROF, late)
+    signal.setitimer(signal.ITIMER_PROF, SECONDS)
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_PROF, 0.0)
+        signal.signal(signal.SIGPROF, before)
+
+
 def read_many(name: str, count: int, honest: Path, folder: Path) -> None:
     """Every mutated file is read, or refused with an error of ours."""
     shutil.copytree(honest, folder, dirs_exist_ok=True)
-    READERS[name](folder / name)
-    whole = folder / name
+    whole = folder / name.split()[0]
+    READERS[name](whole)
     files = (
         [whole] if whole.is_file() else sorted(path for path in whole.rglob("*") if path.is_file())
     )
@@ -156,7 +224,7 @@ def read_many(name: str, count: int, honest: Path, folder: Path) -> None:
         data = target.read_bytes()
         target.write_bytes(mutated(data, random) if data else b"?")
         try:
-            with little_memory():
+            with little_memory(), soon():
                 refused += not READERS[name](whole)
         except cm.CvxmdpError:
             refused += 1

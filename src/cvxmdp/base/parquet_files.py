@@ -39,5 +39,5 @@ def read_parquet(path: Path, largest: int = LARGEST) -> Any:
             return pyarrow.Table.from_batches(batches, file.schema_arrow)
     except FileNotFoundError:
         raise
-    except (pyarrow.ArrowException, OSError) as error:
+    except (pyarrow.ArrowException, OSError, UnicodeDecodeError) as error:
         raise FileFormatError(f"{path.name} cannot be read as Parquet: {error}") from error

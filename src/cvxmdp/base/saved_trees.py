@@ -52,7 +52,7 @@ def from_arrays(arrays: Mapping[str, np.ndarray], like: Any) -> Any:
     places, form = jax.tree_util.tree_flatten_with_path(like)
     try:
         leaves = [_leaf(arrays, jax.tree_util.keystr(path), leaf) for path, leaf in places]
-    except (KeyError, IndexError, ValueError) as error:
+    except (ArithmeticError, KeyError, IndexError, ValueError) as error:
         raise FileFormatError(f"a saved state of another form: {error}") from error
     return jax.tree.unflatten(form, leaves)
 

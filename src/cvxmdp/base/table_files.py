@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from cvxmdp.base.errors import FileFormatError, require
+from cvxmdp.base.parquet_files import read_parquet
 from cvxmdp.base.storage import require_file, whole_file
 
 Columns = dict[str, np.ndarray]
@@ -27,7 +28,17 @@ def read_columns(path: Path) -> dict[str, list[Any]]:
     """The columns of a table that ``write_columns`` wrote, or somebody by hand."""
     try:
         return READERS[path.suffix](require_file(path))
-    except (ValueError, KeyError, TypeError, AttributeError, RecursionError, OSError) as error:
+    except FileFormatError:
+        raise
+    except (
+        ArithmeticError,
+        ValueError,
+        LookupError,
+        TypeError,
+        AttributeError,
+        RecursionError,
+        OSError,
+    ) as error:
         raise FileFormatError(f"{path} does not hold a table: {error}") from error
 
 
@@ -42,6 +53,11 @@ def _read_csv(path: Path) -> dict[str, list[Any]]:
     with path.open(encoding="utf-8", errors="replace", newline="") as file:
         header, *rows = [row for row in csv.reader(file) if row] or [[]]
     names = [name.strip() for name in header]
+    for number, row in enumerate(rows, 2):
+        if len(row) != len(names):
+            raise FileFormatError(
+                f"{path}, row {number} has {len(row)} cells; the header has {len(names)}"
+            )
     return {name: [row[place].strip() for row in rows] for place, name in enumerate(names)}
 
 
@@ -68,7 +84,7 @@ def _write_parquet(path: Path, columns: Columns) -> None:
 
 
 def _read_parquet(path: Path) -> dict[str, list[Any]]:
-    found: dict[str, list[Any]] = require("pyarrow.parquet", "report").read_table(path).to_pydict()
+    found: dict[str, list[Any]] = read_parquet(path).to_pydict()
     return found
 
 

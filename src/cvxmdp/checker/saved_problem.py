@@ -49,7 +49,15 @@ def read_problem(folder: str | Path) -> dict[str, Any]:
             "objective": _tree(document["objective"], arrays),
             "slacks": {name: _tree(tree, arrays) for name, tree in document["slacks"].items()},
         }
-    except (KeyError, TypeError, ValueError, AttributeError, IndexError, RecursionError) as error:
+    except (
+        ArithmeticError,
+        KeyError,
+        TypeError,
+        ValueError,
+        AttributeError,
+        IndexError,
+        RecursionError,
+    ) as error:
         raise CertificateError(f"{place} does not hold a whole problem: {error!r}") from error
 
 

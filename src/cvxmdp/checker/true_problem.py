@@ -39,7 +39,7 @@ def true_problem(plain: Mapping[str, Any], confidence: float) -> TrueProblem:
         found = TrueProblem({**plain, **functions}, models, boxes)
         found.data = data_words(known)
         return found
-    except (KeyError, TypeError, AttributeError, ValueError) as error:
+    except (ArithmeticError, KeyError, TypeError, AttributeError, ValueError) as error:
         if isinstance(error, CertificateError):
             raise
         raise CertificateError(f"the counts of the problem lack something: {error!r}") from error

@@ -64,7 +64,14 @@ def _read_json(path: Path) -> TabularPolicy:
         document = json.loads(require_file(path).read_text("utf-8"))
         policy = TabularPolicy(document["probabilities"])
         return policy.named(None, document.get("actions"))
-    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+    except (
+        ArithmeticError,
+        ValueError,
+        KeyError,
+        TypeError,
+        AttributeError,
+        RecursionError,
+    ) as error:
         raise FileFormatError(f"{path} does not hold a policy: {error}") from error
 
 

@@ -73,7 +73,10 @@ def _of_folder(path: Path) -> Iterator[MinariEpisode]:
     except (OSError, FileFormatError) as error:
         raise ExperienceError(f"{file.name} is not an HDF5 file: {error}") from error
     with opened:
-        groups = [name for name in opened if name.startswith("episode_")]
+        try:
+            groups = [name for name in opened if name.startswith("episode_")]
+        except (ArithmeticError, OSError, RuntimeError, ValueError) as error:
+            raise ExperienceError(f"{file.name} cannot be read: {error}") from error
         if not groups:
             raise ExperienceError(
                 f"{file.name} holds no episodes (groups episode_0, episode_1, ...)"
@@ -92,7 +95,14 @@ def _of_folder(path: Path) -> Iterator[MinariEpisode]:
                 arrays = {part: values[()] for part, values in parts.items()}
             except ExperienceError:
                 raise
-            except (KeyError, OSError, RuntimeError, TypeError, ValueError) as error:
+            except (
+                ArithmeticError,
+                KeyError,
+                OSError,
+                RuntimeError,
+                TypeError,
+                ValueError,
+            ) as error:
                 raise ExperienceError(f"{place} cannot be read: {error}") from error
             yield MinariEpisode(place, **arrays)
 
@@ -105,7 +115,7 @@ def _parts(group: Any, place: str) -> dict[str, Any]:
             raise ExperienceError(f"{place}: there is no {needed!r}")
     parts = {name: _held(group, name, place) for name in (*NEEDED, *OPTIONAL) if name in there}
     for name, part in parts.items():
-        if not hasattr(part, "dtype"):
+        if not (hasattr(part, "dtype") and hasattr(part, "external")):  # a group, or a type alone
             raise ExperienceError(
                 f"{place}: {name} are a dictionary or tuple; record them flattened"
             )

@@ -132,5 +132,5 @@ class PolicyEvaluation:
             fields["slack"] = {name: Interval(**i) for name, i in fields["slack"].items()}
             fields["assumes"] = tuple(str(promise) for promise in fields["assumes"])
             return cls(**fields)
-        except (KeyError, TypeError, ValueError, AttributeError) as error:
+        except (ArithmeticError, KeyError, TypeError, ValueError, AttributeError) as error:
             raise FileFormatError(f"{path} does not hold an evaluation: {error}") from error

@@ -52,7 +52,7 @@ def read_model(path: str | Path, make: Callable[..., Model]) -> Model:
     arrays, description = read_arrays(path, "model")
     try:
         return model_from_parts(arrays, description, make)
-    except (KeyError, TypeError, ValueError) as error:
+    except (ArithmeticError, KeyError, TypeError, ValueError) as error:
         raise FileFormatError(f"{path} does not hold a valid model: {error}") from error
 
 

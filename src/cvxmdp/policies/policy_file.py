@@ -43,7 +43,15 @@ def load_policy(path: str | Path) -> Any:
     arrays, description = read_arrays(path, "policy")
     try:
         return _read(arrays, description)
-    except (KeyError, PolicyError, AttributeError, IndexError, TypeError, ValueError) as error:
+    except (
+        ArithmeticError,
+        KeyError,
+        PolicyError,
+        AttributeError,
+        IndexError,
+        TypeError,
+        ValueError,
+    ) as error:
         raise FileFormatError(f"{path} does not hold a valid policy: {error}") from error
 
 
@@ -86,10 +94,10 @@ def policy_of_columns(columns: Mapping[str, Sequence[Any]], where: str) -> Tabul
         times = np.array([int(time) for time in columns.get("time", [0] * len(states))])
         chances = np.array([float(chance) for chance in columns["probability"]])
         never = np.array([_true(one) for one in columns.get("fallback", [0] * len(states))])
-    except ValueError as error:
+    except (OverflowError, TypeError, ValueError) as error:
         raise FileFormatError(f"{where} is no table of probabilities: {error}") from error
-    if not len(states) or times.min() < 0:
-        raise FileFormatError(f"{where} has no rows, or times below 0")
+    if not len(states) or times.min() < 0 or times.max() >= len(states):
+        raise FileFormatError(f"{where} has no rows, or times below 0, or times without rows")
     shape = (times.max() + 1, states.max() + 1, actions.max() + 1)
     tables, marks = np.zeros(shape), np.zeros(shape[:2], dtype=bool)
     if len({*zip(times, states, actions, strict=True)}) < len(states):

@@ -167,7 +167,7 @@ class ObservationReader:
         """
         try:
             return self._read(observations, lanes, when, numbered)
-        except (IndexError, TypeError, ValueError) as error:
+        except (ArithmeticError, IndexError, TypeError, ValueError) as error:
             raise ExperienceError(
                 f"{self.name} gave an observation {when} that is not what its space says: {error}"
             ) from error

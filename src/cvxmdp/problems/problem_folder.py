@@ -89,7 +89,14 @@ def read_problem(
         same = _same_functions(document, arrays, plain)
     except CvxmdpError:
         raise
-    except (AttributeError, LookupError, TypeError, ValueError, RecursionError) as error:
+    except (
+        ArithmeticError,
+        AttributeError,
+        LookupError,
+        TypeError,
+        ValueError,
+        RecursionError,
+    ) as error:
         raise FileFormatError(f"{place} does not hold a whole problem: {error!r}") from error
     if not same:
         raise FileFormatError(
@@ -120,7 +127,7 @@ def _read_document(path: Path) -> dict[str, Any]:
         raise FileFormatError(f"{path} is larger than {LARGEST_DOCUMENT:,} bytes")
     try:
         document = json.loads(require_file(path).read_text("utf-8"))
-    except (ValueError, RecursionError) as error:
+    except (ArithmeticError, ValueError, RecursionError) as error:
         raise FileFormatError(f"{path} is not JSON: {error}") from error
     if not isinstance(document, dict) or document.get("format") != PROBLEM_FORMAT:
         raise FileFormatError(f"{path} is not a problem of the form {PROBLEM_FORMAT!r}")

@@ -112,7 +112,14 @@ def read_solution(folder: str | Path) -> dict[str, Any]:
         }
     except FileFormatError:
         raise
-    except (AttributeError, LookupError, TypeError, ValueError, RecursionError) as error:
+    except (
+        ArithmeticError,
+        AttributeError,
+        LookupError,
+        TypeError,
+        ValueError,
+        RecursionError,
+    ) as error:
         raise FileFormatError(f"{place} does not hold a whole solution: {error!r}") from error
 
 
