@@ -40,7 +40,7 @@ Numbers = dict[str, Fraction]
 
 
 @dataclass
-class Column:
+class PairColumn:
     """A pair of the flow: its index, w, and its entries by row."""
 
     pair: int
@@ -65,7 +65,7 @@ class FlowProgram(ABC):
 
     def __init__(self, flow: CheckedFlow, plain: Mapping[str, Any]) -> None:
         self.right: Numbers = {}
-        self.columns: list[Column] = []
+        self.columns: list[PairColumn] = []
         self.written = sp.csr_array(plain["transition"])
         self.discount = Fraction(float(plain.get("discount", 1.0)))
         self.ends = flow.ends.ravel()
@@ -92,7 +92,7 @@ class EpisodesProgram(FlowProgram):
         self.right = {f"s{s}": self.initial[s] for s in np.flatnonzero(flow.reached).tolist()}
         for pair in np.flatnonzero(flow.usable.ravel()).tolist():
             whole, following = self.successors(pair)
-            column = Column(pair, whole)
+            column = PairColumn(pair, whole)
             column.add(f"s{pair // flow.shape[1]}", whole)
             for state, chance in following:
                 column.add(f"s{state}", -self.discount * chance)
@@ -131,7 +131,7 @@ class AverageProgram(FlowProgram):
         self.right["mass"] = Fraction(1)
         for pair in np.flatnonzero(flow.usable.ravel()).tolist():
             whole, following = self.successors(pair)
-            column = Column(pair, whole, {"mass": whole})
+            column = PairColumn(pair, whole, {"mass": whole})
             column.add(f"s{pair // flow.shape[1]}", whole)
             for state, chance in following:
                 column.add(f"s{state}", -chance)
@@ -156,7 +156,7 @@ class FiniteProgram(FlowProgram):
         for pair in np.flatnonzero(flow.usable.ravel()).tolist():
             time = pair // pairs
             whole, following = self.successors(pair % pairs)
-            column = Column(pair, whole)
+            column = PairColumn(pair, whole)
             column.add(f"s{pair // flow.shape[1]}", whole)
             for state, chance in following if time + 1 < flow.steps else []:
                 column.add(f"s{(time + 1) * states + state}", -self.discount * chance)
