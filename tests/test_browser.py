@@ -157,6 +157,11 @@ def test_readable(browser, pages, width):
             " return b.left < -1 || b.right > innerWidth + 1; }).map(t => t.textContent); })"
         )
         assert outside == [], name
+        cut = browser.evaluate(  # what is wider than its frame, and would have to be scrolled to be read
+            "[...document.querySelectorAll('.scroll, pre, p, td, .tile, .card')]"
+            ".filter(e => e.scrollWidth > e.clientWidth + 1).map(e => e.textContent.slice(0, 60))"
+        )
+        assert width > 400 or cut == [], name
     browser.open(pages["many"], width)
     buttons = browser.evaluate(
         "[...document.querySelectorAll('button')].map(e => e.getBoundingClientRect().height)"
@@ -430,3 +435,15 @@ def test_a_window_that_changes_its_size_is_drawn_anew(browser, pages):
     browser.evaluate("new Promise(done => setTimeout(done, 300))")
     assert browser.evaluate("document.querySelector('.chart svg').viewBox.baseVal.width") < wide
     assert browser.evaluate("document.documentElement.scrollWidth") <= 380
+
+
+def test_states_are_searched_by_name(browser, pages):
+    browser.open(pages["garnet"], 1400)
+    rows = "document.querySelectorAll('#states tbody tr').length"
+    assert browser.evaluate(rows) == 30
+    browser.evaluate(
+        "(() => { const s = document.querySelector('input[type=search]'); s.value = 'state 7';"
+        " s.dispatchEvent(new Event('input')); })()"
+    )
+    assert browser.evaluate(rows) == 1
+    assert "state 7" in browser.evaluate("document.querySelector('#states tbody').textContent")

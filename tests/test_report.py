@@ -223,7 +223,7 @@ def test_models_without_a_grid():
     data = report_data([record_of(cm.solve(problem))])
     (drawn,) = data["maps"]
     assert "grid" not in drawn
-    assert len(drawn["states"]) == 30
+    assert len(drawn["states"]) == drawn["count"] == 40
     shares = [entry["share"] for entry in drawn["states"]]
     assert shares == sorted(shares, reverse=True)
 
@@ -301,3 +301,86 @@ def test_estimates_of_a_simulator_are_not_called_exact(solution):
     assert "estimated, of the policy" in said
     assert "steps in the simulator" in said
     assert "share" not in panel_of("effective_sample_size").explanation
+
+
+def machine() -> cm.Problem:
+    """A model that is no grid, with names: waiting is cheap, repairing is not."""
+    wear = [[[0.8, 0.2, 0]] * 2, [[0, 0.7, 0.3], [0.9, 0.1, 0]], [[0, 0, 1], [0.5, 0, 0.5]]]
+    mdp = cm.TabularMDP(
+        wear,
+        "good",
+        0.9,
+        signals={"reward": {"good": 1.0, "worn": 0.5}, "cost": {"worn": {"repair": 1.0}}},
+        state_names=("good", "worn", "broken"),
+        action_names=("wait", "repair"),
+    )
+    cost = cm.linear("cost", per="step") <= 0.05
+    return cm.Problem(mdp, maximize=cm.linear("reward"), subject_to={"cost": cost})
+
+
+def test_states_by_name_and_signals_beside_their_budgets():
+    solution = cm.solve(machine())
+    data = report_data([record_of(solution, title="Machines")])
+    states = {entry["state"]: entry for entry in data["maps"][0]["states"]}
+    assert set(states) == {"good", "worn", "broken"}
+    assert states["worn"]["randomises"]
+    assert "repair" in states["worn"]["action"]
+    assert "%" in states["worn"]["action"]
+    (problem,) = data["problems"]
+    assert {signal["name"] for signal in problem["signals"]} == {"reward", "cost"}
+    per_step = {signal["name"]: float(signal["step"]) for signal in problem["signals"]}
+    assert per_step["cost"] == pytest.approx(0.05, abs=1e-6)
+    assert data["title"] == "Machines"
+
+
+def test_what_is_never_visited_is_marked_in_the_page():
+    never = machine().with_model(
+        machine().mdp.replace(actions=[[True, True], [False, True], [True, True]])
+    )
+    solution = cm.solve(never.with_budget("cost", 1.0))
+    states = {e["state"]: e for e in report_data([record_of(solution)])["maps"][0]["states"]}
+    assert states["broken"]["never"]
+    assert not states["good"]["never"]
+
+
+def test_budgets_stand_side_by_side_without_means():
+    problem = machine()
+    tight = problem.with_budget("cost", 0.01)
+    records = [record_of(cm.solve(one), title="Machines") for one in (problem, tight)]
+    data = report_data(records)
+    (shown,) = data["problems"]
+    assert [answer["label"] for answer in shown["answers"]] == [
+        "budget/cost=0.05",
+        "budget/cost=0.01",
+    ]
+    assert shown["answers"][0]["objective"] != shown["answers"][1]["objective"]
+    assert data["headline"][0] == "2 settings of one problem."
+    assert not any("best" in line for line in data["headline"])  # of two budgets, the looser one
+    assert "objective" not in [tile["label"].partition(",")[0] for tile in data["tiles"]]
+
+
+def test_runs_are_counted_as_people_would():
+    record = record_of(cm.solve(machine()), title="Machines")
+    assert headline([record, record], [None, None])[0] == "2 runs."
+    seeds = [replace(record, seed=seed) for seed in (0, 1, 2)]
+    assert headline(seeds, [None] * 3)[0] == "3 runs that differ in their seeds alone."
+    settings = [replace(one, label=label) for one in seeds for label in "ab"]
+    assert headline(settings, [None] * 6)[0] == "6 runs of 2 settings of one problem."
+
+
+def test_a_baseline_and_evaluations_beside_the_answer(tmp_path):
+    problem = machine()
+    solution = cm.solve(problem)
+    today = {"good": "wait", "worn": "repair", "broken": "repair"}
+    seen = cm.evaluate(solution, problem.mdp, 50, seed=0)
+    page = cm.report(solution, tmp_path / "r.html", baseline=today, evaluations={"Played": seen})
+    (text,) = re.findall(r'type="application/json">(.*?)</script>', page.read_text())
+    beside, played = json.loads(text)["findings"]
+    rows = {row[0]: row for row in beside["rows"]}
+    assert float(rows["objective"][2]) == pytest.approx(problem.evaluate(today).objective, rel=1e-6)
+    assert float(rows["objective"][3]) == pytest.approx(solution.objective, rel=1e-6)
+    assert "violates 'cost'" in beside["sentences"][1]
+    assert played["title"] == "Played"
+    assert [row[0] for row in played["rows"]] == ["objective", "slack of cost"]
+    with pytest.raises(cm.CvxmdpError, match="single solution"):
+        cm.report([solution, solution], tmp_path / "r.html", baseline=today)

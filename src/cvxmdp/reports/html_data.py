@@ -17,6 +17,7 @@ from cvxmdp.models.horizon import horizon_of
 from cvxmdp.models.layout import DIRECTIONS
 from cvxmdp.problems.while_learning import learning_words, share_violated
 from cvxmdp.reports.html_curves import groups_of, panels, rounded
+from cvxmdp.reports.html_states import listed_states
 from cvxmdp.runs.record import SNAPSHOTS, FrontierFacts, RunRecord
 from cvxmdp.runs.record_text import (
     constraints_hold,
@@ -31,7 +32,6 @@ from cvxmdp.runs.record_text import (
 MOST_CELLS = 10_000  # states of a grid that is drawn
 MOST_FRAMES = 40
 MOST_MAPS = 12
-LISTED_STATES = 30
 
 
 @dataclass(frozen=True)
@@ -59,7 +59,8 @@ def report_data(
         None if r.certificate is None else Certificate.from_json(r.certificate) for r in records
     ]
     group_of = {id(run): group for group, runs in groups.items() for run in runs}
-    names = [_name(record, group_of[id(record)]) for record in records]
+    alone = len(groups) == 1  # then the user's own title says more than the solver's name
+    names = [_name(record, "" if alone else group_of[id(record)]) for record in records]
     shown = [(group, runs[0]) for group, runs in groups.items()][:MOST_MAPS]
     return {
         "version": __version__,
@@ -85,16 +86,23 @@ def report_data(
             for label, runs in groups.items()
         ],
         "environment": dict(records[0].environment),
+        "computed": not all(record.estimated for record in records),
     }
 
 
 def _by_problem(records: Sequence[RunRecord]) -> list[list[RunRecord]]:
-    """The runs of every problem."""
+    """The runs of every problem; other budgets make no other problem."""
     found: dict[Any, list[RunRecord]] = {}
     for record in records:
-        key = (record.title, record.utility, tuple(facts.requires for facts in record.constraints))
-        found.setdefault(key, []).append(record)
+        names = tuple(facts.name for facts in record.constraints)
+        found.setdefault((record.title, record.utility, names), []).append(record)
     return list(found.values())
+
+
+def _one_question(records: Sequence[RunRecord]) -> bool:
+    """Whether all runs are of one problem with the same budgets, so that their objectives can be compared."""
+    asked = {tuple(facts.requires for facts in record.constraints) for record in records}
+    return len(asked) == 1 and len(_by_problem(records)) == 1
 
 
 def headline(records: Sequence[RunRecord], proofs: Sequence[Certificate | None]) -> list[str]:
@@ -138,22 +146,34 @@ def _violations(record: RunRecord, proof: Certificate | None) -> list[str]:
 
 def _headline_of_many(records: Sequence[RunRecord]) -> list[str]:
     groups = groups_of(records)
-    lines = [f"{len(records)} runs of {len(groups)} settings."]
+    lines = [f"{_counted(records, groups)}."]
     sign = 1.0 if records[0].sense == "maximize" else -1.0
     means = {
         label: float(np.mean([sign * run.objective for run in runs]))
         for label, runs in groups.items()
     }
     known = {label: mean for label, mean in means.items() if math.isfinite(mean)}
-    if len(known) > 1:
+    # Of different problems, or budgets, the best is only the one that was asked for the least.
+    if len(known) > 1 and _one_question(records):
         best = max(known, key=lambda label: known[label])
+        mean = "mean " if len(records) > len(groups) else ""
         lines.append(
-            f"The best mean objective at the end, {number(sign * known[best])}, is that of: {best}."
+            f"The best {mean}objective at the end, {number(sign * known[best])}, is that of: {best}."
         )
     holding = sum(bool(constraints_hold(record)) for record in records)
     if any(record.constraints for record in records):
         lines.append(f"Every constraint holds at the end of {holding} of {len(records)} runs.")
     return lines
+
+
+def _counted(records: Sequence[RunRecord], groups: dict[str, list[RunRecord]]) -> str:
+    """How many runs of how much, in words."""
+    runs, problems = len(records), len(_by_problem(records))
+    if len(groups) == 1:
+        seeds = {record.seed for record in records}
+        return f"{runs} runs" + (" that differ in their seeds alone" if len(seeds) == runs else "")
+    what = f"{problems} problems" if problems > 1 else f"{len(groups)} settings of one problem"
+    return what if runs == len(groups) else f"{runs} runs of {what}"
 
 
 def tiles(
@@ -165,7 +185,7 @@ def tiles(
         proof.relative_gap for proof in proofs if proof is not None and math.isfinite(proof.gap)
     ]
     found = []
-    if objectives:
+    if objectives and len(groups_of(records)) == 1:  # a mean over different settings says nothing
         several = len(objectives) > 1
         value = number(float(np.mean(objectives))) if several else number(objectives[0])
         found.append(_tile("objective" + (", mean" if several else ""), value, records[0].utility))
@@ -196,28 +216,50 @@ def _tile(label: str, value: str, note: str) -> dict[str, str]:
 
 
 def _problem(runs: Sequence[RunRecord]) -> dict[str, Any]:
-    """A problem in words, with what its runs reach on average."""
+    """A problem in words, with what its runs reach: side by side where settings differ, means over seeds."""
     first = runs[0]
-    constraints = []
-    for k, facts in enumerate(first.constraints):
-        every = [run.constraints[k] for run in runs]
-        means = {
-            name: number(float(np.mean([getattr(one, name) for one in every])))
+    words = {name: getattr(first, name) for name in ("title", "sense", "utility", "model")}
+    asked = [
+        {
+            "name": facts.name,
+            "requires": " / ".join(dict.fromkeys(one.constraints[k].requires for one in runs)),
+        }
+        for k, facts in enumerate(first.constraints)
+    ]
+    units = [f"{facts.name}: {facts.units}" for facts in first.constraints if facts.units]
+    signals = [
+        {"name": name, "total": number(total), "step": number(mean)}
+        for name, (total, mean) in first.signals.items()
+    ]
+    answers = [_answer(label, mine) for label, mine in groups_of(runs).items()]
+    alone = len(runs) == 1
+    return {
+        **words,
+        "constraints": asked,
+        "answers": answers,
+        "units": units if alone else [],
+        "signals": signals if alone else [],
+    }
+
+
+def _answer(label: str, runs: Sequence[RunRecord]) -> dict[str, Any]:
+    """What the runs of one setting reach, on average over their seeds."""
+    means = [
+        {
+            name: number(float(np.mean([getattr(run.constraints[k], name) for run in runs])))
             for name in ("value", "slack", "multiplier")
         }
-        units = facts.units if len(runs) == 1 else ""
-        constraints.append(
-            {"name": facts.name, "requires": facts.requires, **means, "units": units}
-        )
-    words = {name: getattr(first, name) for name in ("title", "sense", "utility", "model")}
-    return {**words, "constraints": constraints}
+        for k in range(len(runs[0].constraints))
+    ]
+    objective = number(float(np.mean([run.objective for run in runs])))
+    return {"label": label, "runs": len(runs), "objective": objective, "constraints": means}
 
 
 def _bounds(
     records: Sequence[RunRecord], proofs: Sequence[Certificate | None]
 ) -> list[tuple[str, float]]:
     """The tightest proven bound on the objective, where all runs are of one problem."""
-    if len(_by_problem(records)) != 1:
+    if not _one_question(records):
         return []
     maximise = records[0].sense == "maximize"
     known = [
@@ -240,10 +282,7 @@ def _map(label: str, record: RunRecord) -> dict[str, Any]:
     ]
     if layout is None or layout.rows * layout.columns > MOST_CELLS:
         share = _scale(record) * occupancy.sum(axis=1)
-        top = np.argsort(share)[::-1][:LISTED_STATES]
-        entry["states"] = [{"state": int(s), "share": float(f"{share[s]:.4g}")} for s in top]
-        entry["final"], entry["targets"] = {}, []
-        return entry
+        return {"label": label, "final": {}, "targets": [], **listed_states(record, share)}
     entry["grid"] = {
         "rows": layout.rows,
         "columns": layout.columns,
@@ -336,6 +375,7 @@ def _frontier(record: RunRecord, facts: FrontierFacts) -> dict[str, Any]:
                 facts.budgets, facts.lower, facts.upper, facts.prices, strict=True
             )
         ],
+        "step": facts.step,
         "infeasible_until": _number(facts.infeasible_until),
         "free_from": _number(facts.free_from),
     }

@@ -16,7 +16,9 @@ from typing import Any
 from cvxmdp.base.errors import CvxmdpError
 from cvxmdp.base.storage import whole_file
 from cvxmdp.certificates.certificate import Certificate
+from cvxmdp.experience.policy_evaluation import PolicyEvaluation
 from cvxmdp.problems.solution import Solution
+from cvxmdp.reports.html_comparison import beside_baseline, from_episodes
 from cvxmdp.reports.html_data import Chapter, report_data
 from cvxmdp.runs.frontier import Frontier
 from cvxmdp.runs.record import RunRecord, record_of
@@ -40,6 +42,8 @@ def report(
     certificate: Certificate | None = None,
     frontier: Frontier | None = None,
     solver: Any = None,
+    baseline: Any = None,
+    evaluations: PolicyEvaluation | Mapping[str, PolicyEvaluation] | None = None,
 ) -> Path:
     """Write a report: one self-contained HTML page about a solution, or about several.
 
@@ -48,6 +52,8 @@ def report(
         path: the HTML file to write.
         title: of the page.
         certificate, frontier, solver: of a single solution, to be shown with it.
+        baseline: today's policy, of a single solution of a model: a column beside the answer.
+        evaluations: what ``evaluate`` gave, one or several by title: shown with their intervals.
 
     Returns:
         The path.
@@ -65,7 +71,14 @@ def report(
         one if isinstance(one, RunRecord) else record_of(one, label=label, title=title, **extras)
         for label, one in given
     ]
-    return write_report(records, path, title=title)
+    findings = []
+    if baseline is not None:
+        alone = given[0][1]
+        if len(given) > 1 or not isinstance(alone, Solution):
+            raise CvxmdpError("baseline= goes with a single solution, which has its problem")
+        findings.append(beside_baseline(alone, baseline))
+    findings += [] if evaluations is None else from_episodes(evaluations)
+    return write_report(records, path, title=title, findings=findings)
 
 
 def _labelled(what: Any) -> list[tuple[str, Any]]:

@@ -118,6 +118,7 @@ class RunRecord:
         settings: of the solver, as text.
         rerun: how to run it again.
         environment: versions and hardware.
+        signals: of a model, the return of each signal under the policy, and its mean per step.
         arrays: ``occupancy``, ``probabilities``, ``target/NAME``, and the snapshots; (S, A) each.
         series: the history, by name; a constraint's under ``slack/NAME``.
         policy: what acts; None when there is none.
@@ -149,6 +150,7 @@ class RunRecord:
     policy: Policy | None = None
     certificate: str | None = None
     estimated: bool = False
+    signals: Mapping[str, tuple[float, float]] = field(default_factory=dict)
     findings: tuple[Finding, ...] = ()
 
     @property
@@ -217,6 +219,7 @@ def record_of(
         series=dict(_series(solution.history)),
         policy=solution.policy_or_none,
         certificate=None if certificate is None else certificate.to_json(),
+        signals=_signals(solution),
         findings=tuple(solution.findings),
     )
 
@@ -284,6 +287,20 @@ def _constraints(solution: Solution) -> tuple[ConstraintFacts, ...]:
             )
         )
     return tuple(facts)
+
+
+def _signals(solution: Solution) -> dict[str, tuple[float, float]]:
+    """Sums of signals under the policy as the horizon weighs them, and per step."""
+    problem = solution.problem
+    if problem.environment is not None or not solution.has_policy:
+        return {}
+    x, steps = solution.occupancy, float(solution.occupancy.sum())
+    sums = {
+        name: float(np.vdot(signal, x))
+        for name, signal in problem.mdp.signals.items()
+        if signal.shape == x.shape
+    }
+    return {name: (total, total / steps) for name, total in sums.items()}
 
 
 def _series(history: Mapping[str, Any]) -> Iterator[tuple[str, Series]]:

@@ -32,7 +32,6 @@
     if (size >= 1e6 || size < 1e-3) return value.toExponential(2).replace("e+", "e");
     return String(Number(value.toPrecision(5)));
   }
-  const cut = (text, length) => (text.length > length ? `${text.slice(0, Math.max(3, length - 1))}…` : text);
   const known = (value) => value !== null && Number.isFinite(value);
   function section(title, hint) {
     const part = make(root, "section");
@@ -41,13 +40,14 @@
     return part;
   }
   function table(parent, head, rows, numeric = []) {
-    const frame = make(make(parent, "div", { class: "scroll" }), "table");
+    // On a phone a row of many cells becomes a block of lines, each with its title.
+    const frame = make(make(parent, "div", { class: "scroll" }), "table", head.length > 2 ? { class: "stack" } : {});
     const top = make(make(frame, "thead"), "tr");
     head.forEach((title, k) => make(top, "th", numeric.includes(k) ? { class: "n" } : {}, title));
     const body = make(frame, "tbody");
     for (const row of rows) {
       const line = make(body, "tr");
-      row.forEach((cell, k) => make(line, "td", numeric.includes(k) ? { class: "n" } : {}, cell));
+      row.forEach((cell, k) => make(line, "td", { "data-title": head[k] || "", ...(numeric.includes(k) ? { class: "n" } : {}) }, cell));
     }
     return frame;
   }
@@ -408,20 +408,29 @@
   }
   function drawStates(parent, map) {
     const card = make(parent, "figure", { class: "card", style: "margin:0" });
-    make(card, "h3", {}, `The ${map.states.length} most visited states`);
-    const most = map.states.length ? map.states[0].share : 1;
-    const holder = make(card, "div");
-    watch(holder, () => {
+    const all = map.states.length === map.count ? "" : `, the ${map.states.length.toLocaleString("en")} most visited`;
+    make(card, "h3", {}, `${map.count.toLocaleString("en")} states${all}`);
+    const row = make(card, "div", { class: "row" });
+    const search = make(row, "input", { type: "search", placeholder: "search states and actions", "aria-label": "search states" });
+    const random = make(row, "button", { type: "button", class: "axis", "aria-pressed": "false" }, "only where it randomises");
+    const found = make(row, "output", { class: "hint" });
+    const holder = make(card, "div", { id: "states" });
+    let shown = 50;
+    function list() {
+      const words = search.value.trim().toLowerCase(), only = random.getAttribute("aria-pressed") === "true";
+      const hits = map.states.filter((s) => (!only || s.randomises) && `${s.state} ${s.action}`.toLowerCase().includes(words));
+      found.textContent = `${hits.length.toLocaleString("en")} found`;
       holder.textContent = "";
-      const width = Math.max(260, holder.clientWidth || 430), reach = width - 150;
-      const svg = draw(holder, "svg", { viewBox: `0 0 ${width} ${20 * map.states.length}`, role: "img", "aria-label": "most visited states" });
-      map.states.forEach((entry, k) => {
-        const long = Math.max(1, reach * entry.share / (most || 1));
-        draw(svg, "text", { x: 70, y: 20 * k + 14, "text-anchor": "end" }, `state ${entry.state}`);
-        draw(svg, "rect", { class: "bar", x: 78, y: 20 * k + 3, width: long, height: 14, rx: 2, fill: "var(--c0)" });
-        draw(svg, "text", { x: 84 + long, y: 20 * k + 14 }, short(entry.share));
-      });
-    });
+      table(holder, ["state", "share of time", "action", ""], hits.slice(0, shown).map((s) => [s.state, short(s.share), s.action || "–",
+        s.never ? "never visited: a fallback" : s.randomises ? "randomises" : ""]), [1]);
+      if (hits.length > shown) {
+        const more = make(holder, "button", { type: "button" }, `show ${Math.min(500, hits.length - shown)} more`);
+        more.addEventListener("click", () => { shown += 500; list(); });
+      }
+    }
+    search.addEventListener("input", () => { shown = 50; list(); });
+    random.addEventListener("click", () => { random.setAttribute("aria-pressed", random.getAttribute("aria-pressed") !== "true"); list(); });
+    list();
   }
 
   // --- proofs ------------------------------------------------------------------------------------------
@@ -439,7 +448,7 @@
     watch(holder, () => {
       holder.textContent = "";
       const width = Math.max(260, holder.clientWidth || 430);
-      const rows = proof.slack.length, height = 92 + (rows ? 30 + 40 * rows : 0);
+      const rows = proof.slack.length, height = 92;
       const svg = draw(holder, "svg", { viewBox: `0 0 ${width} ${height}`, role: "img", "aria-label": `certificate of ${proof.name}` });
       const numbers = [proof.lower, proof.upper, proof.reached, proof.uniform].filter(known);
       const range = extent(numbers, false);
@@ -460,20 +469,19 @@
         mark(proof.uniform, "uniform policy", 74, "var(--soft)");
         mark(proof.reached, "this policy", 88, "var(--c0)");
       }
-      if (!rows) return;
-      draw(svg, "text", { class: "strong", x: 0, y: 118 }, "slack per constraint, as a share of its budget");
-      proof.slack.forEach((entry, k) => {
-        const y = 138 + 40 * k, middle = width / 2;
+      if (rows) make(holder, "p", { class: "slacks" }, "Slack per constraint, as a share of its budget");
+      for (const entry of proof.slack) {
+        const middle = width / 2;
         const value = known(entry.sure) ? entry.sure : entry.given;
         const share = known(value) ? value / (Math.abs(entry.budget || 0) || Math.abs(value) || 1) : -1;
         const reach = Math.max(-1, Math.min(1, share)) * (middle - 14);
         const holds = share >= -1e-6;
-        draw(svg, "rect", { class: "slack", x: Math.min(middle, middle + reach), y, width: Math.max(2, Math.abs(reach)), height: 12, rx: 2, fill: holds ? "var(--good)" : "var(--bad)" });
-        draw(svg, "line", { x1: middle, x2: middle, y1: y - 4, y2: y + 16, stroke: "var(--ink)" });
+        const bar = draw(holder, "svg", { viewBox: `0 0 ${width} 20`, "aria-hidden": "true" });
+        draw(bar, "rect", { class: "slack", x: Math.min(middle, middle + reach), y: 4, width: Math.max(2, Math.abs(reach)), height: 12, rx: 2, fill: holds ? "var(--good)" : "var(--bad)" });
+        draw(bar, "line", { x1: middle, x2: middle, y1: 0, y2: 20, stroke: "var(--ink)" });
         const words = holds ? (share <= 1e-6 ? "used up" : "holds") : "violated";
-        const facts = `: ${words}, slack ${short(value)}, price ≤ ${short(entry.worth)}`;
-        draw(svg, "text", { x: 0, y: y + 26 }, cut(entry.name, width / 6.4 - facts.length) + facts);
-      });
+        make(holder, "p", { class: "hint" }, `${entry.name}: ${words}, slack ${short(value)}, price ≤ ${short(entry.worth)}`);
+      }
     });
     if (proof.assumes.length) make(card, "p", { class: "hint" }, `Rests on these promises: ${proof.assumes.join("; ")}.`);
   }
@@ -500,16 +508,23 @@
     const statement = make(asked, "p");
     make(statement, "code", {}, `${problem.sense} ${problem.utility}`);
     make(asked, "p", { class: "hint" }, problem.model);
-    if (problem.constraints.length) {
-      const mean = data.runs.length > 1 ? ", mean" : "";
-      table(asked, ["constraint", "requires", `value${mean}`, `slack${mean}`, `multiplier${mean}`],
-        problem.constraints.map((c) => [c.name, c.requires, c.value, c.slack, c.multiplier]), [2, 3, 4]);
-      for (const c of problem.constraints) if (c.units) make(asked, "p", { class: "hint" }, `${c.name}: ${c.units}`);
+    if (problem.answers.length === 1) {
+      const [answer] = problem.answers, mean = answer.runs > 1 ? ", mean" : "";
+      if (problem.constraints.length) table(asked, ["constraint", "requires", `value${mean}`, `slack${mean}`, `multiplier${mean}`],
+        problem.constraints.map((c, k) => [c.name, c.requires, answer.constraints[k].value, answer.constraints[k].slack, answer.constraints[k].multiplier]), [2, 3, 4]);
+    } else {
+      if (problem.constraints.length) table(asked, ["constraint", "requires"], problem.constraints.map((c) => [c.name, c.requires]));
+      const seeds = problem.answers.some((answer) => answer.runs > 1);
+      table(asked, ["setting", ...(seeds ? ["runs"] : []), seeds ? "objective, mean over seeds" : "objective", ...problem.constraints.flatMap((c) => [`${c.name}: value`, "slack"])],
+        problem.answers.map((answer) => [answer.label || "–", ...(seeds ? [String(answer.runs)] : []), answer.objective, ...answer.constraints.flatMap((c) => [c.value, c.slack])]),
+        [...Array(2 + 2 * problem.constraints.length + (seeds ? 1 : 0)).keys()].slice(1)).parentElement.classList.add("answers");
     }
+    for (const unit of problem.units) make(asked, "p", { class: "hint" }, unit);
+    if (problem.signals.length) table(asked, ["signal", "sum", "per step"], problem.signals.map((s) => [s.name, s.total, s.step]), [1, 2]);
   }
 
   if (data.maps.length) {
-    const part = section("Where the policy goes", data.maps[0].grid ? "Colour: share of the (discounted) time, on a square-root scale. Arrows: the policy, as long as the action is likely. S start, G goal, ! hazard." : "The states it visits most.");
+    const part = section("Where the policy goes", data.maps[0].grid ? "Colour: share of the (discounted) time, on a square-root scale. Arrows: the policy, as long as the action is likely. S start, G goal, ! hazard." : "How often it is in each state, and what it does there.");
     part.id = "maps";
     if (data.maps.length > 1) {
       const choice = make(make(part, "div", { class: "row" }), "select", { id: "which", "aria-label": "run" });
@@ -521,7 +536,7 @@
   }
 
   if (data.panels.length) {
-    const part = section("How it went", "Click a name to hide its curve; point at a curve to read it. “Exact” is computed from the model, what is “seen in episodes” is what the method itself had to go by.");
+    const part = section("How it went", "Click a name to hide its curve; point at a curve to read it. " + (data.computed ? "“Exact” is computed from the model, what" : "What") + " is “seen in episodes” is what the method itself had to go by.");
     const cards = make(part, "div", { class: "cards", id: "curves" });
     for (const panel of data.panels) chart(cards, panel);
   }
@@ -550,7 +565,7 @@
         ],
       });
       const card = make(cards, "div", { class: "card" });
-      table(card, ["budget", "at least", "at most", "a unit of slack is worth at most"],
+      table(card, ["budget", "at least", "at most", `${short(frontier.step)} of slack is worth at most`],
         frontier.points.map((p) => [short(p.x), short(p.low), short(p.high), known(p.low) || known(p.high) ? short(p.price) : "infeasible"]), [0, 1, 2, 3]);
     }
   }
