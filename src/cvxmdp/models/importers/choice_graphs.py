@@ -10,9 +10,9 @@ from collections.abc import Sequence
 
 import numpy as np
 import scipy.sparse as sp
-import scipy.sparse.csgraph as csgraph
 
 from cvxmdp.models.end_components import staying_choices
+from cvxmdp.models.flow import reached_from
 
 
 class ChoiceGraph:
@@ -46,14 +46,8 @@ class ChoiceGraph:
         return self._search((self.state_of[self.rows[used]], self.columns[used]), states)
 
     def _search(self, edges: tuple[np.ndarray, np.ndarray], start: np.ndarray) -> np.ndarray:
-        source, begin = self.n_states, np.flatnonzero(start)
-        tails = np.concatenate([edges[0], np.full(begin.size, source)])
-        heads = np.concatenate([edges[1], begin])
-        graph = sp.csr_array((np.ones(tails.size), (tails, heads)), shape=(source + 1,) * 2)
-        found = csgraph.breadth_first_order(graph, source, return_predecessors=False)
-        reached = np.zeros(source + 1, dtype=bool)
-        reached[found] = True
-        return reached[:-1]
+        graph = sp.csr_array((np.ones(edges[0].size), edges), shape=(self.n_states,) * 2)
+        return reached_from(start, graph.indptr, graph.indices)
 
     def surely_reaching(self, targets: Sequence[np.ndarray]) -> np.ndarray:
         """The choices of policies that surely reach every one of the targets, sets of states (S,).
