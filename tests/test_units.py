@@ -62,8 +62,32 @@ def test_shares_are_only_compared() -> None:
     problem = cm.Problem(
         leaving(0.9), maximize=cm.linear("fun"), subject_to={"hazard": cm.share("hazard") <= 0.25}
     )
-    with pytest.raises(cm.CvxmdpError, match="no concave function of the budget"):
-        cm.frontier(problem, "hazard", budgets=[0.1, 0.2])
+    with pytest.raises(cm.CvxmdpError, match="Give the budgets to solve"):
+        cm.frontier(problem, "hazard")
+
+
+@pytest.mark.parametrize("discount", [0.9, 1.0])
+@pytest.mark.parametrize("sense", ["<=", ">="])
+@pytest.mark.parametrize("seed", range(4))
+def test_envelopes_of_a_share_hold_between_the_budgets(
+    seed: int, sense: str, discount: float
+) -> None:
+    """The best objective is not concave in such a budget: plain lines and chords would be wrong."""
+    mdp = cm.garnet(8, 3, 3, discount=discount, ending=0.15, seed=seed)
+    random = np.random.default_rng(seed)
+    cost = random.random((8, 3))
+    limit = cm.share(cost) <= 0.4 if sense == "<=" else cm.share(cost) >= 0.5
+    problem = cm.Problem(mdp, maximize=cm.linear("reward"), subject_to={"share": limit})
+    found = cm.frontier(problem, "share", [0.3, 0.45, 0.6])
+    for budget in np.linspace(0.25, 0.65, 9):
+        solution = cm.solve(problem.with_budget("share", float(budget)))
+        lower, upper = found.envelope(float(budget))
+        if solution.status is cm.Status.INFEASIBLE:
+            assert not lower > -np.inf
+            continue
+        assert lower <= solution.objective * (1 + 1e-7) + 1e-9
+        assert upper >= solution.objective * (1 - 1e-7) - 1e-9
+    assert "binding" in str(found)
 
 
 def test_runs_with_shares_are_recorded(tmp_path) -> None:

@@ -10,6 +10,13 @@ mixtures of two policies reach the chord between their points. So few solves giv
 between the budgets that were solved. Those are spread along the curve, by what they cost and what they buy:
 the next one halves the longest piece, in shares of all that budget and objective can change, with what the
 envelopes leave open counted as length. The budget that the problem was asked with is always one of them.
+
+The slack of a *share* of the steps taken, <b - c, x>, rises with the budget by the steps taken, m = <1, x>, in
+which policies differ. There v is not concave. But with m between m_0 (the first step is always taken) and W
+(the longest stay), a proof's line rises by mu W to the right and falls by mu m_0 to the left. Of two policies
+with m_l and m_r steps, the mixture with t of the second one is within the budget where
+
+    (1 - t) m_l (b - b_l)  >=  t m_r (b_r - b).
 """
 
 from __future__ import annotations
@@ -29,6 +36,7 @@ from cvxmdp.base.text_tables import number, text_table
 from cvxmdp.certificates.certificate import Certificate
 from cvxmdp.certificates.certify import certify
 from cvxmdp.certificates.words_on_truth import subject_of
+from cvxmdp.policies.occupancies import measured_occupancy
 from cvxmdp.problems.problem import Problem
 from cvxmdp.problems.solution import Solution
 from cvxmdp.runs.backends.backend import Answers, Backend
@@ -41,6 +49,7 @@ CONFIDENCE = 0.95  # of statements about the true model
 NEAR = 1e-2  # of the width of a frontier: an end this near to the user's own budget is not solved besides
 STEPS = 20  # places between two solved budgets that are looked at
 MOST = 0.9  # of what a budget can buy: the least budget that does is named
+STEPS_ROUNDING = 1e-9  # of the steps taken, far above what their computation is off by
 ROUNDING = 1e-9  # of what is large in a problem: what solvers cannot tell from zero
 
 
@@ -97,24 +106,48 @@ class Frontier:
         """1 where a larger budget allows more, else -1; direction * budget always helps."""
         return 1.0 if self.problem.constraints[self.constraint].sense == "<=" else -1.0
 
-    def _reached(self) -> tuple[np.ndarray, np.ndarray]:
+    @cached_property
+    def _steps(self) -> tuple[float, float]:
+        """How much a unit of budget changes a slack, for any policy: at least, and at most."""
+        if not self.problem.constraints[self.constraint].utility.bends_in_budget:
+            return 1.0, 1.0
+        flow = self.problem.mdp.flow
+        least = flow.mass if flow.endless else float(flow.initial.sum())
+        return least * (1 - STEPS_ROUNDING), flow.mass * (1 + STEPS_ROUNDING)
+
+    def _steps_taken(self, policy: Any) -> tuple[float, float]:
+        """The same for one policy."""
+        least, most = self._steps
+        if least == most:
+            return least, most
+        taken = float(measured_occupancy(self.problem.mdp, policy).sum())
+        return max(least, taken * (1 - STEPS_ROUNDING)), min(most, taken * (1 + STEPS_ROUNDING))
+
+    def _reached(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         found = [
-            (self._direction * point.budget, _floor(self.problem, point.certificate))
+            (
+                self._direction * point.budget,
+                _floor(self.problem, point.certificate),
+                *self._steps_taken(point.certificate.policy),
+            )
             for point in self.points
             if point.certificate.feasible
         ]
-        pairs = np.array(sorted(found)).reshape(-1, 2)
-        return pairs[:, 0], pairs[:, 1]
+        points = np.array(sorted(found)).reshape(-1, 4)
+        return points[:, 0], points[:, 1], points[:, 2:]
 
     def _lines(self) -> list[Any]:
         lines = []
+        least, most = self._steps
         for point in self.points:
             if point.certificate.infeasible or not point.certificate.multipliers:
                 continue
             slope = point.certificate.multipliers[self.constraint]
             ceiling = _ceiling(self.problem, point.certificate)
             at = self._direction * point.budget
-            lines.append(lambda b, c=ceiling, m=slope, a=at: c + m * (b - a))
+            lines.append(
+                lambda b, c=ceiling, m=slope, a=at: c + m * (b - a) * (most if b > a else least)
+            )
         return lines
 
     @property
@@ -133,7 +166,7 @@ class Frontier:
 
     def enough(self) -> tuple[float, float] | None:
         """The tightest solved budget that buys most of what can be bought, and the share; None where all do."""
-        at, value = self._reached()
+        at, value, _ = self._reached()
         if at.size < 2 or not value[-1] > value[0]:
             return None
         shares = (value - value[0]) / (value.max() - value[0])
@@ -214,14 +247,15 @@ def _ceiling(problem: Problem, certificate: Certificate) -> float:
     return certificate.upper if problem.sign > 0 else -certificate.lower
 
 
-def _chords(at: np.ndarray, value: np.ndarray, wanted: float) -> float:
-    """The concave, non-decreasing hull of points (at ascending), evaluated at ``wanted``."""
+def _chords(at: np.ndarray, value: np.ndarray, steps: np.ndarray, wanted: float) -> float:
+    """What mixtures of two points reach at ``wanted``; ``steps`` (n, 2): least and most of each point."""
     if at.size == 0 or wanted < at[0]:
         return -math.inf
     best = float(value[at <= wanted].max())  # a larger budget never hurts
     for left in np.flatnonzero(at <= wanted):
         for right in np.flatnonzero(at > wanted):
-            share = (wanted - at[left]) / (at[right] - at[left])
+            room = (wanted - at[left]) * steps[left, 0]
+            share = room / (room + (at[right] - wanted) * steps[right, 1])
             best = max(best, float((1 - share) * value[left] + share * value[right]))
     return best
 
@@ -252,11 +286,10 @@ def frontier(
     if constraint not in problem.constraints:
         hint = did_you_mean(constraint, problem.constraints)
         raise ProblemError(f"no constraint {constraint!r}. {hint}")
-    if problem.constraints[constraint].utility.bends_in_budget:
+    if problem.constraints[constraint].utility.bends_in_budget and budgets is None:
         raise ProblemError(
-            f"the best objective is no concave function of the budget of {constraint!r}, a share of the "
-            "steps taken, so that no lines or chords bound it. Solve budgets one by one: "
-            "problem.with_budget(...), or a sweep over them."
+            f"{constraint!r} is a budget for a share of the steps taken, a quotient: where it begins to matter "
+            "is not sought. Give the budgets to solve: frontier(problem, name, [0.01, 0.02, 0.05])."
         )
     if budgets is not None and n is not None:
         raise ProblemError("give either budgets or n, not both")
