@@ -11,6 +11,7 @@ from cvxmdp.base.machine import environment
 from cvxmdp.base.version import __version__
 from cvxmdp.cli.options import (
     GapOption,
+    ImportOption,
     JsonOption,
     OverwriteOption,
     PolicyArgument,
@@ -96,6 +97,10 @@ def solve(
         typer.Option("--time-limit", help="Seconds after which iterations end.", min=0.001),
     ] = None,
     overwrite: OverwriteOption = False,
+    modules: ImportOption = None,
+    tensorboard: Annotated[
+        Path | None, typer.Option("--tensorboard", help="Write curves for TensorBoard there.")
+    ] = None,
     as_json: JsonOption = False,
 ) -> Exit:
     """Solve a problem file, and prove how good the answer is.
@@ -108,6 +113,7 @@ def solve(
         cvxmdp solve problem.toml -o runs/exact
         cvxmdp solve problem.toml --solver PDPG --set iterations=500 --gap 0.01
         cvxmdp solve problem.toml --seed 3 -o runs/learned-3
+        cvxmdp solve problem.toml --import my_package --seed 0
 
     Exit codes: 0 solved; 2 bad input; 3 infeasible; 4 not converged (with --gap: a larger gap); 130
     interrupted.
@@ -115,7 +121,18 @@ def solve(
     from cvxmdp.cli.solve_command import solve_file
 
     return solve_file(
-        problem, out, seed, solver, settings, prove, gap, time_limit, overwrite, as_json
+        problem,
+        out,
+        seed,
+        solver,
+        settings,
+        prove,
+        gap,
+        time_limit,
+        overwrite,
+        modules,
+        tensorboard,
+        as_json,
     )
 
 
@@ -136,6 +153,7 @@ def sweep(
             "--shard", metavar="I/N", help="Compute the I-th of N parts, into one folder."
         ),
     ] = None,
+    modules: ImportOption = None,
     as_json: JsonOption = False,
 ) -> Exit:
     """Run a solver for every combination of settings, budgets and seeds of a sweep file.
@@ -165,7 +183,7 @@ def sweep(
     """
     from cvxmdp.cli.sweep_command import run_sweep
 
-    return run_sweep(file, out, prove, ray, shard, as_json)
+    return run_sweep(file, out, prove, ray, shard, modules, as_json)
 
 
 @commands.command("reproduce")
@@ -230,6 +248,53 @@ def certify(
     from cvxmdp.cli.proving import certify_policy
 
     return certify_policy(problem, policy, out, repaired, gap, exact, as_json)
+
+
+@commands.command("evaluate")
+@command
+def evaluate(
+    problem: ProblemArgument,
+    policy: PolicyArgument,
+    episodes: Annotated[
+        int, typer.Option("--episodes", min=2, help="How many episodes to play.")
+    ] = 1_000,
+    seed: Annotated[int, typer.Option("--seed", help="Seed of the random numbers.")] = 0,
+    confidence: Annotated[
+        float, typer.Option("--confidence", help="With which all bounds hold at once.")
+    ] = 0.95,
+    horizon: Annotated[
+        int | None, typer.Option("--horizon", min=1, help="Steps after which episodes are cut.")
+    ] = None,
+    deterministic: Annotated[
+        bool, typer.Option("--deterministic", help="Take the likeliest actions.")
+    ] = False,
+    out: Annotated[
+        Path | None, typer.Option("--out", "-o", help="Write the evaluation to this JSON file.")
+    ] = None,
+    modules: ImportOption = None,
+    as_json: JsonOption = False,
+) -> Exit:
+    """Play episodes of any policy in the problem's model or environment, and bound what it is worth.
+
+        cvxmdp evaluate problem.toml runs/learned-3 --episodes 5000
+        cvxmdp evaluate problem.toml policy.csv --import my_package
+
+    Exit codes: 0 evaluated; 2 bad input; 4 a constraint is violated, at the confidence asked for.
+    """
+    from cvxmdp.cli.evaluating import evaluate_policy
+
+    return evaluate_policy(
+        problem,
+        policy,
+        episodes,
+        seed,
+        confidence,
+        horizon,
+        deterministic,
+        out,
+        modules,
+        as_json,
+    )
 
 
 @commands.command("check")

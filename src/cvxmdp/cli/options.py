@@ -62,6 +62,15 @@ OverwriteOption = Annotated[
 ]
 RunOption = Annotated[Path | None, typer.Option("--out", "-o", help="Keep the run in this folder.")]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print one JSON object instead of text.")]
+ImportOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--import",
+        metavar="MODULE",
+        help="Run this module of yours, which registers its environments; the problem file may then name "
+        "what is in it as MODULE:Class. May be repeated.",
+    ),
+]
 RayOption = Annotated[
     str | None,
     typer.Option(

@@ -6,6 +6,7 @@ import hashlib
 import json
 import shlex
 import shutil
+from collections.abc import Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -32,6 +33,7 @@ from cvxmdp.runs.run_folder import (
 )
 from cvxmdp.runs.solving import CHECKPOINT, KEPT_FILES, run_task, write_answer, write_question
 from cvxmdp.runs.specification import machine_text
+from cvxmdp.runs.specs.imports import allow_imports
 from cvxmdp.runs.specs.places import SpecError
 from cvxmdp.runs.specs.problem_specs import ProblemSpec
 from cvxmdp.solvers.choice import choose_solver
@@ -52,9 +54,12 @@ def solve_file(
     gap: float | None,
     time_limit: float | None,
     overwrite: bool,
+    modules: list[str] | None,
+    tensorboard: Path | None,
     as_json: bool,
 ) -> Exit:
     """Solve a problem file; see ``cvxmdp solve --help`` for the arguments."""
+    allow_imports(modules or ())
     spec = read(problem, solver, settings)
     seed = spec.seed if seed is None else seed
     chosen, reason = spec.solver, None
@@ -76,10 +81,11 @@ def solve_file(
         reason,
         seed,
         prove,
-        rerun_line(problem, solver, settings, seed),
+        rerun_line(problem, solver, settings, seed, modules or ()),
         out,
         specification(spec, chosen, seed),
         time_limit,
+        tensorboard,
     )
     record = _finished(out, task.specification, overwrite)
     if record is None or (prove and record.certificate is None and record.policy is not None):
@@ -114,6 +120,7 @@ class SolveCommand:
     folder: Path | None
     specification: str
     time_limit: float | None
+    tensorboard: Path | None = None
 
     def run(self) -> RunRecord:
         problem, solution = self.spec.problem, self._solution()
@@ -137,10 +144,10 @@ class SolveCommand:
     def _solution(self) -> Solution:
         task = Task(self.spec.problem, None, self.seed)
         if self.folder is None:
-            return run_task(self.solver, task, None, self.time_limit, None)
+            return run_task(self.solver, task, None, self.time_limit, None, self.tensorboard)
         place = _checkpoints(self.folder / CHECKPOINT, self.specification)
         write_question(self.folder, self.spec.problem)
-        solution = run_task(self.solver, task, place, self.time_limit, None)
+        solution = run_task(self.solver, task, place, self.time_limit, None, self.tensorboard)
         write_answer(self.folder, solution)
         return solution
 
@@ -198,6 +205,8 @@ def specification(spec: ProblemSpec, solver: Any, seed: int | None) -> str:
     for name, content in sorted(problem_files(spec).items()):
         digest.update(json.dumps([name, hashlib.sha256(content).hexdigest()]).encode())
     digest.update(json.dumps([settings_of(solver), seed]).encode())
+    if spec.problem.environment is not None:  # whose code is in no file of the problem
+        digest.update(spec.problem.environment.identity.encode())
     return digest.hexdigest()
 
 
@@ -208,7 +217,11 @@ def problem_files(spec: ProblemSpec) -> dict[str, bytes]:
 
 
 def rerun_line(
-    problem: Path, solver: str | None, settings: list[str] | None, seed: int | None
+    problem: Path,
+    solver: str | None,
+    settings: list[str] | None,
+    seed: int | None,
+    modules: Sequence[str] = (),
 ) -> str:
     """The command that runs it again."""
     words = ["cvxmdp", "solve", problem.name]
@@ -216,6 +229,8 @@ def rerun_line(
     for setting in settings or ():
         words += ["--set", setting]
     words += ["--seed", str(seed)] if seed is not None else []
+    for module in modules:
+        words += ["--import", module]
     return shlex.join(words)
 
 

@@ -24,6 +24,7 @@ from cvxmdp.runs.run_folder import (
     write_run,
     writing,
 )
+from cvxmdp.runs.specs.imports import allow_imports
 from cvxmdp.runs.specs.places import SpecError
 from cvxmdp.runs.specs.problem_specs import SweepSpec, read_sweep
 from cvxmdp.runs.sweep_records import label_of, sweep_record
@@ -34,9 +35,16 @@ CHECKPOINTS, RUNS = "checkpoints", "runs"
 
 
 def run_sweep(
-    file: Path, out: Path | None, prove: bool, ray: str | None, shard: str | None, as_json: bool
+    file: Path,
+    out: Path | None,
+    prove: bool,
+    ray: str | None,
+    shard: str | None,
+    modules: list[str] | None,
+    as_json: bool,
 ) -> Exit:
     """Run a sweep file; see ``cvxmdp sweep --help``."""
+    allow_imports(modules or ())
     spec, part = read_sweep(file), None if shard is None else _part(shard)
     folder = Path("runs") / file.stem if out is None else out
     unknown = [entry.name for entry in folder.glob("*") if entry.name not in _OURS]

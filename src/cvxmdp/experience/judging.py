@@ -31,6 +31,7 @@ from cvxmdp.atoms.shapes import Shape
 from cvxmdp.base.interval import Interval
 from cvxmdp.experience.episodes import Sample, joined
 from cvxmdp.problems.findings import OPEN, status_of
+from cvxmdp.problems.findings import unjudged as unjudged
 from cvxmdp.problems.problem import Problem
 
 CHECK = 2_000  # episodes, at most
@@ -92,12 +93,6 @@ def slack_intervals(
         name: _interval(function, problem, sample, level, worst.get(name, math.inf), method)
         for name, function in problem.slack_functions.items()
     }
-
-
-def unjudged(slack: Mapping[str, float]) -> dict[str, Interval]:
-    """Of a run that was stopped: what is known of its slacks has no bounds."""
-    stopped = "not checked: the run was stopped"
-    return {name: Interval(s, -math.inf, math.inf, stopped, False) for name, s in slack.items()}
 
 
 def measured_mean(

@@ -155,6 +155,11 @@ def computed(slack: Mapping[str, float]) -> dict[str, Interval]:
     return {name: Interval(s, s, s, COMPUTED, False) for name, s in slack.items()}
 
 
+def unjudged(slack: Mapping[str, float]) -> dict[str, Interval]:
+    """Of estimates that no fresh episodes were asked about, as after a run that was stopped: without bounds."""
+    return {name: Interval(s, -np.inf, np.inf, "not checked", False) for name, s in slack.items()}
+
+
 def status_of(interval: Interval) -> str:
     """Whether a slack with this interval is satisfied, violated or open; a computed one has no width."""
     if interval.lower > 0 or interval.lower == interval.upper >= 0:

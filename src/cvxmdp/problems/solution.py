@@ -20,7 +20,7 @@ from cvxmdp.policies.occupancies import as_policy
 from cvxmdp.policies.tables import TabularPolicy
 from cvxmdp.policies.timed_policy import TimedPolicy
 from cvxmdp.problems.fallback import with_fallback
-from cvxmdp.problems.findings import Finding, computed, status_of
+from cvxmdp.problems.findings import Finding, computed, status_of, unjudged
 from cvxmdp.problems.lowered import Evidence
 from cvxmdp.problems.problem import Evaluation, Problem, load_problem
 from cvxmdp.problems.problem_folder import write_problem
@@ -161,7 +161,8 @@ class Solution:
         """For each constraint; see above. Empty without a policy."""
         if not self.has_policy:
             return {}
-        known = {**computed(self.slack), **self.slack_interval}
+        played = self.problem.environment is not None  # where a slack is an estimate
+        known = {**(unjudged if played else computed)(self.slack), **self.slack_interval}
         return {name: status_of(one) for name, one in known.items()}
 
     @property

@@ -49,6 +49,7 @@ class Run:
         self.error: CvxmdpError | None = None
         self.note = ""
         self.piece = 1  # iterations
+        self.watch: Callable[[int, int, Rows], None] | None = None  # is shown records as they come
 
     def begin(self) -> None:
         """Make the first state, unless there is one."""
@@ -92,6 +93,8 @@ class Run:
         self.state = state
         if rows:
             self.pieces.append(rows)
+            if self.watch is not None:
+                self.watch(done, until, rows)
         seconds = time.perf_counter() - started
         # The first piece compiles, and so says little of how long an iteration takes; the second does.
         self.piece = max(1, int((until - done) * PIECE_SECONDS / max(seconds, 1e-9)))

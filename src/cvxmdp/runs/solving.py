@@ -20,6 +20,7 @@ from cvxmdp.runs.interruption import listening
 from cvxmdp.runs.run import Keeper, Run, drive
 from cvxmdp.runs.run_folder import StoreError, locked
 from cvxmdp.runs.specification import specification_of_run
+from cvxmdp.runs.tensorboard import Scalars
 from cvxmdp.solvers.cautious import Cautious
 from cvxmdp.solvers.choice import choose_solver
 from cvxmdp.solvers.contract import Solver, Task
@@ -44,6 +45,7 @@ def solve(
     folder: str | Path | None = None,
     time_limit: float | None = None,
     progress: bool | None = None,
+    tensorboard: str | Path | None = None,
 ) -> Solution:
     """Solve a problem.
 
@@ -64,6 +66,7 @@ def solve(
             reads the answer.
         time_limit: seconds after which the iterations end, with the best answer so far.
         progress: False for no progress line. By default a line on a terminal, elsewhere now and then one.
+        tensorboard: a folder for TensorBoard, in which everything that the solver records appears as it comes.
     """
     if not isinstance(problem, Problem):
         raise ProblemError(f"solve takes a Problem; got {problem!r}")
@@ -79,13 +82,17 @@ def solve(
     if cautious is not None:
         solver = Cautious(solver, cautious)
     if folder is None:
-        solution = run_task(solver, Task(problem, start, seed), None, time_limit, progress)
+        solution = run_task(
+            solver, Task(problem, start, seed), None, time_limit, progress, tensorboard
+        )
     else:
         with locked(folder) as held:
             facts = specification_of_run(problem, solver, start, seed)
             place = Checkpoints(held / CHECKPOINT, "run", facts)
             write_question(held, problem)
-            solution = run_task(solver, Task(problem, start, seed), place, time_limit, progress)
+            solution = run_task(
+                solver, Task(problem, start, seed), place, time_limit, progress, tensorboard
+            )
             write_answer(held, solution)
     if reason is None:
         return solution
@@ -128,6 +135,7 @@ def run_task(
     place: Checkpoints | None,
     time_limit: float | None,
     progress: bool | None,
+    tensorboard: str | Path | None = None,
 ) -> Solution:
     """A run from its beginning, or from its checkpoint, to its end."""
     started = time.perf_counter()
@@ -140,6 +148,8 @@ def run_task(
         if keeper is not None:
             keeper.take_up()
         line = Progress(work.name, 1, progress)
+        scalars = None if tensorboard is None else Scalars(tensorboard, task.problem)
+        run.watch = None if scalars is None else scalars.rows
 
         def show(line: Progress) -> None:
             done, total = work.where(run.state)
@@ -157,7 +167,10 @@ def run_task(
             raise
         finally:
             line.close()
-    return run.solution(stopped or Status.INTERRUPTED)
+    solution = run.solution(stopped or Status.INTERRUPTED)
+    if scalars is not None:
+        scalars.close(solution)
+    return solution
 
 
 def read_seconds(given: Any) -> float:

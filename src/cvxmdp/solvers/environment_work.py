@@ -31,11 +31,12 @@ from cvxmdp.base.compiling import program
 from cvxmdp.experience.environments.environment import Environment, environment_of, seeds
 from cvxmdp.experience.episodes import Episodes, Sample, joined
 from cvxmdp.experience.episodes import summarise as sample_of
-from cvxmdp.experience.judging import FIRST, Play, judge_by_episodes, measured_mean, unjudged
+from cvxmdp.experience.judging import FIRST, Play, judge_by_episodes, measured_mean
 from cvxmdp.experience.trajectories import Experience, Played
 from cvxmdp.policies.networks import BoundNetwork
 from cvxmdp.policies.observers import mixture_on_observations, on_observations
 from cvxmdp.policies.policy import draw_actions
+from cvxmdp.problems.findings import unjudged
 from cvxmdp.problems.problem import Evaluation
 from cvxmdp.problems.solution import Status
 from cvxmdp.problems.while_learning import played_history, violations_while_learning

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -10,8 +11,11 @@ import numpy as np
 
 from cvxmdp.algorithms.optimism import explorer, meeting, optimist
 from cvxmdp.base.errors import PolicyError, ProblemError
+from cvxmdp.base.interval import Interval
 from cvxmdp.certificates.certify import certify
 from cvxmdp.experience.environments.environment import environment_of
+from cvxmdp.experience.episodes import Sample, joined
+from cvxmdp.experience.judging import Play, judge_by_episodes, measured_mean
 from cvxmdp.experience.tallies import Tally
 from cvxmdp.models.estimate import estimated_model
 from cvxmdp.models.table import TabularMDP
@@ -19,12 +23,13 @@ from cvxmdp.policies import TabularPolicy
 from cvxmdp.policies.observers import on_observations
 from cvxmdp.policies.occupancies import as_policy
 from cvxmdp.policies.tables import table_of
+from cvxmdp.problems.findings import computed, unjudged
 from cvxmdp.problems.problem import Evaluation, Problem
 from cvxmdp.problems.solution import Solution, Status
 from cvxmdp.problems.while_learning import played_history, violations_while_learning
 from cvxmdp.solvers.contract import Judgement, Rows, Task, Work
 from cvxmdp.solvers.counted_plans import CountedPlan, careful_plan, counted_plan
-from cvxmdp.solvers.playing import episode_length, playground
+from cvxmdp.solvers.playing import EnvironmentGround, episode_length, playground
 from cvxmdp.solvers.start import given_start
 
 if TYPE_CHECKING:
@@ -39,7 +44,6 @@ LEAST_FIRST = 200  # and not before so many
 LEAST_EXPLORING, MORE_EXPLORING = 0.1, 0.6  # the explorer's share is the first + the second * u
 TRACE = 1e-9  # probability of an action that nobody means
 LEARNING, EVALUATING = 0, 1  # what random numbers are for
-EVALUATED = 100  # episodes, at least, from which the answer's objective and slack are estimated
 
 
 class Counted(NamedTuple):
@@ -229,7 +233,7 @@ class ModelBasedWork(Work[Counted]):
         asked = self.problem.with_model(model)
         plan, errors = self.answer(asked)
         policy = TabularPolicy(plan.policy)
-        evaluation, more, remark = self.evaluated(policy, status)
+        evaluation, judged, more, remark = self.evaluated(policy, status, int(state.steps))
         proof, said = self.proven(asked, policy, status)
         environment = environment_of(self.problem)
         history = self.history(state, rows)
@@ -255,6 +259,7 @@ class ModelBasedWork(Work[Counted]):
             history=history,
             stats=stats,
             message=f"{ended}{remark}{said}",
+            slack_interval=judged,
         )
 
     def answer(self, asked: Problem) -> tuple[CountedPlan, dict[str, float]]:
@@ -307,26 +312,36 @@ class ModelBasedWork(Work[Counted]):
         return found
 
     def evaluated(
-        self, policy: TabularPolicy, status: Status
-    ) -> tuple[Evaluation, dict[str, Any], str]:
+        self, policy: TabularPolicy, status: Status, steps: int
+    ) -> tuple[Evaluation, dict[str, Interval], dict[str, Any], str]:
         """What the answer is worth: exactly, or by fresh episodes; and what to say of that."""
-        environment = environment_of(self.problem)
-        if environment is None:
-            return self.problem.evaluate(policy), {}, ""
+        if environment_of(self.problem) is None:
+            found = self.problem.evaluate(policy)
+            return found, computed(found.slack), {}, ""
         if status is not Status.ITERATION_LIMIT:  # the environment is not to be asked again
             nothing = dict.fromkeys(self.problem.constraints, math.nan)
-            return Evaluation(math.nan, nothing, np.full(self.problem.shape, math.nan)), {}, ""
-        tables, rounds = policy.probabilities()[None], -(-EVALUATED // environment.n_lanes)
-        one, horizon = np.ones(1), environment.default_horizon()
-        parts = [self.ground.play(tables, one, horizon, EVALUATING, k) for k in range(rounds)]
-        count = rounds * environment.n_lanes
-        mean = np.sum([self.ground.measured(part) for part in parts], axis=0) / count
-        stats = {"evaluation_episodes": count}
+            unknown = Evaluation(math.nan, nothing, np.full(self.problem.shape, math.nan))
+            return unknown, unjudged(nothing), {}, ""
+        judged = judge_by_episodes(self.problem, self.fresh(policy), most_steps=steps)
+        sample, stats = judged.sample, {"evaluation_episodes": judged.sample.n}
         remark = (
-            f" Objective and slack are estimates from {count} fresh episodes; bounds on them: "
+            f" Objective and slack are estimates from {sample.n:,} fresh episodes; bounds on them: "
             "evaluate(solution, environment, episodes)."
         )
-        return self.problem.evaluate_occupancy(mean), stats, remark
+        found = self.problem.evaluate_occupancy(measured_mean(self.problem, sample))
+        return found, judged.slack, stats, remark
+
+    def fresh(self, policy: TabularPolicy) -> Play:
+        """Episodes of a policy that nothing was learned from."""
+        ground, numbers = self.ground, itertools.count()
+        assert isinstance(ground, EnvironmentGround)
+        tables, one = policy.probabilities()[None], np.ones(1)
+        horizon = ground.environment.default_horizon()
+
+        def block() -> Sample:
+            return ground.sampled(ground.play(tables, one, horizon, EVALUATING, next(numbers)))
+
+        return lambda count: joined([block() for _ in range(-(-count // ground.lanes))])
 
 
 def without_traces(policy: np.ndarray) -> np.ndarray:

@@ -10,7 +10,7 @@ import numpy as np
 from cvxmdp.base.errors import SettingsError
 from cvxmdp.experience.environments.environment import Environment, environment_of, seeds
 from cvxmdp.experience.environments.simulated import ModelSimulator
-from cvxmdp.experience.episodes import Episodes, summarise
+from cvxmdp.experience.episodes import Episodes, Sample, summarise
 from cvxmdp.experience.tallies import StepCounter, Tally
 from cvxmdp.models.horizon import Horizon
 from cvxmdp.models.table import TabularMDP
@@ -158,10 +158,14 @@ class EnvironmentGround:
         last = None if episodes.last is None else np.asarray(states(episodes.last), dtype=np.int64)
         return self.counter.add(tally, episodes, numbers, last)
 
-    def measured(self, episodes: Episodes) -> np.ndarray:
+    def sampled(self, episodes: Episodes) -> Sample:
+        """What episodes measured, each on its own."""
         environment, (states, actions) = self.environment, self.counter.available.shape
         given = {"n_states": states, "features": environment.features}
-        sample = summarise(episodes, environment.horizon, actions, **given)
+        return summarise(episodes, environment.horizon, actions, **given)
+
+    def measured(self, episodes: Episodes) -> np.ndarray:
+        sample, (states, actions) = self.sampled(episodes), self.counter.available.shape
         total = np.zeros((states + len(self.counter.signals), actions))
         total[:states] = sample.mean() * sample.n
         # A signal's return is the sum of its row: which action had it does not matter.

@@ -11,11 +11,13 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from cvxmdp.base.errors import CvxmdpError, did_you_mean
 from cvxmdp.experience.environments.gymnasium_env import GymnasiumEnv
+from cvxmdp.experience.environments.signal_reading import from_info
 from cvxmdp.experience.logs import from_transitions
 from cvxmdp.experience.probability_table import from_table
 from cvxmdp.models import GridLayout, TabularMDP, from_gymnasium_table, garnet, gridworld
 from cvxmdp.policies.features import RandomFourier, UniformBins
 from cvxmdp.runs.specs.array_specs import ENDINGS, ArrayFolder
+from cvxmdp.runs.specs.imports import imported
 from cvxmdp.runs.specs.places import SpecError, validated
 
 LARGEST_GARNET = 40_000_000  # transitions, or numbers of its signals
@@ -242,13 +244,23 @@ class Fourier(Strict):
 
 
 class Simulator(Strict):
-    """``GymnasiumEnv(...)`` of an environment that is registered under its id: to learn in, not to solve."""
+    """``GymnasiumEnv(...)``: to learn in, not to solve.
+
+    Of an environment that is registered under its id, or of ``module:Class`` where the command line allows the
+    module (``--import``).
+    """
 
     kind: Literal["environment"]
     id: str
     discount: float
+    horizon: Size | None = None
     arguments: dict[str, bool | int | float | str] = Field(default_factory=dict)
     n_envs: Size | None = None
+    workers: Size | None = None
+    rewards: list[str] = Field(default_factory=list)
+    info: dict[str, str] = Field(
+        default_factory=dict
+    )  # signals that are entries of info, by their keys
     bins: Bins | None = None
     fourier: Fourier | None = None
     absent: dict[str, float] = Field(default_factory=dict)
@@ -267,12 +279,18 @@ class Simulator(Strict):
             of = self.fourier
             features = RandomFourier(of.dimension, of.size, seed=of.seed, scale=of.scale)
         own = {
+            "horizon": self.horizon,
             "features": features,
             "n_envs": self.n_envs,
+            "workers": self.workers,
+            "rewards": self.rewards,
             "absent": self.absent,
             "bounds": self.bounds,
         }
-        told = _failure(self.failure)
+        told = {
+            **_failure(self.failure),
+            **{name: from_info(key) for name, key in self.info.items()},
+        }
         return _made(GymnasiumEnv, self.id, self.discount, self.arguments, signals=told, **own)
 
 
@@ -286,11 +304,10 @@ def _made(
     make: Callable[..., Any], name: str, discount: float, arguments: Mapping[str, Any], **own: Any
 ) -> Any:
     """What Gymnasium makes of an id; its errors, of many classes, as one of ours."""
-    if ":" in name:
-        # Gymnasium would import the module before the colon: a file must not run code.
-        raise SpecError(f"id = {name!r}: only environments that are already registered")
+    # Gymnasium would import the module before a colon, and a file must not run code.
+    meant = imported(name) if ":" in name else name
     try:
-        return make(name, discount, **own, **arguments)
+        return make(meant, discount, **own, **arguments)
     except CvxmdpError:
         raise
     except Exception as error:
@@ -315,9 +332,7 @@ class Ahead(Strict):
         if not self.given and not self.budget_state:
             return model
         if not isinstance(model, TabularMDP):
-            raise SpecError(
-                "an environment looks ahead by its discount: horizon, average and budget_state are for models"
-            )
+            raise SpecError("average and budget_state are for models; this is an environment")
         model = model.replace(**self.given) if self.given else model
         for signal, levels in self.budget_state.items():
             model = model.with_budget_state(signal, levels)
@@ -344,9 +359,11 @@ def build_model(table: Mapping[str, Any], folder: ArrayFolder) -> TabularMDP | G
         raise SpecError(f"kind is missing: one of {', '.join(repr(name) for name in MODELS)}")
     if not isinstance(kind, str) or kind not in MODELS:
         raise SpecError(f"unknown kind {kind!r}. {did_you_mean(str(kind), MODELS)}")
-    ahead = validated(Ahead, {name: table[name] for name in AHEAD if name in table}, ("model",))
-    rest = {name: value for name, value in table.items() if name not in AHEAD}
-    if ahead.given and "discount" in MODELS[kind].model_fields:
+    own = MODELS[kind].model_fields  # an environment has a horizon of its own kind
+    looks = {name: table[name] for name in AHEAD if name in table and name not in own}
+    ahead = validated(Ahead, looks, ("model",))
+    rest = {name: value for name, value in table.items() if name not in AHEAD or name in own}
+    if (ahead.given or "horizon" in rest) and "discount" in own:
         # All steps count the same, unless the file says otherwise.
         rest = {"discount": 1.0, **rest}
     return ahead.of(validated(MODELS[kind], rest, ("model",)).build(folder))
