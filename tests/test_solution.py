@@ -185,7 +185,7 @@ def test_plot_writes_a_file_and_returns_the_figure(
     assert path.read_bytes().startswith(b"\x89PNG")
     titles = [axes.get_title() for axes in figure.axes]
     assert any("entropy()" in title for title in titles)
-    assert "budget left, as a share of the budget" in titles
+    assert "budgets used, as a share of each" in titles
 
 
 def test_arrows_lie_on_visited_cells_of_the_grid_only(goal_grid: cm.TabularMDP) -> None:

@@ -17,6 +17,7 @@ import numpy as np
 
 from cvxmdp.base.errors import FileFormatError
 from cvxmdp.base.jsonable import encode_array, to_jsonable
+from cvxmdp.base.notebooks import InNotebooks
 from cvxmdp.base.storage import whole_file
 from cvxmdp.certificates.certificate_words import certificate_words, largest_of
 from cvxmdp.certificates.words_on_truth import words_on_truth
@@ -45,7 +46,7 @@ NEAR_ZERO = 2e-2
 
 
 @dataclass(frozen=True)
-class Certificate:
+class Certificate(InNotebooks):
     """What is proven. All bounds are in the user's sign, and upper is never below lower.
 
     When maximising, ``upper`` bounds what any feasible policy can achieve and ``lower`` is achieved by

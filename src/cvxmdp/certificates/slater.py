@@ -17,6 +17,7 @@ import numpy as np
 
 from cvxmdp.atoms.shapes import MinimumShape, SumShape
 from cvxmdp.base.errors import ProblemError, SolverError
+from cvxmdp.base.notebooks import InNotebooks
 from cvxmdp.certificates.claims import Claims, Proof, best
 from cvxmdp.certificates.evidence import (
     by_columns,
@@ -37,7 +38,7 @@ SHARES = (0.0, 1e-4, 1e-3, 1e-2, 0.1, 0.3, 0.5, 0.7, 0.9, 1.0)  # of a policy in
 
 
 @dataclass(frozen=True)
-class Slater:
+class Slater(InNotebooks):
     """The answer to: is there room inside the constraints?
 
     Attributes:

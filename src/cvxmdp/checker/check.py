@@ -14,6 +14,7 @@ import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import partial
+from html import escape
 from pathlib import Path
 from typing import Any
 
@@ -68,6 +69,9 @@ class Check:
 
     def __bool__(self) -> bool:
         return self.accepted
+
+    def _repr_html_(self) -> str:
+        return f"<pre>{escape(str(self))}</pre>"
 
     def __str__(self) -> str:
         if self.reasons:

@@ -22,6 +22,7 @@ from typing import Any
 import numpy as np
 
 from cvxmdp.base.errors import ExperienceError
+from cvxmdp.base.notebooks import InNotebooks
 from cvxmdp.base.removed import refusing_removed
 from cvxmdp.experience.concentration import Radius, VectorBound, bernstein_radius
 from cvxmdp.experience.environments.environment import Environment
@@ -38,7 +39,7 @@ NORMS = ("l1", "l2")
 
 
 @dataclass(frozen=True)
-class Demonstrations:
+class Demonstrations(InNotebooks):
     """An expert's occupancy. Give it to ``distance(...)`` as it is.
 
     Attributes:

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
 import numpy as np
 
 from cvxmdp.base.errors import FileFormatError
 from cvxmdp.base.interval import Interval
+from cvxmdp.base.notebooks import InNotebooks
 from cvxmdp.base.storage import require_file, whole_file
 from cvxmdp.base.text_tables import number, text_table
 
@@ -18,7 +19,7 @@ FORMAT = "cvxmdp evaluation 1"
 
 
 @dataclass(frozen=True)
-class PolicyEvaluation:
+class PolicyEvaluation(InNotebooks):
     """What episodes say about a policy. All bounds hold at once with probability ``confidence``.
 
     Attributes:
@@ -49,7 +50,7 @@ class PolicyEvaluation:
     written: Mapping[str, str]
     source: str
     assumes: tuple[str, ...] = ()
-    occupancy: np.ndarray | None = None
+    occupancy: np.ndarray | None = field(default=None, repr=False)
     longest_cut: int = 0
 
     @property

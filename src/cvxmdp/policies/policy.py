@@ -10,6 +10,7 @@ from typing import Any, Protocol, Self, runtime_checkable
 import numpy as np
 
 from cvxmdp.base.errors import CvxmdpWarning, PolicyError
+from cvxmdp.base.notebooks import InNotebooks
 from cvxmdp.base.storage import write_arrays
 
 Arrays = dict[str, np.ndarray]
@@ -53,7 +54,7 @@ class Policy(Protocol):
         """Write a network on observations as an ONNX file."""
 
 
-class Acting:
+class Acting(InNotebooks):
     """What acts: it draws from random numbers of its own, and is written to one file."""
 
     _random: np.random.Generator | None = None

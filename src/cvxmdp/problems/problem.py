@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
@@ -14,6 +14,7 @@ from cvxmdp.atoms import Constraint, Curvature, Shape, Utility, walk
 from cvxmdp.atoms.shapes.shape import measured
 from cvxmdp.atoms.utility import require_curvature, signal_names
 from cvxmdp.base.errors import ProblemError, did_you_mean
+from cvxmdp.base.notebooks import InNotebooks
 from cvxmdp.models.space import HasSpace, Space
 from cvxmdp.models.table import TabularMDP
 from cvxmdp.policies.feature_space import FeatureSpace
@@ -25,7 +26,7 @@ from cvxmdp.problems.problem_folder import read_problem, write_problem
 
 
 @dataclass(frozen=True)
-class Evaluation:
+class Evaluation(InNotebooks):
     """What a policy is worth in a problem.
 
     Attributes:
@@ -36,7 +37,7 @@ class Evaluation:
 
     objective: float
     slack: dict[str, float]
-    occupancy: np.ndarray
+    occupancy: np.ndarray = field(repr=False)
 
     @property
     def violation(self) -> dict[str, float]:
@@ -44,7 +45,7 @@ class Evaluation:
         return {name: max(0.0, -slack) for name, slack in self.slack.items()}
 
 
-class Problem:
+class Problem(InNotebooks):
     """Maximise a concave (or minimise a convex) utility of the occupancy under constraints.
 
     The paper's eq. (main problem): max f(x) over occupancies x such that g_i(x) >= 0 for all i.

@@ -15,6 +15,7 @@ import numpy as np
 from cvxmdp.atoms.utility import Utility
 from cvxmdp.base.errors import FileFormatError, PolicyError, ProblemError, require
 from cvxmdp.base.interval import Interval
+from cvxmdp.base.notebooks import InNotebooks, ShortTable
 from cvxmdp.base.text_tables import number
 from cvxmdp.policies.occupancies import as_policy
 from cvxmdp.policies.tables import TabularPolicy
@@ -60,7 +61,7 @@ class Status(Enum):
 
 
 @dataclass(frozen=True)
-class Nearest:
+class Nearest(InNotebooks):
     """What comes nearest where no policy satisfies all constraints.
 
     Attributes:
@@ -155,6 +156,11 @@ class Solution:
     slack_interval: Mapping[str, Interval] = field(default_factory=dict)
     findings: tuple[Finding, ...] = ()
     nearest: Nearest | None = None
+
+    def __post_init__(self) -> None:
+        # Printed, they are read by people: long arrays by their shape.
+        for name in ("history", "stats"):
+            object.__setattr__(self, name, ShortTable(getattr(self, name)))
 
     @property
     def constraint_status(self) -> dict[str, str]:

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from cvxmdp.base.errors import CvxmdpError, require
+from cvxmdp.base.errors import CvxmdpError
+from cvxmdp.base.notebooks import new_figure
 from cvxmdp.models.layout import DIRECTIONS, GridLayout
 
 if TYPE_CHECKING:
@@ -16,6 +17,8 @@ if TYPE_CHECKING:
 
 BINDING = 1e-6  # share of a budget below which a slack is rounding
 MARKED = 100  # up to so many states, each is a point on the curve
+NAMED = 30  # up to so many states, each is a bar with its name
+FAR = 3.0  # shares of a budget beyond which a bar ends
 ROOM = 0.3  # height of a constraint's bar and its text, in inches
 MARK = "#ff5050"  # colour of the letters on a grid
 VISITED = 1e-6  # share of time below which a state's arrow would only show solver noise
@@ -33,14 +36,10 @@ def plot_solution(solution: Solution, path: str | Path | None = None) -> Any:
     """
     if not solution.has_policy:
         raise CvxmdpError(f"there is nothing to plot: {solution.message}")
-    require("matplotlib", "report")
-    from matplotlib.figure import Figure
-
     constraints = solution.problem.constraints
-    columns = 2 if constraints else 1
-    height = max(5.0, 2.0 + 2 * ROOM * len(constraints))
-    figure = Figure(figsize=(5.5 * columns, height), layout="constrained")
-    axes = figure.subplots(1, columns, squeeze=False)[0]
+    heights = [4.6, 0.8 + 2 * ROOM * len(constraints)] if constraints else [4.6]
+    figure = new_figure(figsize=(6.4, sum(heights)), layout="constrained")
+    axes = figure.subplots(len(heights), 1, squeeze=False, height_ratios=heights)[:, 0]
     space = solution.problem.space
     layout = space.layout
     share = space.shown_scale * solution.occupancy[: space.shape[0]].sum(axis=1)
@@ -48,6 +47,11 @@ def plot_solution(solution: Solution, path: str | Path | None = None) -> Any:
         draw_grid(axes[0], figure, layout, share)
         draw_arrows(axes[0], layout, share, solution.policy.probabilities(), space.action_names)
         draw_legend(axes[0], layout)
+    elif share.size <= NAMED:
+        names = [plain(space.state_label(state)) for state in range(share.size)]
+        axes[0].barh(names, share, color="#1d3557", height=0.6)
+        axes[0].invert_yaxis()
+        axes[0].set(xlabel="share of (discounted) time")
     else:
         axes[0].plot(np.sort(share)[::-1], marker="." if share.size <= MARKED else None)
         axes[0].set(xlabel="states, most visited first", ylabel="share of (discounted) time")
@@ -149,23 +153,23 @@ def draw_arrows(
 
 
 def draw_slack(axes: Any, solution: Solution) -> None:
-    """How much of each budget is left, relative to its size: right of the line is allowed."""
+    """How much of each budget is used, as a share of it: a bar that ends at the line is a budget used up."""
     names = list(solution.slack)
     sizes = [abs(solution.problem.constraints[name].budget) or 1.0 for name in names]
     left = np.array([solution.slack[name] / size for name, size in zip(names, sizes, strict=True)])
     colours = ["#2a9d8f" if share >= -BINDING else "#d62828" for share in left]
-    # A budget that is used up to rounding must look used up, so the axis has a smallest width. A
-    # logarithm's slack may be minus infinity: its bar ends at the border.
-    reach = 1.15 * max(0.1, float(np.abs(left[np.isfinite(left)]).max(initial=0.0)))
-    axes.barh([plain(name) for name in names], left.clip(-reach, reach), color=colours, height=0.4)
-    axes.axvline(0.0, color="black", linewidth=0.8)
+    # A logarithm's slack may be minus infinity: its bar ends at the border.
+    used = np.clip(np.nan_to_num(1.0 - left, posinf=FAR, neginf=-FAR), -FAR, FAR)
+    reach = 1.15 * max(1.0, float(used.max(initial=0.0)))
+    axes.barh([plain(name) for name in names], used, color=colours, height=0.4)
+    axes.axvline(1.0, color="black", linewidth=1.2)
     for position, (name, share) in enumerate(zip(names, left, strict=True)):
-        state = "violated" if share < -BINDING else "binding" if share <= BINDING else "slack left"
-        text = f" {state}, multiplier {solution.multipliers[name]:.4g}"
-        axes.annotate(text, (0.0, position + 0.25), va="bottom")
+        state = "violated" if share < -BINDING else "used up" if share <= BINDING else "slack left"
+        text = f"{state}, multiplier {solution.multipliers[name]:.4g}"
+        axes.annotate(text, (0.0, position + 0.24), va="bottom", fontsize=9)
     axes.set(
-        title="budget left, as a share of the budget",
-        xlabel="violated  <  0  <  allowed",
-        xlim=(-reach, reach),
-        ylim=(-0.6, len(names) - 0.4),
+        title="budgets used, as a share of each",
+        xlabel="right of the line: violated",
+        xlim=(min(0.0, 1.15 * float(used.min(initial=0.0))), reach),
+        ylim=(-0.5, len(names) - 0.25),
     )

@@ -14,6 +14,7 @@ from scipy.optimize import linprog
 
 from cvxmdp.atoms import Utility
 from cvxmdp.base.errors import ProblemError
+from cvxmdp.base.notebooks import InNotebooks
 from cvxmdp.base.text_tables import number, text_table
 from cvxmdp.certificates.certificate import Certificate
 from cvxmdp.policies import TabularPolicy
@@ -46,7 +47,7 @@ class FrontPoint:
 
 
 @dataclass(frozen=True)
-class Front:
+class Front(InNotebooks):
     """All trade-offs of several objectives, every one maximised, between an inner and an outer envelope.
 
     Proven: mixtures of ``points`` can be reached, and every v that any feasible policy reaches satisfies

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from cvxmdp.base.errors import require
+from cvxmdp.base.notebooks import new_figure
 
 if TYPE_CHECKING:
     from cvxmdp.runs.front import Front
@@ -16,11 +16,8 @@ if TYPE_CHECKING:
 
 def plot_front(front: Front, path: str | Path | None = None) -> Any:
     """Two objectives: the proven band. More: the points, for every two, coloured by the next one."""
-    require("matplotlib", "report")
-    from matplotlib.figure import Figure
-
     pairs = list(combinations(range(len(front.objectives)), 2))
-    figure = Figure(figsize=(1.5 + 5.0 * len(pairs), 4.5), layout="constrained")
+    figure = new_figure(figsize=(1.5 + 5.0 * len(pairs), 4.5), layout="constrained")
     for axes, pair in zip(figure.subplots(1, len(pairs), squeeze=False)[0], pairs, strict=True):
         if len(pairs) == 1:
             _band(axes, front)

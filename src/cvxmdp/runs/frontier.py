@@ -32,6 +32,7 @@ import numpy as np
 
 from cvxmdp.atoms import Utility
 from cvxmdp.base.errors import ProblemError, did_you_mean
+from cvxmdp.base.notebooks import InNotebooks
 from cvxmdp.base.text_tables import number, text_table
 from cvxmdp.certificates.certificate import Certificate
 from cvxmdp.certificates.certify import certify
@@ -63,7 +64,7 @@ class FrontierPoint:
 
 
 @dataclass(frozen=True)
-class Frontier:
+class Frontier(InNotebooks):
     """The best objective as a function of a budget.
 
     Attributes:

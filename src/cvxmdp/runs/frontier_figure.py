@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from cvxmdp.base.errors import require
+from cvxmdp.base.notebooks import new_figure
 
 if TYPE_CHECKING:
     from cvxmdp.runs.frontier import Frontier
@@ -15,10 +15,7 @@ if TYPE_CHECKING:
 
 def plot_frontier(frontier: Frontier, path: str | Path | None = None) -> Any:
     """The proven envelopes of the best objective against the budget."""
-    require("matplotlib", "report")
-    from matplotlib.figure import Figure
-
-    figure = Figure(figsize=(7.0, 4.5), layout="constrained")
+    figure = new_figure(figsize=(7.0, 4.5), layout="constrained")
     axes = figure.subplots()
     budgets = np.array([point.budget for point in frontier.points])
     grid = np.linspace(budgets.min(), budgets.max(), 401)

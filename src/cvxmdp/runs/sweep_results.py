@@ -11,6 +11,7 @@ import numpy as np
 
 from cvxmdp.base.errors import SolverError, did_you_mean, require
 from cvxmdp.base.interval import Interval, half_width
+from cvxmdp.base.notebooks import InNotebooks
 from cvxmdp.problems.problem import Problem
 from cvxmdp.problems.solution import Solution
 from cvxmdp.problems.while_learning import SUM, WORST, share_violated
@@ -51,7 +52,7 @@ def interval(values: np.ndarray) -> Interval:
     return Interval(mean, mean - half, mean + half, method, proven=False)
 
 
-class Sweep:
+class Sweep(InNotebooks):
     """All runs of a sweep.
 
     ``for run in sweep`` gives ``run.settings``, ``run.seed`` and ``run.solution``. ``summary()`` averages over
