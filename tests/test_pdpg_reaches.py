@@ -148,3 +148,17 @@ def test_a_barrier_beside_a_constraint_that_wants_the_opposite() -> None:
     found = cm.solve(problem, cm.PDPG(iterations=300))
     assert found.objective == pytest.approx(best, rel=1e-3)
     assert found.violation["target"] < 1e-2
+
+
+def test_a_box_that_is_too_small_is_said() -> None:
+    """A multiplier thousands of times as large is needed; what is reported is a mean, just below the end."""
+    mdp = cm.garnet(6, 3, 3, discount=0.9, seed=4)
+    least = cm.solve(cm.Problem(mdp, minimize=cm.linear("cost"))).objective
+    problem = cm.Problem(
+        mdp,
+        maximize=cm.linear(1e3 * mdp.signal("reward")),
+        subject_to={"cost": cm.linear(1e-2 * mdp.signal("cost")) <= 1e-2 * 1.05 * least},
+    )
+    found = cm.solve(problem, cm.PDPG(iterations=200, dual_bound=10))
+    assert found.multipliers["cost"] < 10
+    assert "At the end of its box is the multiplier of 'cost' (10)" in found.message

@@ -31,6 +31,7 @@ from cvxmdp.problems.solution_folder import DOCUMENT, POLICY, read_solution
 from cvxmdp.problems.while_learning import domain_of
 from cvxmdp.solvers.contract import Task
 
+AT_THE_END = 0.99  # of its box: means of multipliers that were held there are a little below it
 MOST_HALVINGS = 30  # of the uniform policy's share in a start that explores
 
 
@@ -72,7 +73,7 @@ def box_note(names: Iterable[str], multipliers: np.ndarray, bound: np.ndarray) -
     held = [
         f"{name!r} ({limit:.3g})"
         for name, mu, limit in zip(names, multipliers, bound, strict=True)
-        if mu >= limit > 0
+        if limit > 0 and mu >= AT_THE_END * limit
     ]
     if not held:
         return ""
