@@ -16,11 +16,11 @@ import numpy as np
 
 import cvxmdp as cm
 
-CAPACITY = 12
-ARRIVALS = (0.35, 0.25)
+CAPACITY = 6
+ARRIVALS = (0.4, 0.3)
 ACTIONS = ((None, 0.0, 0.0), (0, 0.45, 0.3), (0, 0.8, 1.0), (1, 0.45, 0.3), (1, 0.8, 1.0))
 DISCOUNT = 0.98
-BUDGETS = {"power": 0.45, "waiting": 8.0, "lost": 0.05}
+BUDGETS = {"power": 0.6, "waiting": 4.0, "lost": 0.034}
 SIGNALS = ("served0", "served1", *BUDGETS)
 
 
