@@ -26,6 +26,7 @@ from cvxmdp.algorithms.actor_multipliers import Dual, Gains, pull, updated_dual
 from cvxmdp.algorithms.actor_readings import LaneSteps, Readings
 from cvxmdp.algorithms.clipped_steps import Adam, Lesson, StepSizes, improve
 from cvxmdp.base.pytrees import Pytree
+from cvxmdp.policies.gaussian import BoundGaussian
 from cvxmdp.policies.networks import BoundEquinox, BoundMLP, Observed
 
 Array = Any
@@ -108,6 +109,7 @@ class ActorTrace(NamedTuple):
 
     objective: Array
     slack: Array
+    sample: Array
     multipliers: Array
     entropy: Array
     kl: Array
@@ -129,7 +131,9 @@ class ActorCriticSetup(Pytree):
         readings: of steps.
         family: of the policy, bound.
         critic: the network of the values.
-        discount: of the problem; horizon: the mass of an episode that does not end.
+        discount: of the problem.
+        longest: the mass of an episode that does not end.
+        tail: 1 where what follows a cut counts, 0 where it does not.
         critic_discount, gae: of generalised advantages.
         memory: iterations that m remembers.
         iterations: in all.
@@ -142,6 +146,7 @@ class ActorCriticSetup(Pytree):
     critic: BoundMLP
     discount: Array
     longest: Array
+    tail: Array
     critic_discount: Array
     gae: Array
     memory: Array
@@ -171,7 +176,8 @@ def scaled_by(family: Any, moments: Moments) -> Any:
 
 def seeing(family: Any, how: Callable[[Observed], Observed]) -> Any:
     """A network that sees observations in another way; any other family as it is."""
-    if not isinstance(family, BoundMLP | BoundEquinox) or not isinstance(family.inputs, Observed):
+    known = isinstance(family, BoundMLP | BoundEquinox | BoundGaussian)
+    if not known or not isinstance(family.inputs, Observed):
         return family
     return replace(family, inputs=how(family.inputs))
 
@@ -243,6 +249,7 @@ def learn(
     trace = ActorTrace(
         values[0],
         values[1:],
+        jnp.where(batch.weight > 0, sample[1:], jnp.inf),
         dual.multipliers,
         shown.entropy,
         shown.kl,
@@ -273,17 +280,15 @@ def measure(
     weights = counted * setup.discount**steps.ages
     cut = counted * steps.over * (1.0 - steps.ended)
     after = cut * setup.discount ** (steps.ages + 1)
-    goes_on = setup.discount < 1.0
-    after = jnp.where(goes_on, after, 0.0)
+    after = setup.tail * after
     mass = after * setup.longest
     total, weight = setup.readings.added(steps, weights, z), weights.sum()
     if setup.readings.rewards is not None:
         total, weight = total + jnp.einsum("tn,tnc->c", after, then), weight + mass.sum()
     finished = counted * steps.over
     powers = setup.discount ** (steps.ages + 1)
-    length = jnp.where(
-        goes_on, (1.0 - powers) * setup.longest, (steps.ages + 1).astype(jnp.float32)
-    )
+    ahead = jnp.maximum(1.0 - setup.discount, 1e-9)
+    length = jnp.where(setup.discount < 1.0, (1.0 - powers) / ahead, steps.ages + 1.0)
     lengths = (finished * length + mass).sum()
     batch = RunningMeasure(total, weight, lengths, finished.sum())
     keep = 1.0 - 1.0 / setup.memory
@@ -326,7 +331,7 @@ def finished(
     """What whole episodes were worth where they are over, (T, N, C), and of those under way, (N, C)."""
     cut = (steps.over * (1.0 - steps.ended))[..., None]
     weight = (setup.discount**steps.ages)[..., None]
-    tail = jnp.where(setup.discount < 1.0, cut * weight * setup.discount * then, 0.0)
+    tail = setup.tail * cut * weight * setup.discount * then
 
     def add(running: Array, row: tuple[Array, ...]) -> tuple[Array, Array]:
         gained, last, over = row

@@ -134,6 +134,7 @@ def updated_dual(
     error = slack - _margin(gains, seen) - dual.extra + allowance * left
     floor = 1e-6 * (jnp.abs(slack) + jnp.abs(offsets[1:])) + LEAST
     error = jnp.clip(error / jnp.maximum(jnp.sqrt(noise), floor), -MOST_ERROR, MOST_ERROR)
+    error = jnp.where(settling, 0.0, error)
     unit = _unit(sizes)
     integral = jnp.clip(dual.integral - gains.integral * unit * error, 0.0, MOST_UNITS * unit)
     multipliers = jnp.clip(integral - gains.proportional * unit * error, 0.0, MOST_UNITS * unit)

@@ -59,6 +59,11 @@ class LaneSteps(NamedTuple):
     ended: Array
     over: Array
 
+    @property
+    def columns(self) -> Array:
+        """Numbers of the actions, (T, N); vectors of numbers all count as the first."""
+        return self.actions if self.actions.ndim == 2 else jnp.zeros(self.ages.shape, jnp.int32)
+
     def along(self, rewards: Array) -> Array:
         """Rewards (C, R, A) along the steps: (T, N, C)."""
         size = rewards.shape[1] - self.signals.shape[-1]
@@ -67,10 +72,10 @@ class LaneSteps(NamedTuple):
         if self.places is None:
             return found
         if self.places.ndim == 3:
-            taken = _one_hot(self.actions, rewards.shape[2])
+            taken = _one_hot(self.columns, rewards.shape[2])
             return found + jnp.einsum("tnf,tna,cfa->tnc", self.places, taken, rewards[:, :size])
         flat = rewards.reshape(rewards.shape[0], -1).T
-        return found + flat[self.places * rewards.shape[2] + self.actions]
+        return found + flat[self.places * rewards.shape[2] + self.columns]
 
     def spread(self, weights: Array, shape: tuple[int, int]) -> Array:
         """Weights (T, N) times what was seen, added up on the pairs they belong to: (R, A)."""
@@ -80,11 +85,11 @@ class LaneSteps(NamedTuple):
         if self.places is None:
             return jnp.concatenate([jnp.zeros((size, shape[1])), below])
         if self.places.ndim == 3:
-            taken = _one_hot(self.actions, shape[1])
+            taken = _one_hot(self.columns, shape[1])
             return jnp.concatenate(
                 [jnp.einsum("tn,tnf,tna->fa", weights, self.places, taken), below]
             )
-        pairs = (self.places * shape[1] + self.actions).ravel()
+        pairs = (self.places * shape[1] + self.columns).ravel()
         above = jnp.zeros(size * shape[1]).at[pairs].add(weights.ravel())
         return jnp.concatenate([above.reshape(size, shape[1]), below])
 
@@ -124,12 +129,12 @@ class Readings(Pytree):
 
     def values(self, m: Array) -> Array:
         """f and g_i at m, (1 + n,)."""
-        x = self._occupancy(m)
+        x = self.occupancy(m)
         return jnp.stack([jnp.asarray(one.value(x), m.dtype).reshape(()) for one in self.functions])
 
     def shadow(self, m: Array) -> tuple[Array, Array]:
         """The rewards to read steps by, (C, R, A), and the weights of the channels, D, (1 + n, C)."""
-        x = self._occupancy(m)
+        x = self.occupancy(m)
         slopes = jnp.stack([jnp.broadcast_to(one.gradient(x), x.shape) for one in self.functions])
         if self.rewards is None:
             return slopes, jnp.eye(len(self.functions))
@@ -141,7 +146,8 @@ class Readings(Pytree):
             return steps.spread(weights, self.shape).ravel()
         return jnp.einsum("tn,tnc->c", weights, z)
 
-    def _occupancy(self, m: Array) -> Array:
+    def occupancy(self, m: Array) -> Array:
+        """An occupancy that is as good as the true one to every function."""
         return (m if self.rewards is None else self.lift @ m).reshape(self.shape)
 
 

@@ -104,6 +104,9 @@ def _chance_and_entropy(
     family: Any, params: Any, inputs: Array, masks: Array, actions: Array
 ) -> tuple[Array, Array]:
     """log pi(a | o) and the entropy of pi(. | o), (n,) each."""
+    if family.continuous:
+        found: tuple[Array, Array] = family.density(params, inputs, actions)
+        return found
     logs = log_chances(family, params, inputs, masks)
     entropy = -(jnp.exp(logs) * logs).sum(axis=1)
     return jnp.take_along_axis(logs, actions[:, None], axis=1)[:, 0], entropy

@@ -54,6 +54,7 @@ class BoundFamily(Pytree):
 
     actions: Array  # boolean (S, A)
     is_table: ClassVar[bool] = False
+    continuous: ClassVar[bool] = False  # actions are vectors of numbers
 
     @property
     def name(self) -> str:

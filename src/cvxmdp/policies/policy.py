@@ -129,6 +129,13 @@ def draw_actions(rows: np.ndarray, random: np.random.Generator) -> np.ndarray:
     return np.asarray((cumulative <= threshold[..., None]).sum(axis=-1))
 
 
+def masked(rows: np.ndarray, masks: np.ndarray) -> np.ndarray:
+    """Chances (n, A) of the available actions alone; all alike where those had none."""
+    kept = np.where(masks, rows, 0.0)
+    total = kept.sum(axis=-1, keepdims=True)
+    return np.asarray(np.where(total > 0, kept, masks))
+
+
 def likeliest(rows: np.ndarray, matrix: np.ndarray) -> np.ndarray:
     """The likeliest action of each row, with a warning where that makes another policy."""
     if (matrix.max(axis=1) < 1.0).any():

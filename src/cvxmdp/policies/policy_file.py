@@ -16,6 +16,7 @@ from cvxmdp.base.errors import FileFormatError, PolicyError
 from cvxmdp.base.npz_files import read_npz
 from cvxmdp.base.storage import read_arrays, require_file
 from cvxmdp.base.table_files import READERS, read_columns
+from cvxmdp.policies.gaussian import GaussianPolicy
 from cvxmdp.policies.mixtures import MixturePolicy
 from cvxmdp.policies.networks import NetworkPolicy
 from cvxmdp.policies.observers import ObservedMixture, StatePolicy
@@ -30,7 +31,7 @@ ON_STATES: tuple[Any, ...] = (
     MixturePolicy,
     ParametricPolicy,
 )
-KINDS = {one.kind: one for one in (*ON_STATES, StatePolicy, NetworkPolicy)}
+KINDS = {one.kind: one for one in (*ON_STATES, StatePolicy, NetworkPolicy, GaussianPolicy)}
 
 
 def load_policy(path: str | Path) -> Any:

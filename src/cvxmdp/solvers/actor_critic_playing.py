@@ -14,9 +14,10 @@ import numpy as np
 from cvxmdp.algorithms.actor_readings import LaneSteps
 from cvxmdp.base.errors import ExperienceError
 from cvxmdp.experience.environments.environment import Environment, seeds
-from cvxmdp.policies.policy import draw_actions
 
-Chances = Callable[[np.ndarray], np.ndarray]  # of the actions, (n, A), for inputs (n, ...)
+Mask = np.ndarray | None
+# Of inputs (n, ...), available actions (n, A) or None, and random numbers: actions as the policy draws them.
+Draw = Callable[[np.ndarray, Mask, np.random.Generator], np.ndarray]
 RESET, STEP = 1, 2  # what random numbers are for
 NEVER = 2**31 - 1
 
@@ -32,6 +33,7 @@ class SteppedLanes:
         seed: of the run.
         places: whether any function asks for states or features.
         observes: whether the policy is given observations, not numbers of states.
+        given: from what the policy draws to what the environment takes.
     """
 
     def __init__(
@@ -43,10 +45,11 @@ class SteppedLanes:
         seed: int,
         places: bool,
         observes: bool,
+        given: Callable[[np.ndarray], np.ndarray] = np.asarray,
     ) -> None:
         self.environment, self.names = environment, names
         self.lanes, self.limit, self.seed = lanes, limit, seed
-        self.places, self.observes = places, observes
+        self.places, self.observes, self.given = places, observes, given
         self.resting = np.arange(environment.n_lanes) >= lanes
 
     def reset(self, iteration: int) -> None:
@@ -65,22 +68,23 @@ class SteppedLanes:
         )
         self.waiting = np.zeros(every, dtype=bool)
 
-    def play(self, iteration: int, length: int, chances: Chances) -> LaneSteps:
+    def play(self, iteration: int, length: int, draw: Draw) -> LaneSteps:
         """``length`` steps of every lane."""
         random = np.random.default_rng(seeds(self.seed, STEP, iteration, count=1)[0])
-        rows = [self._step(chances, random) for _ in range(length)]
+        rows = [self._step(draw, random) for _ in range(length)]
         stacked = [
             None if rows[0][k] is None else np.stack([row[k] for row in rows])[:, : self.lanes]
             for k in range(len(LaneSteps._fields))
         ]
         return LaneSteps(*stacked)
 
-    def _step(self, chances: Chances, random: np.random.Generator) -> LaneSteps:
+    def _step(self, draw: Draw, random: np.random.Generator) -> LaneSteps:
         environment, seen = self.environment, self.seen
         inputs = self._inputs(seen)
-        actions = draw_actions(chances(inputs), random)
+        masks = None if environment.masks is None else environment.masks.copy()
+        actions = draw(inputs, masks, random)
         when = f"at step {int(self.ages.max())} of an episode"
-        step = environment.step(actions, self.names, self.resting, when)
+        step = environment.step(self.given(actions), self.names, self.resting, when)
         playing = ~self.waiting & ~self.resting
         environment.steps += int(playing.sum())
         own = (step.terminated | step.truncated) & playing
@@ -93,7 +97,7 @@ class SteppedLanes:
         taken = LaneSteps(
             inputs=inputs,
             after=self._inputs(after),
-            masks=None,
+            masks=masks,
             actions=actions,
             places=self._places(seen) if self.places else None,
             signals=self._signals(step.signals, playing, when),

@@ -34,7 +34,8 @@ from cvxmdp.experience.environments.jax_env import CompiledSource
 from cvxmdp.experience.trajectories import sampling_model
 from cvxmdp.models.horizon import Horizon
 from cvxmdp.policies.families import BoundDirect, BoundFamily
-from cvxmdp.policies.networks import BoundMLP, BoundNetwork, NetworkPolicy, Observed
+from cvxmdp.policies.gaussian import Gaussian
+from cvxmdp.policies.networks import MLP, BoundMLP, BoundNetwork, NetworkPolicy, Observed
 from cvxmdp.policies.tables import table_of
 from cvxmdp.problems.problem import Problem
 from cvxmdp.solvers.learning import single_precision
@@ -43,12 +44,14 @@ from cvxmdp.solvers.start import fitting, parameters_of
 if TYPE_CHECKING:
     from cvxmdp.solvers.actor_critic import ActorCritic
 
-BATCH, LEAST_BATCH, BATCHES = 2048, 256, 64
+BATCH, LEAST_BATCH, BATCHES = 2048, 256, 100
 LANES = 64  # in compiled code
 LONG, FEW_LANES = 400, 4  # steps of an episode, from which on so few lanes are played
 LEAST_LENGTH = 16  # steps of a lane between two updates
 CUT, LATEST_CUT = 2.0, 5.0  # times 1 / (1 - discount), where episodes are cut
 UNLIMITED = 10_000  # steps of an episode that nothing else ends
+# The integral part can cross its box's first units in one run, however few iterations that has.
+REACHED, INTEGRAL = 1.5, (0.002, 0.03)
 CRITIC = (64, 64)
 CRITIC_HORIZON = 200
 REACH = 10.0  # standard deviations, at which observations are cut
@@ -68,6 +71,7 @@ class Chosen(NamedTuple):
     critic_discount: float
     entropy: float
     kl: float
+    integral: float
     lanes: int
     length: int
     limit: int
@@ -84,6 +88,7 @@ class Chosen(NamedTuple):
             "gae",
             "critic_discount",
             "entropy",
+            "integral",
         )
         return ", ".join(f"{name} {getattr(self, name):g}" for name in shown)
 
@@ -107,23 +112,31 @@ def choose(solver: ActorCritic, problem: Problem) -> Chosen:
             f"steps={solver.steps} is less than one step in each of {lanes} lanes; give more, or fewer lanes "
             "(n_envs=)"
         )
-    discounted = horizon.discount < 1.0
+    iterations = max(1, solver.steps // (lanes * length))
+    discounted, vectors = horizon.discount < 1.0, continuous(problem)
     far = 1.0 - 1.0 / min(limit, CRITIC_HORIZON)
-    size = min(solver.minibatch or 256, lanes * length)
+    size = min(solver.minibatch or (64 if vectors else 256), lanes * length)
     return Chosen(
         batch=lanes * length,
-        epochs=solver.epochs or 4,
+        epochs=solver.epochs or (10 if vectors else 4),
         minibatch=size,
-        learning_rate=solver.learning_rate or 1e-3,
+        learning_rate=solver.learning_rate or (3e-4 if vectors else 1e-3),
         gae=_either(solver.gae, 0.9 if discounted else 0.95),
         critic_discount=_either(solver.critic_discount, horizon.discount if discounted else far),
-        entropy=_either(solver.entropy, 0.01),
-        kl=_either(solver.kl, math.inf),
+        entropy=_either(solver.entropy, 0.0 if vectors else 0.01),
+        kl=_either(solver.kl, 0.02 if vectors else math.inf),
+        integral=_either(solver.integral, float(np.clip(REACHED / iterations, *INTEGRAL))),
         lanes=lanes,
         length=length,
         limit=limit,
-        iterations=max(1, solver.steps // (lanes * length)),
+        iterations=iterations,
     )
+
+
+def continuous(problem: Problem) -> bool:
+    """Whether actions are vectors of numbers."""
+    environment = environment_of(problem)
+    return environment is not None and environment.action_box is not None
 
 
 def _either(given: Any, otherwise: float) -> float:
@@ -133,8 +146,8 @@ def _either(given: Any, otherwise: float) -> float:
 def episode_limit(horizon: Horizon, environment: Environment | None) -> int:
     """Where an episode is cut: where little is left to come, or where the environment would."""
     own = None if environment is None else environment.episode_limit
-    if horizon.steps is not None:
-        return horizon.steps
+    if horizon.limit is not None:
+        return horizon.limit
     if horizon.discount >= 1.0:
         return own or UNLIMITED
     ahead = 1.0 / (1.0 - horizon.discount)
@@ -153,12 +166,13 @@ def read_setup(solver: ActorCritic, problem: Problem, chosen: Chosen) -> ActorCr
         family=family,
         critic=critic_of(family, readings),
         discount=horizon.discount,
-        longest=1.0 / (1.0 - horizon.discount) if discounted else float(chosen.limit),
+        longest=horizon.longest if math.isfinite(horizon.longest) else float(chosen.limit),
+        tail=float(discounted and horizon.limit is None),
         critic_discount=chosen.critic_discount,
         gae=chosen.gae,
         memory=solver.memory,
         iterations=chosen.iterations,
-        gains=Gains(solver.integral, solver.proportional, solver.ramp, solver.check, solver.memory),
+        gains=Gains(chosen.integral, solver.proportional, solver.ramp, solver.check, solver.memory),
         sizes=StepSizes(
             chosen.learning_rate,
             solver.clip,
@@ -182,7 +196,13 @@ def bound_family(solver: ActorCritic, problem: Problem) -> BoundFamily:
     environment = environment_of(problem)
     if environment is not None and solver.policy is None:
         refuse_images(environment)
-    family = solver.network.bind(problem.space)
+    chosen = Gaussian(64, 64, std=solver.std) if continuous(problem) else MLP(64, 64)
+    family = (solver.policy or chosen).bind(problem.space)
+    if continuous(problem) != family.continuous:
+        raise SettingsError(
+            f"policy={solver.policy!r} is for actions of another kind: Gaussian(64, 64) for vectors in a box, "
+            "MLP(64, 64) for a list"
+        )
     if isinstance(family, BoundDirect):
         raise SettingsError(
             "ActorCritic needs a family with scores: MLP(64, 64), Table(), or an Equinox module"

@@ -2,25 +2,29 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import jax
 import numpy as np
 
-from cvxmdp.algorithms.actor_iteration import ActorState, ActorTrace, learn, scaled_by
+from cvxmdp.algorithms.actor_iteration import ActorState, ActorTrace, learn, mean_of, scaled_by
 from cvxmdp.algorithms.actor_lanes import CompiledLanes, first_lanes, iterations
+from cvxmdp.algorithms.actor_multipliers import MOST_UNITS
 from cvxmdp.algorithms.chunks import host
 from cvxmdp.base.compiling import program
 from cvxmdp.base.errors import DivergedError
 from cvxmdp.base.saved_trees import to_arrays
 from cvxmdp.experience.counted_random import key_words
-from cvxmdp.experience.environments.environment import Environment, environment_of, seeds
-from cvxmdp.experience.environments.simulated import actor_in
+from cvxmdp.experience.environments.environment import Environment, environment_of
+from cvxmdp.policies.gaussian import BoundGaussian
 from cvxmdp.policies.networks import BoundNetwork
 from cvxmdp.policies.observers import on_observations
-from cvxmdp.problems.problem import Evaluation
+from cvxmdp.policies.policy import draw_actions, masked
+from cvxmdp.problems.findings import findings_of
 from cvxmdp.problems.solution import Solution, Status
-from cvxmdp.solvers.actor_critic_playing import SteppedLanes
+from cvxmdp.solvers.actor_critic_answer import Answer, Examination, course_of_rows
+from cvxmdp.solvers.actor_critic_playing import Draw, Mask, SteppedLanes
 from cvxmdp.solvers.actor_critic_setup import (
     LEARNER,
     choose,
@@ -123,25 +127,36 @@ class ActorCriticWork(Work[Learnt]):
             self.seed,
             setup.readings.features,
             setup.family.observes,
+            getattr(setup.family, "in_box", np.asarray),
         )
         traces = []
         lanes.reset(int(learner.done))
         learner = learner._replace(returns=np.zeros_like(learner.returns))
         for t in range(int(learner.done), until):
-            steps = lanes.play(t, chosen.length, self._chances(learner))
+            steps = lanes.play(t, chosen.length, self._draw(learner))
             key = jax.random.fold_in(self.keys[2], t)
             learner, trace = lesson(setup, learner, steps, key)
             traces.append(host(trace))
         return learner, jax.tree.map(lambda *rows: np.stack(rows), *traces)
 
-    def _chances(self, learner: ActorState) -> Any:
-        """From inputs (n, ...) to the chances of the actions, (n, A), outside of compiled code."""
+    def _draw(self, learner: ActorState) -> Draw:
+        """The policy at work outside of compiled code."""
         actor = host(learner.actor)
         family = scaled_by(self.setup.family, actor.moments)
+        if isinstance(family, BoundGaussian):
+            drawing = family.drawing(actor.params)
+            return lambda inputs, masks, random: drawing(inputs, random)
         if isinstance(family, BoundNetwork) and family.observes:
-            return family.rows(actor.params)
-        table = np.asarray(chances_on_states(family, actor.params), dtype=np.float64)
-        return lambda inputs: table[inputs]
+            rows = family.rows(actor.params)
+        else:
+            table = np.asarray(chances_on_states(family, actor.params), dtype=np.float64)
+            rows = table.__getitem__
+
+        def draw(inputs: np.ndarray, masks: Mask, random: np.random.Generator) -> np.ndarray:
+            chances = rows(inputs)
+            return draw_actions(chances if masks is None else masked(chances, masks), random)
+
+        return draw
 
     def _require_finite(self, rows: Rows, done: int) -> None:
         fine = np.isfinite(rows["objective"]) & np.isfinite(rows["kl"])
@@ -167,32 +182,53 @@ class ActorCriticWork(Work[Learnt]):
     def finish(self, state: Learnt, rows: Rows, status: Status) -> Solution:
         """The last policy or the averaged one, whichever is better satisfied."""
         learner = state.learner
-        candidates = {"last": self.policy(learner.actor), "averaged": self.policy(learner.averaged)}
-        found = {name: self._worth(policy) for name, policy in candidates.items()}
-        best = max(found, key=lambda name: self._rank(found[name]))
-        multipliers = dict(zip(self.names, self._multipliers(learner, rows), strict=True))
+        answer = self._answer(learner, rows, status)
         stats: dict[str, Any] = {
             "solver": "ActorCritic",
             "iterations": int(learner.done),
             "samples": int(learner.done) * self.chosen.batch,
             "settings": self.chosen.words,
-            "answer": best,
+            "answer": answer.which,
+            "evaluation_episodes": answer.episodes,
             "params": host(learner.actor.params),
             "family": self.setup.family.name,
             LEARNER: to_arrays(learner._replace(returns=np.zeros((0, 0)))),
         }
         if self.taken:
             stats["start"] = self.taken
-        return Solution.of_policy(
+        found = Solution.of_policy(
             self.problem,
-            candidates[best],
+            answer.policy,
             status,
-            multipliers,
-            evaluation=found[best],
+            dict(zip(self.names, self._multipliers(learner, rows), strict=True)),
+            evaluation=answer.evaluation,
             history=self._history(rows),
             stats=stats,
-            message=f"{status.value} The answer is the {best} policy.",
+            message=f"{status.value} The answer is the {answer.which} policy.{answer.remark}",
+            slack_interval=answer.slack_interval,
         )
+        if not rows:
+            return found
+        course = course_of_rows(self.problem, rows, MOST_UNITS)
+        return replace(found, findings=findings_of(course, found.constraint_status))
+
+    def _answer(self, learner: ActorState, rows: Rows, status: Status) -> Answer:
+        played = int(learner.done) * self.chosen.batch
+        examination = Examination(
+            self.problem, played, self.chosen.limit, self.solver.check, self.seed
+        )
+        last = self.policy(learner.actor)
+        if status is not Status.ITERATION_LIMIT or not rows:
+            seen = float(learner.measured.weight) > 0
+            return examination.unexamined(last, self._occupancy(learner) if seen else None)
+        worst = dict(zip(self.names, map(float, rows["sample"].min(axis=0)), strict=True))
+        candidates = {"last": last, "averaged": self.policy(learner.averaged)}
+        return examination.best(candidates, worst)
+
+    def _occupancy(self, learner: ActorState) -> np.ndarray:
+        """What was measured lately, as an occupancy to every function."""
+        m = mean_of(learner.measured, self.setup.longest)
+        return np.asarray(self.setup.readings.occupancy(m), dtype=np.float64)
 
     def _multipliers(self, learner: ActorState, rows: Rows) -> list[float]:
         """The mean over the last part of the run: single ones answer to noise."""
@@ -200,38 +236,6 @@ class ActorCriticWork(Work[Learnt]):
             return [float(mu) for mu in learner.dual.multipliers]
         late = rows["multipliers"][-(-len(rows["objective"]) * 3 // 4) :]
         return [float(mu) for mu in late.mean(axis=0)]
-
-    def _rank(self, found: Evaluation) -> tuple[float, float]:
-        """First the worst violation, in units of the budget, then the objective."""
-        budgets = self.problem.budgets
-        short = [
-            max(0.0, -slack) / max(abs(budgets[name]), 1e-12) for name, slack in found.slack.items()
-        ]
-        return -max(short, default=0.0), self.problem.sign * found.objective
-
-    def _worth(self, policy: Any) -> Evaluation:
-        environment = self.environment
-        if environment is None:
-            return self.problem.evaluate(policy)
-        return self._estimated(environment, policy)
-
-    def _estimated(self, environment: Environment, policy: Any) -> Evaluation:
-        """From fresh episodes."""
-        of_policy, of_environment = seeds(self.seed, 3, count=2)
-        act = actor_in(environment, policy, of_policy, False)
-        total, count = np.zeros(self.problem.shape), 0
-        while count < 100:
-            first = of_environment if not count else None
-            episodes = environment.episodes(
-                act, self.chosen.limit, signals=self.problem.space.signal_names, seed=first
-            )
-            alive = np.arange(episodes.actions.shape[1]) < episodes.lengths[:, None]
-            weights = np.where(alive, self.problem.space.discount ** np.arange(alive.shape[1]), 0.0)
-            for k, name in enumerate(self.problem.space.signal_names):
-                row = self.problem.space.shape[0] + k
-                total[row, 0] += (weights * np.where(alive, episodes.signals[name], 0.0)).sum()
-            count += len(episodes.lengths)
-        return self.problem.evaluate_occupancy(total / count)
 
     def _history(self, rows: Rows) -> dict[str, Any]:
         if not rows:

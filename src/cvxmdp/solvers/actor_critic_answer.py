@@ -1,0 +1,158 @@
+"""Which policy of an actor-critic is the answer, and what is known of it.
+
+There are two candidates: the last policy, and the running average of its parameters, which swings less with the
+multipliers. The one that is better satisfied is the answer: by exact values where there is a model, else by
+fresh episodes of both. Others, of the answer alone, then judge it (``experience.judging``).
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from cvxmdp.base.interval import Interval
+from cvxmdp.experience.environments.environment import Environment, environment_of, seeds
+from cvxmdp.experience.environments.simulated import actor_in
+from cvxmdp.experience.episodes import Sample, joined, summarise
+from cvxmdp.experience.judging import Play, judge_by_episodes, measured_mean, unjudged
+from cvxmdp.problems.findings import Course, Timeline, computed
+from cvxmdp.problems.problem import Evaluation, Problem
+from cvxmdp.solvers.contract import Rows
+
+COMPARED, LEAST_COMPARED = 100, 8  # episodes of each candidate
+COMPARING, JUDGING = 0.05, 0.2  # of the steps that were learned from, spent on fresh ones
+FRESH = 3  # what random numbers are for
+NARROW = 0.05  # of log A: an entropy below it is hardly any
+NARROW_STD = 0.02  # of a Gaussian policy
+STEADY = 7.0  # times 1 / (1 - discount), where fresh episodes are cut
+
+
+class Answer(NamedTuple):
+    """The policy that is returned, which of the candidates it is, and what is known of it."""
+
+    which: str
+    policy: Any
+    evaluation: Evaluation
+    slack_interval: dict[str, Interval]
+    remark: str
+    episodes: int
+
+
+class Examination:
+    """Of candidates, after all steps are played.
+
+    Args:
+        problem: to solve.
+        steps: that were learned from.
+        limit: where episodes are cut at the earliest.
+        check: episodes, at most, that judge the answer.
+        seed: of the run.
+    """
+
+    def __init__(self, problem: Problem, steps: int, limit: int, check: int, seed: int) -> None:
+        self.problem, self.steps, self.check, self.seed = problem, steps, check, seed
+        discount = problem.space.discount
+        ahead = STEADY / (1.0 - discount) if discount < 1.0 else limit
+        self.limit = max(limit, math.ceil(ahead))
+
+    def best(self, candidates: Mapping[str, Any], worst: Mapping[str, float]) -> Answer:
+        """The better satisfied candidate, judged; ``worst``, the smallest slacks of batches, by constraint."""
+        environment = environment_of(self.problem)
+        if environment is None:
+            exact = {name: self.problem.evaluate(policy) for name, policy in candidates.items()}
+            which = max(exact, key=lambda name: self._rank(exact[name]))
+            found = exact[which]
+            return Answer(which, candidates[which], found, computed(found.slack), "", 0)
+        plays = {
+            name: self._play(environment, policy, number)
+            for number, (name, policy) in enumerate(candidates.items())
+        }
+        samples = {name: self._compared(play) for name, play in plays.items()}
+        worth = {name: self._worth(sample) for name, sample in samples.items()}
+        which = max(worth, key=lambda name: self._rank(worth[name]))
+        judged = judge_by_episodes(
+            self.problem,
+            plays[which],
+            check=self.check,
+            most_steps=JUDGING * self.steps,
+            worst=worst,
+        )
+        found = self._worth(judged.sample)
+        remark = f" Objective and slack are estimates from {judged.sample.n:,} fresh episodes."
+        return Answer(which, candidates[which], found, judged.slack, remark, judged.sample.n)
+
+    def unexamined(self, policy: Any, m: np.ndarray | None) -> Answer:
+        """Of a run that was stopped: the environment is not to be asked again."""
+        if environment_of(self.problem) is None:
+            found = self.problem.evaluate(policy)
+            return Answer("last", policy, found, computed(found.slack), "", 0)
+        if m is None:
+            nothing = dict.fromkeys(self.problem.constraints, math.nan)
+            found = Evaluation(math.nan, nothing, np.full(self.problem.shape, math.nan))
+        else:
+            found = self.problem.evaluate_occupancy(m)
+        remark = " Objective and slack are those of the last episodes it learned from."
+        return Answer("last", policy, found, unjudged(found.slack), remark, 0)
+
+    def _compared(self, play: Play) -> Sample:
+        """A few episodes: as many as the steps that may go into it."""
+        sample = play(LEAST_COMPARED)
+        affordable = COMPARING * self.steps / max(float(sample.lengths.mean()), 1.0)
+        more = min(COMPARED, int(affordable)) - sample.n
+        return joined([sample, play(more)]) if more > 0 else sample
+
+    def _play(self, environment: Environment, policy: Any, number: int) -> Play:
+        """Fresh episodes of a policy, in whole rounds of the lanes."""
+        of_environment, of_policy = seeds(self.seed, FRESH, number, count=2)
+        act = actor_in(environment, policy, of_policy, False)
+        rounds, names = itertools.count(), self.problem.space.signal_names
+        measured: dict[str, Any] = {
+            "n_states": environment.n_states,
+            "features": environment.features,
+        }
+
+        def block() -> Sample:
+            first = of_environment if next(rounds) == 0 else None
+            played = environment.episodes(act, self.limit, signals=names, seed=first)
+            return summarise(played, environment.discount, environment.n_actions, **measured)
+
+        return lambda count: joined([block() for _ in range(-(-count // environment.n_lanes))])
+
+    def _worth(self, sample: Sample) -> Evaluation:
+        return self.problem.evaluate_occupancy(measured_mean(self.problem, sample))
+
+    def _rank(self, found: Evaluation) -> tuple[float, float]:
+        """First the worst violation, in units of the budget, then the objective."""
+        budgets = self.problem.budgets
+        short = [
+            max(0.0, -slack) / max(abs(budgets[name]), 1e-12) for name, slack in found.slack.items()
+        ]
+        return -max(short, default=0.0), self.problem.sign * found.objective
+
+
+def course_of_rows(problem: Problem, rows: Rows, most: float) -> Course:
+    """How a run went, for the findings about it; multipliers end at ``most`` units of what pulls equally."""
+    at = np.arange(1, len(rows["objective"]) + 1)
+
+    def by_name(columns: np.ndarray) -> dict[str, Timeline]:
+        return {
+            name: Timeline(at, columns[:, k].astype(float))
+            for k, name in enumerate(problem.constraints)
+        }
+
+    actions, environment = problem.space.shape[1], environment_of(problem)
+    narrow = rows["entropy"] < NARROW * math.log(max(actions, 1.0))
+    if environment is not None and environment.action_box is not None:
+        each = rows["entropy"] / np.size(environment.action_box[0])
+        narrow = each < math.log(NARROW_STD) + 0.5 * math.log(2.0 * math.pi * math.e)
+    return Course(
+        Timeline(at, rows["objective"].astype(float)),
+        by_name(rows["slack"]),
+        by_name(rows["multipliers"] / np.maximum(rows["unit"], 1e-30)),
+        dict.fromkeys(problem.constraints, most),
+        Timeline(at, np.asarray(narrow, dtype=float)),
+    )

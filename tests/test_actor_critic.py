@@ -1,0 +1,252 @@
+"""The actor-critic: its measure, its critic, its multipliers, and what it learns with no settings."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import gymnasium
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import cvxmdp as cm
+from cvxmdp.algorithms.actor_iteration import generalised, mean_of
+from cvxmdp.algorithms.actor_multipliers import MOST_UNITS, Gains, first_dual, updated_dual
+from cvxmdp.algorithms.actor_readings import MOST_CHANNELS, LaneSteps, readings_of
+from cvxmdp.base.errors import ExperienceError, ProblemError, SettingsError
+from cvxmdp.base.saved_trees import from_arrays
+from cvxmdp.solvers.actor_critic_work import ActorCriticWork
+from cvxmdp.solvers.contract import Task
+
+
+class Corridor(gymnasium.Env[np.ndarray, int]):
+    """Right is where the reward is, and far to the right is what it costs."""
+
+    observation_space = gymnasium.spaces.Box(-1.0, 1.0, (1,), np.float32)
+    action_space = gymnasium.spaces.Discrete(2)
+
+    def reset(
+        self, *, seed: int | None = None, options: Any = None
+    ) -> tuple[np.ndarray, dict[str, Any]]:
+        super().reset(seed=seed)
+        self.place = 0
+        return self._seen(), {}
+
+    def step(self, action: int) -> tuple[np.ndarray, float, bool, bool, dict[str, Any]]:
+        slips = self.np_random.random() < 0.1
+        self.place = int(np.clip(self.place + (1 if action and not slips else -1), -4, 4))
+        return self._seen(), float(self.place > 0), False, False, {"cost": float(self.place > 2)}
+
+    def _seen(self) -> np.ndarray:
+        return np.array([self.place / 4.0], np.float32)
+
+
+def corridor(budget: float = 0.2) -> cm.Problem:
+    env = cm.GymnasiumEnv(Corridor(), discount=0.9)
+    return cm.Problem(
+        env,
+        maximize=cm.linear("reward", per="step"),
+        subject_to={"cost": cm.linear("cost", per="step") <= budget},
+    )
+
+
+def grid(**arguments: Any) -> cm.Problem:
+    mdp = cm.gridworld(3, discount=0.9, hazards=[4], **arguments)
+    return cm.Problem(
+        mdp, maximize=cm.entropy(), subject_to={"hazard": cm.linear("hazard", per="step") <= 0.05}
+    )
+
+
+def test_channels_are_all_that_functions_look_at():
+    problem, random = grid(), np.random.default_rng(0)
+    functions = (problem.objective_function, *problem.slack_functions.values())
+    found = readings_of(functions, problem.shape, 0)
+    assert found.channels == 9, "a hazard is one of nine states"
+    x = problem.evaluate(cm.uniform_policy(problem.mdp)).occupancy + 0.1 * random.random(
+        problem.shape
+    )
+    m = np.asarray(found.rewards).reshape(found.channels, -1) @ x.ravel()
+    values = [float(one.value(x)) for one in functions]
+    assert np.asarray(found.values(jnp.asarray(m, jnp.float32))) == pytest.approx(values, rel=1e-4)
+    rewards, weights = found.shadow(jnp.asarray(m, jnp.float32))
+    slopes = np.tensordot(np.asarray(weights), np.asarray(rewards), axes=1)
+    for slope, function in zip(slopes, functions, strict=True):
+        assert slope == pytest.approx(
+            np.broadcast_to(function.gradient(x), x.shape), rel=1e-3, abs=1e-4
+        )
+
+
+def test_too_many_channels_make_one_for_each_function():
+    problem = cm.Problem(cm.gridworld(12, discount=0.9), maximize=cm.entropy(of="state-action"))
+    found = readings_of([problem.objective_function], problem.shape, 0)
+    assert problem.shape[0] * problem.shape[1] > MOST_CHANNELS
+    assert (found.channels, found.size) == (1, 12 * 12 * 4)
+
+
+def test_signals_alone_need_no_features():
+    with pytest.raises(ProblemError, match=r"no states\. Give features="):
+        cm.Problem(cm.GymnasiumEnv(Corridor(), discount=0.9), maximize=cm.entropy())
+    problem = corridor()
+    assert problem.shape == (2, 2), "cost and reward"
+    functions = (problem.objective_function, *problem.slack_functions.values())
+    assert not readings_of(functions, problem.shape, 2).features
+
+
+def steps_of(ended: list[float], over: list[float]) -> LaneSteps:
+    columns = {name: np.zeros((len(ended), 1), np.float32) for name in LaneSteps._fields}
+    columns |= {"ended": np.array(ended)[:, None], "over": np.array(over)[:, None]}
+    return LaneSteps(**{name: jnp.asarray(column) for name, column in columns.items()})
+
+
+def test_values_are_bootstrapped_where_an_episode_is_cut_not_where_it_ends():
+    work = ActorCriticWork(cm.ActorCritic(5_000, gae=0.5), Task(corridor(), None, 0))
+    steps = steps_of([0, 1, 0, 0], [0, 1, 1, 0])
+    random = np.random.default_rng(1)
+    z, now, then = random.random((3, 4, 1, 2))
+    found = np.asarray(generalised(work.setup, steps, z, now, then))
+    discount, share = 0.9, 0.45
+    expected = np.zeros((4, 1, 2))
+    expected[3] = z[3] + discount * then[3] - now[3]
+    expected[2] = z[2] + discount * then[2] - now[2]  # cut: what follows is worth something
+    expected[1] = z[1] - now[1]  # ended: nothing follows
+    expected[0] = z[0] + discount * then[0] - now[0] + share * expected[1]
+    assert found == pytest.approx(expected, rel=1e-5)
+
+
+def test_multipliers_are_proportional_and_integral_in_units_of_what_pulls_equally():
+    gains = Gains(*(jnp.asarray(value) for value in (0.01, 0.5, 0.0, 1e12, 4.0)))
+    dual = first_dual(1)._replace(updates=jnp.asarray(9.0), noise=jnp.asarray([0.04]))
+    nothing = jnp.zeros((2, 1, 2))
+    given = (jnp.array([1.0, -0.3]), jnp.array([-0.3]), jnp.array([2.0, 0.5]))
+    after, told = updated_dual(
+        gains,
+        dual,
+        jnp.asarray(0.5),
+        *given,
+        nothing,
+        jnp.zeros(2),
+        jnp.zeros((2, 1)),
+        jnp.asarray(True),
+    )
+    unit = 4.0  # rms(A_0) / rms(A_1)
+    error = -0.3 / np.sqrt(0.9 * 0.04)
+    assert told.unit == pytest.approx([unit])
+    assert after.integral == pytest.approx([-0.01 * unit * error])
+    assert after.multipliers == pytest.approx([-0.51 * unit * error])
+    for _ in range(5_000):
+        after, _ = (
+            updated_dual(
+                gains,
+                after,
+                jnp.asarray(0.5),
+                *given,
+                nothing,
+                jnp.zeros(2),
+                jnp.zeros((2, 1)),
+                jnp.asarray(True),
+            )
+            if float(after.integral[0]) < MOST_UNITS * unit * 0.999
+            else (after, None)
+        )
+        if float(after.integral[0]) >= MOST_UNITS * unit * 0.999:
+            break
+    assert float(after.multipliers[0]) <= MOST_UNITS * unit * (1 + 1e-6)
+
+
+def test_the_measure_is_that_of_the_policy():
+    """A policy that hardly moves is measured: by the running mean, within a few standard errors."""
+    mdp = cm.garnet(6, 3, 2, seed=0, discount=0.9, ending=0.3)
+    problem = cm.Problem(
+        mdp, maximize=cm.entropy(), subject_to={"hazard": cm.linear("cost", per="step") <= 0.05}
+    )
+    solver = cm.ActorCritic(60_000, learning_rate=1e-9, memory=1_000)
+    found = cm.solve(problem, solver, seed=0, progress=False)
+    exact = problem.evaluate(found.policy)
+    assert found.history["objective"][-1] == pytest.approx(exact.objective, abs=0.01)
+    assert found.history["slack"]["hazard"][-1] == pytest.approx(exact.slack["hazard"], abs=0.004)
+
+
+def test_a_simulator_is_learned_with_no_settings_and_says_what_it_is(tmp_path):
+    problem = corridor()
+    found = cm.solve(problem, seed=0, steps=40_000, folder=tmp_path / "run")
+    assert "ActorCritic: steps 40,000, batch 400" in found.stats["chosen"]
+    assert found.stats["answer"] in ("last", "averaged")
+    assert found.constraint_status["cost"] in ("satisfied", "open")
+    # Always to the right has 0.87, at a cost of 0.69; at random it is 0.3 and 0.06.
+    assert found.objective > 0.7
+    assert found.slack["cost"] > -0.02
+    episodes = found.history["episodes"]
+    assert (found.history["episodes_over"]["cost"] <= episodes).all()
+    # A policy file is enough to act, normaliser included.
+    found.policy.save(tmp_path / "policy.safetensors")
+    again = cm.load_policy(tmp_path / "policy.safetensors")
+    seen = np.array([[-0.5], [0.75]], np.float32)
+    assert again.probabilities(seen) == pytest.approx(found.policy.probabilities(seen))
+    # More steps and another budget, from the folder.
+    solver = cm.ActorCritic(10_000)
+    more = cm.solve(problem.with_budget("cost", 0.15), solver, seed=1, start=tmp_path / "run")
+    assert "critic" in more.stats["start"]
+    assert more.slack["cost"] > -0.05
+
+
+@pytest.mark.parametrize("kind", ["stepped", "compiled"])
+def test_a_run_that_was_stopped_ends_with_the_same_bits(kind, tmp_path):
+    problem = corridor() if kind == "stepped" else grid()
+    solver = cm.ActorCritic(12_000, batch=256)
+    whole = cm.solve(problem, solver, seed=3)
+    stopped = cm.solve(problem, solver, seed=3, folder=tmp_path, time_limit=1e-6)
+    assert stopped.status is cm.Status.TIME_LIMIT
+    ended = cm.solve(problem, solver, seed=3, folder=tmp_path)
+    assert ended.objective == whole.objective
+    for mine, theirs in zip(
+        jax.tree.leaves(ended.stats["params"]), jax.tree.leaves(whole.stats["params"]), strict=True
+    ):
+        assert np.array_equal(mine, theirs)
+
+
+def test_what_a_start_takes_over():
+    problem = grid()
+    first = cm.solve(problem, cm.ActorCritic(8_000), seed=0)
+    work = ActorCriticWork(cm.ActorCritic(8_000), Task(problem, first, 1))
+    learner = work.first().learner
+    kept = from_arrays(first.stats["learner"], learner._replace(returns=np.zeros((0, 0))))
+    for mine, theirs in zip(
+        jax.tree.leaves(learner.critic), jax.tree.leaves(kept.critic), strict=True
+    ):
+        assert np.array_equal(mine, theirs)
+    assert np.array_equal(learner.dual.multipliers, kept.dual.multipliers)
+    measured = np.asarray(mean_of(learner.measured, work.setup.longest))
+    assert np.isfinite(measured).all()
+    assert measured.any()
+    assert learner.dual.allowance == pytest.approx(0.0), "no violation is allowed again"
+    table = cm.solve(problem).policy
+    imitated = ActorCriticWork(cm.ActorCritic(8_000), Task(problem, table, 1)).first().learner
+    assert np.abs(work.policy(imitated.actor).probabilities() - table.probabilities()).max() < 0.05
+
+
+def test_images_and_wrong_settings_are_refused():
+    class Screen(Corridor):
+        observation_space = gymnasium.spaces.Box(0, 255, (64, 64, 3), np.uint8)
+
+    screen = cm.Problem(cm.GymnasiumEnv(Screen(), discount=0.9), maximize=cm.linear("reward"))
+    with pytest.raises(SettingsError, match=r"images of shape \(64, 64, 3\).*EquinoxModule"):
+        cm.solve(screen, cm.ActorCritic(1_000), seed=0)
+    for wrong in ({"steps": 0}, {"steps": 10, "gae": 1.5}, {"steps": 10, "clip": -0.1}):
+        with pytest.raises(SettingsError, match="must be"):
+            cm.ActorCritic(**wrong)
+
+
+def test_a_signal_that_is_no_number_ends_the_run_with_what_was_learned():
+    class Breaks(Corridor):
+        count = 0
+
+        def step(self, action: int) -> Any:
+            Breaks.count += 1
+            seen, reward, *rest = super().step(action)
+            return seen, np.nan if Breaks.count > 15_000 else reward, *rest
+
+    problem = cm.Problem(cm.GymnasiumEnv(Breaks(), discount=0.9), maximize=cm.linear("reward"))
+    with pytest.raises(ExperienceError, match="'reward' as nan") as caught:
+        cm.solve(problem, cm.ActorCritic(40_000, batch=256), seed=0)
+    assert caught.value.solution.has_policy
