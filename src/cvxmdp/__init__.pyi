@@ -66,6 +66,7 @@ from cvxmdp.policies.features import FeatureFunction as FeatureFunction
 from cvxmdp.policies.features import OneHot as OneHot
 from cvxmdp.policies.features import RandomFourier as RandomFourier
 from cvxmdp.policies.features import UniformBins as UniformBins
+from cvxmdp.policies.gaussian import Gaussian as Gaussian
 from cvxmdp.policies.networks import MLP as MLP
 from cvxmdp.policies.networks import EquinoxModule as EquinoxModule
 from cvxmdp.policies.occupancies import occupancy_of as occupancy_of

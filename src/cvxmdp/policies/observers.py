@@ -10,7 +10,7 @@ import numpy as np
 
 from cvxmdp.base.errors import ExperienceError, PolicyError
 from cvxmdp.policies.features import OneHot, describe_features, read_features
-from cvxmdp.policies.policy import Acting, Arrays, draw_actions, drawn_members, likeliest
+from cvxmdp.policies.policy import Acting, Arrays, draw_actions, drawn_members, likeliest, masked
 from cvxmdp.policies.readers import Observable, ObservationReader
 from cvxmdp.policies.tables import TabularPolicy
 
@@ -43,6 +43,7 @@ class ObservedPolicy(Acting):
     reader: ObservationReader
     n_actions: int
     numbered = False
+    _masks: np.ndarray | None = None
 
     def rows(self, inputs: np.ndarray) -> np.ndarray:
         """pi(. | o) for a batch of observations as the reader gives them, (n, A)."""
@@ -62,9 +63,23 @@ class ObservedPolicy(Acting):
 
     set_random_seed = Acting.seed
 
+    def predict(
+        self,
+        observation: Any,
+        state: Any = None,
+        episode_start: Any = None,
+        deterministic: bool = False,
+        action_masks: Any = None,
+    ) -> tuple[Any, None]:
+        """See ``Acting.predict``; ``action_masks``, (A,) or (n, A), are the actions that are available now."""
+        self._masks = None if action_masks is None else np.asarray(action_masks, dtype=bool)
+        return super().predict(observation, state, episode_start, deterministic)
+
     def _actions(self, observation: Any, episode_start: Any, deterministic: bool) -> Any:
         inputs, single = self._read(observation)
         rows = self.rows(inputs)
+        if self._masks is not None:
+            rows = masked(rows, self._masks.reshape(-1, self.n_actions))
         actions = likeliest(rows, rows) if deterministic else draw_actions(rows, self.random)
         return actions[0] if single else actions
 

@@ -31,7 +31,7 @@ NARROW_STD = 0.02  # of a Gaussian policy
 STEADY = 7.0  # times 1 / (1 - discount), where fresh episodes are cut
 
 
-class Answer(NamedTuple):
+class ChosenPolicy(NamedTuple):
     """The policy that is returned, which of the candidates it is, and what is known of it."""
 
     which: str
@@ -59,14 +59,14 @@ class Examination:
         ahead = STEADY / (1.0 - discount) if discount < 1.0 else limit
         self.limit = max(limit, math.ceil(ahead))
 
-    def best(self, candidates: Mapping[str, Any], worst: Mapping[str, float]) -> Answer:
+    def best(self, candidates: Mapping[str, Any], worst: Mapping[str, float]) -> ChosenPolicy:
         """The better satisfied candidate, judged; ``worst``, the smallest slacks of batches, by constraint."""
         environment = environment_of(self.problem)
         if environment is None:
             exact = {name: self.problem.evaluate(policy) for name, policy in candidates.items()}
             which = max(exact, key=lambda name: self._rank(exact[name]))
             found = exact[which]
-            return Answer(which, candidates[which], found, computed(found.slack), "", 0)
+            return ChosenPolicy(which, candidates[which], found, computed(found.slack), "", 0)
         plays = {
             name: self._play(environment, policy, number)
             for number, (name, policy) in enumerate(candidates.items())
@@ -83,20 +83,20 @@ class Examination:
         )
         found = self._worth(judged.sample)
         remark = f" Objective and slack are estimates from {judged.sample.n:,} fresh episodes."
-        return Answer(which, candidates[which], found, judged.slack, remark, judged.sample.n)
+        return ChosenPolicy(which, candidates[which], found, judged.slack, remark, judged.sample.n)
 
-    def unexamined(self, policy: Any, m: np.ndarray | None) -> Answer:
+    def unexamined(self, policy: Any, m: np.ndarray | None) -> ChosenPolicy:
         """Of a run that was stopped: the environment is not to be asked again."""
         if environment_of(self.problem) is None:
             found = self.problem.evaluate(policy)
-            return Answer("last", policy, found, computed(found.slack), "", 0)
+            return ChosenPolicy("last", policy, found, computed(found.slack), "", 0)
         if m is None:
             nothing = dict.fromkeys(self.problem.constraints, math.nan)
             found = Evaluation(math.nan, nothing, np.full(self.problem.shape, math.nan))
         else:
             found = self.problem.evaluate_occupancy(m)
         remark = " Objective and slack are those of the last episodes it learned from."
-        return Answer("last", policy, found, unjudged(found.slack), remark, 0)
+        return ChosenPolicy("last", policy, found, unjudged(found.slack), remark, 0)
 
     def _compared(self, play: Play) -> Sample:
         """A few episodes: as many as the steps that may go into it."""

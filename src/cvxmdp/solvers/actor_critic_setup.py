@@ -34,7 +34,7 @@ from cvxmdp.experience.environments.jax_env import CompiledSource
 from cvxmdp.experience.trajectories import sampling_model
 from cvxmdp.models.horizon import Horizon
 from cvxmdp.policies.families import BoundDirect, BoundFamily
-from cvxmdp.policies.gaussian import Gaussian
+from cvxmdp.policies.gaussian import Gaussian, GaussianPolicy
 from cvxmdp.policies.networks import MLP, BoundMLP, BoundNetwork, NetworkPolicy, Observed
 from cvxmdp.policies.tables import table_of
 from cvxmdp.problems.problem import Problem
@@ -308,7 +308,8 @@ def _policy_of(start: Any, first: ActorPart, family: Any) -> ActorPart:
     policy = getattr(start, "policy", start)
     params = parameters_of(start, family)
     moments = first.moments
-    if params is None and isinstance(policy, NetworkPolicy) and policy.family == family.name:
+    known = isinstance(policy, NetworkPolicy | GaussianPolicy)
+    if params is None and known and policy.family == family.name:
         params = fitting(policy.params, family)
         seen = policy.bound.inputs
         square = np.asarray(seen.scale, np.float32) ** 2

@@ -23,7 +23,7 @@ from cvxmdp.policies.observers import on_observations
 from cvxmdp.policies.policy import draw_actions, masked
 from cvxmdp.problems.findings import findings_of
 from cvxmdp.problems.solution import Solution, Status
-from cvxmdp.solvers.actor_critic_answer import Answer, Examination, course_of_rows
+from cvxmdp.solvers.actor_critic_answer import ChosenPolicy, Examination, course_of_rows
 from cvxmdp.solvers.actor_critic_playing import Draw, Mask, SteppedLanes
 from cvxmdp.solvers.actor_critic_setup import (
     LEARNER,
@@ -33,7 +33,7 @@ from cvxmdp.solvers.actor_critic_setup import (
     source_of,
     taken_over,
 )
-from cvxmdp.solvers.contract import Judgement, Rows, Task, Work, require_gradients
+from cvxmdp.solvers.contract import Judgement, Rows, Task, Work, require_episodes
 from cvxmdp.solvers.environment_work import chances_on_states
 from cvxmdp.solvers.start import given_start
 
@@ -58,7 +58,7 @@ class ActorCriticWork(Work[Learnt]):
 
     def __init__(self, solver: ActorCritic, task: Task) -> None:
         assert task.seed is not None
-        require_gradients(task.problem)
+        require_episodes(task.problem)
         self.solver, self.task, self.problem, self.seed = solver, task, task.problem, int(task.seed)
         self.chosen = choose(solver, task.problem)
         self.setup = read_setup(solver, task.problem, self.chosen)
@@ -212,7 +212,7 @@ class ActorCriticWork(Work[Learnt]):
         course = course_of_rows(self.problem, rows, MOST_UNITS)
         return replace(found, findings=findings_of(course, found.constraint_status))
 
-    def _answer(self, learner: ActorState, rows: Rows, status: Status) -> Answer:
+    def _answer(self, learner: ActorState, rows: Rows, status: Status) -> ChosenPolicy:
         played = int(learner.done) * self.chosen.batch
         examination = Examination(
             self.problem, played, self.chosen.limit, self.solver.check, self.seed

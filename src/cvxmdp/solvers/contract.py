@@ -30,10 +30,15 @@ def unlimited() -> float:
 
 
 def require_gradients(problem: Problem) -> None:
-    """An error where the problem's horizon has no policy gradients, or some policy stays for ever."""
+    """An error where there are no policy gradients: for the horizon, the actions, or endless stays."""
+    require_episodes(problem)
+    require_listed_actions(problem, "This learner")
+
+
+def require_episodes(problem: Problem) -> None:
+    """An error where the problem's horizon has no episodes to learn from, or some policy stays for ever."""
     if reason := problem.space.horizon.gradients:
         raise SolverError(reason)
-    require_listed_actions(problem, "This learner")
     if problem.environment is None:
         problem.require_bounded_stays("A policy gradient")
 
@@ -43,8 +48,9 @@ def require_listed_actions(problem: Problem, who: str) -> None:
     environment = environment_of(problem)
     if environment is not None and environment.action_box is not None:
         raise SolverError(
-            f"{who} chooses from a list of actions, and {environment.name} takes vectors of numbers. Wrap it "
-            "so that it offers a list: gymnasium.wrappers.TransformAction."
+            f"{who} chooses from a list of actions, and {environment.name} takes vectors of numbers. "
+            "ActorCritic(steps=...) takes those; or wrap it so that it offers a list: "
+            "gymnasium.wrappers.TransformAction."
         )
 
 

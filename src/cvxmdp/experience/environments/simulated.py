@@ -27,6 +27,7 @@ def actor_of(
     n_states: int | None = None,
     states: Callable[[np.ndarray], Any] = np.asarray,
     deterministic: bool = False,
+    masks: Callable[[], np.ndarray | None] = lambda: None,
 ) -> Actor:
     """A policy at work, with its own random numbers; what was given is not changed where it is ours.
 
@@ -38,6 +39,7 @@ def actor_of(
         n_states: S, where observations are states.
         states: of what was read, for a table.
         deterministic: passed to ``predict``.
+        masks: tells which actions are available now, (lanes, A); passed to a ``predict`` with ``action_masks``.
     """
     if hasattr(policy, "problem") and hasattr(policy, "policy"):
         policy = policy.policy
@@ -66,12 +68,18 @@ def actor_of(
         policy = copy.copy(policy)
     if callable(getattr(policy, "set_random_seed", None)):
         policy.set_random_seed(seed)
-    return _foreign(policy, n_actions, deterministic)
+    return _foreign(policy, n_actions, deterministic, masks)
 
 
 def actor_in(env: Environment, policy: Any, seed: int, deterministic: bool) -> Actor:
     """A policy at work in an environment: on its states, on bins of its observations, or on those."""
-    given: dict[str, Any] = {"n_states": env.n_states, "states": env.states}
+    if env.action_box is not None:
+        return _in_box(getattr(policy, "policy", policy), env, seed, deterministic)
+    given: dict[str, Any] = {
+        "n_states": env.n_states,
+        "states": env.states,
+        "masks": lambda: env.masks,
+    }
     return actor_of(policy, env.n_actions, seed, **given, deterministic=deterministic)
 
 
@@ -90,7 +98,31 @@ def _function(decide: Callable[[Any], Any], n_actions: int) -> Actor:
     return act
 
 
-def _foreign(policy: Any, n_actions: int, deterministic: bool) -> Actor:
+def _in_box(policy: Any, env: Environment, seed: int, deterministic: bool) -> Actor:
+    """A policy whose actions are vectors of numbers."""
+    if isinstance(policy, ObservedPolicy):
+        policy = copy.copy(policy)
+    if callable(getattr(policy, "set_random_seed", None)):
+        policy.set_random_seed(seed)
+    assert env.action_box is not None
+    shape = env.action_box[0].shape
+
+    def act(observations: Any, inputs: np.ndarray, begins: np.ndarray) -> np.ndarray:
+        answer = policy.predict(observations, deterministic=deterministic)
+        actions = np.asarray(answer[0] if isinstance(answer, tuple) else answer)
+        if actions.dtype.kind not in "fiu" or actions.size != len(inputs) * int(np.prod(shape)):
+            raise PolicyError(
+                f"predict gave {actions!r} for {len(inputs)} observations; expected for each a vector of the "
+                f"shape {shape}"
+            )
+        return actions.reshape(len(inputs), *shape)
+
+    return act
+
+
+def _foreign(
+    policy: Any, n_actions: int, deterministic: bool, masks: Callable[[], np.ndarray | None]
+) -> Actor:
     known = inspect.signature(policy.predict).parameters
     open_ended = any(p.kind is inspect.Parameter.VAR_KEYWORD for p in known.values())
     extra: dict[str, Any] = {"deterministic": deterministic}
@@ -100,7 +132,9 @@ def _foreign(policy: Any, n_actions: int, deterministic: bool) -> Actor:
     def act(observations: Any, inputs: np.ndarray, begins: np.ndarray) -> np.ndarray:
         lanes = len(inputs)
         single = _each(observations, lanes)[0] if lanes == 1 else None
-        arguments = dict(extra)
+        arguments, available = dict(extra), masks()
+        if available is not None and "action_masks" in known:
+            arguments["action_masks"] = available if single is None else available[0]
         if "episode_start" in known and "state" in known:
             arguments.update(state=memory["state"], episode_start=begins)
         try:
