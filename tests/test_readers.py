@@ -19,6 +19,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from safetensors import safe_open
+from safetensors.numpy import save_file
 
 import cvxmdp as cm
 from cvxmdp.base.npz_files import read_npy, read_npz
@@ -261,3 +263,51 @@ def test_a_header_that_is_no_dictionary_and_bytes_that_are_no_text(tmp_path: Pat
     (tmp_path / "log.csv").write_bytes(b"episode,st\xffte\n0,1\n")
     with pytest.raises(cm.CvxmdpError, match=r"log\.csv, line 1"):
         cm.from_transitions(tmp_path / "log.csv", 0.9)
+
+
+@pytest.mark.parametrize("name", ["model.safetensors", "policy.safetensors"])
+def test_no_flipped_bit_goes_unnoticed(name: str, honest: Path, tmp_path: Path) -> None:
+    data, random = (honest / name).read_bytes(), Random(1)
+    file = tmp_path / name
+    for _ in range(300):
+        place, bit = random.randrange(len(data)), 1 << random.randrange(8)
+        file.write_bytes(data[:place] + bytes([data[place] ^ bit]) + data[place + 1 :])
+        with pytest.raises(cm.CvxmdpError):
+            READERS[name](file)
+
+
+def test_files_of_earlier_releases_have_no_checksum(honest: Path, tmp_path: Path) -> None:
+    with safe_open(honest / "policy.safetensors", framework="numpy") as file:
+        arrays = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+        metadata = file.metadata()
+    del metadata["sha256"]
+    save_file(arrays, tmp_path / "old.safetensors", metadata)
+    old, new = cm.load_policy(tmp_path / "old.safetensors"), honest / "policy.safetensors"
+    assert np.array_equal(old.probabilities(), cm.load_policy(new).probabilities())
+
+
+def test_masked_entries_are_no_numbers() -> None:
+    def masked(*shape: int) -> np.ma.MaskedArray:
+        return np.ma.masked_array(np.ones(shape), mask=np.eye(*shape[-2:]))
+
+    for make in (
+        lambda: cm.TabularMDP(masked(1, 1, 1), [1.0], 0.9),
+        lambda: cm.TabularPolicy(masked(1, 1)),
+        lambda: cm.linear(masked(9, 4)),
+        lambda: cm.Problem(model(), minimize=cm.distance(masked(9, 4))),
+    ):
+        with pytest.raises(cm.CvxmdpError, match="masked"):
+            make()
+    assert cm.TabularPolicy(np.ma.masked_array([[1.0]], mask=False)).n_states == 1
+
+
+def test_towers_of_functions_are_flattened_or_refused() -> None:
+    tower = cm.linear("hazard")
+    for number in range(200):
+        tower = cm.minimum(tower, cm.linear("hazard") + number)
+    flat = cm.Problem(model(), maximize=tower)
+    assert cm.check(cm.certify(flat, cm.solve(flat)), flat)
+    for number in range(200):
+        tower = cm.minimum(cm.sqrt(tower + 1.0), cm.linear("hazard") + number)
+    with pytest.raises(cm.ProblemError, match="40 functions deep"):
+        cm.Problem(model(), maximize=tower)

@@ -10,6 +10,7 @@ import numpy as np
 from cvxmdp.atoms.curvature import Curvature
 from cvxmdp.atoms.shapes import LinearShape, Shape
 from cvxmdp.atoms.utility import Utility
+from cvxmdp.base.arrays import refuse_masked
 from cvxmdp.base.errors import UtilityError
 from cvxmdp.models.horizon import UNITS
 from cvxmdp.models.space import Space
@@ -30,10 +31,11 @@ def linear(reward: Any, *, per: str = "total") -> Utility:
     if isinstance(reward, str):
         return Linear(reward, per)
     try:
+        refuse_masked(reward)
         array = np.array(reward, dtype=np.float64)
     except (TypeError, ValueError) as error:
         raise UtilityError(
-            f"linear takes the name of a signal or an array of numbers; got {reward!r}"
+            f"linear takes the name of a signal or an array of numbers ({error}); got {reward!r}"
         ) from error
     if array.ndim not in (1, 2, 3) or not np.isfinite(array).all():
         raise UtilityError(

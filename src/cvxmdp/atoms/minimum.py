@@ -24,7 +24,10 @@ def minimum(*utilities: Any) -> Utility:
         *utilities: concave utilities, names of signals, arrays (S,) or (S, A), or numbers.
     """
     rule = "the minimum is concave and increasing, so of concave utilities it is concave"
-    return Minimum(_read(utilities, Curvature.CONCAVE, "minimum", rule))
+    parts = _read(utilities, Curvature.CONCAVE, "minimum", rule)
+    # A minimum of minima is one minimum: loops that build one part by part leave no tower.
+    flat = [part.utilities if isinstance(part, Minimum) else (part,) for part in parts]
+    return Minimum(tuple(one for group in flat for one in group))
 
 
 def maximum(*utilities: Any) -> Utility:

@@ -16,7 +16,7 @@ import numpy as np
 from scipy.optimize import linprog
 
 from cvxmdp.atoms.shapes.norm_sets import Ball, Box, NormSet, Polytope
-from cvxmdp.base.arrays import real_array
+from cvxmdp.base.arrays import real_array, refuse_masked
 from cvxmdp.base.errors import UtilityError
 from cvxmdp.base.text_tables import exact
 from cvxmdp.models.space import Space
@@ -156,6 +156,7 @@ def point_like(given: Any, what: str) -> Any:
     if isinstance(given, Policy):
         return given
     try:
+        refuse_masked(given)
         array = np.array(given, dtype=np.float64)
     except (TypeError, ValueError) as error:
         raise UtilityError(

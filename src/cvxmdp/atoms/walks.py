@@ -51,3 +51,13 @@ def _walk(here: Visit[Node]) -> Iterator[Visit[Node]]:
     pairs = zip(here.node.factors(), here.node.children(), strict=True)
     for place, (factor, child) in enumerate(pairs):
         yield from _walk(Visit((*here.path, place), here.factor * factor, child))
+
+
+def depth(node: Tree[Any]) -> int:
+    """How many functions stand within each other, counted without calling itself."""
+    levels, layer = 0, [node]
+    while layer:
+        levels += 1
+        # A part that occurs many times is looked at once: towers of shared parts grow without bound.
+        layer = list({id(child): child for one in layer for child in one.children()}.values())
+    return levels

@@ -34,9 +34,19 @@ def on_simplex(vectors: Array, allowed: Any = True) -> Array:
     return jnp.where(allowed, jnp.maximum(vectors - threshold, 0.0), 0.0)
 
 
+def refuse_masked(given: Any) -> None:
+    """A TypeError where entries of an array are masked: what stands behind a mask means nothing."""
+    if np.ma.is_masked(given):
+        count = int(np.ma.getmaskarray(given).sum())
+        raise TypeError(
+            f"{count:,} entries are masked; fill them first, with .filled(0.0) for instance"
+        )
+
+
 def real_array(given: Any, what: str) -> np.ndarray:
     """A copy as an array of float64, or an error that names what was given."""
     try:
+        refuse_masked(given)
         return np.array(given, dtype=np.float64)
     except (TypeError, ValueError) as error:
         raise UtilityError(f"{what} must be made of numbers; got {given!r}") from error

@@ -6,6 +6,7 @@ names, types, shapes and offsets, checked against the file's length, followed by
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import stat
@@ -33,14 +34,25 @@ def write_arrays(
         arrays: the numbers, by name.
         description: everything else; numbers, strings, lists and dictionaries.
     """
-    metadata = {"cvxmdp": kind, "description": json.dumps(description)}
     # ascontiguousarray would turn a single number into a list of one
     contiguous = {name: np.asarray(array, order="C") for name, array in arrays.items()}
+    written = json.dumps(description)
+    metadata = {"cvxmdp": kind, "description": written, "sha256": _checksum(contiguous, written)}
     with whole_file(path) as temporary:
         try:
             safetensors.numpy.save_file(contiguous, temporary, metadata)
         except SafetensorError as error:  # a full disk, for instance
             raise OSError(f"cannot write {path}: {error}") from error
+
+
+def _checksum(arrays: dict[str, np.ndarray], description: str) -> str:
+    """SHA-256 of everything: names, types, shapes, numbers and the description."""
+    found = hashlib.sha256(description.encode())
+    for name in sorted(arrays):
+        array = arrays[name]
+        found.update(f"\0{name} {array.dtype.str} {array.shape}\0".encode())
+        found.update(np.ascontiguousarray(array).tobytes())
+    return found.hexdigest()
 
 
 @contextmanager
@@ -117,6 +129,11 @@ def read_arrays(path: str | Path, kind: str) -> tuple[dict[str, np.ndarray], dic
             f"{path} does not hold a {kind} but "
             + (f"a {held}" if held else "something cvxmdp did not write")
         )
+    if not set(metadata) <= {"cvxmdp", "description", "sha256"}:
+        raise FileFormatError(f"{path} is damaged: its header has unknown entries")
+    # Files of earlier releases have no checksum.
+    if metadata.get("sha256", given := _checksum(arrays, metadata.get("description", ""))) != given:
+        raise FileFormatError(f"{path} is damaged: its checksum is not that of its contents")
     try:
         description = json.loads(metadata["description"])
     except (KeyError, ValueError, RecursionError) as error:

@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
+from cvxmdp.base.arrays import refuse_masked
 from cvxmdp.base.errors import CvxmdpError, ModelError
 from cvxmdp.models.names import Names, PairNames, name_of
 
@@ -91,6 +92,7 @@ def numbers(given: Any, what: str, error: type[CvxmdpError] = ModelError) -> np.
         array = np.array(given)
         if np.iscomplexobj(array):
             raise TypeError("these are complex")
+        refuse_masked(given)
         return array.astype(np.float64, copy=False)
     except (TypeError, ValueError) as cause:
         raise error(f"{what} must be an array of real numbers: {cause}") from cause

@@ -13,6 +13,7 @@ import numpy as np
 from cvxmdp.atoms import Constraint, Curvature, Shape, Utility, walk
 from cvxmdp.atoms.shapes.shape import measured
 from cvxmdp.atoms.utility import require_curvature, signal_names
+from cvxmdp.atoms.walks import depth
 from cvxmdp.base.errors import ProblemError, did_you_mean
 from cvxmdp.base.notebooks import InNotebooks
 from cvxmdp.models.space import HasSpace, Space
@@ -23,6 +24,8 @@ from cvxmdp.policies.readers import Observable
 from cvxmdp.problems.conic_statement import CvxpyProblem, to_cvxpy
 from cvxmdp.problems.lowered import Lowered
 from cvxmdp.problems.problem_folder import read_problem, write_problem
+
+DEEPEST = 40  # functions within functions: whoever looks through a utility calls itself for each
 
 
 @dataclass(frozen=True)
@@ -120,6 +123,11 @@ class Problem(InNotebooks):
 
     def bind(self, utility: Utility) -> Shape:
         """A utility as a function of this problem's occupancies."""
+        if depth(utility) > DEEPEST:
+            raise ProblemError(
+                f"a utility is nested more than {DEEPEST} functions deep; write the parts of sums and minima "
+                "side by side: minimum(a, b, c) for minimum(minimum(a, b), c)"
+            )
         function = utility.lower(self.space)
         if not self.space.shape[0] and any(step.node.maps() for step in walk(function)):
             raise ProblemError(
