@@ -9,6 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from cvxmdp.base.errors import UtilityError
+from cvxmdp.base.masks import refuse_masked
 
 Array = Any  # a NumPy or JAX array
 
@@ -32,15 +33,6 @@ def on_simplex(vectors: Array, allowed: Any = True) -> Array:
     last = (inside & (ordered - sums / counts > 0)).sum(axis=-1, keepdims=True) - 1
     threshold = jnp.take_along_axis(sums / counts, last, axis=-1)
     return jnp.where(allowed, jnp.maximum(vectors - threshold, 0.0), 0.0)
-
-
-def refuse_masked(given: Any) -> None:
-    """A TypeError where entries of an array are masked: what stands behind a mask means nothing."""
-    if np.ma.is_masked(given):
-        count = int(np.ma.getmaskarray(given).sum())
-        raise TypeError(
-            f"{count:,} entries are masked; fill them first, with .filled(0.0) for instance"
-        )
 
 
 def real_array(given: Any, what: str) -> np.ndarray:
