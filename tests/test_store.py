@@ -385,3 +385,14 @@ def test_unwritable_folders(tmp_path, record):
         (tmp_path / "closed").mkdir(mode=0o500)
         with pytest.raises(StoreError, match="cannot write"):
             save_run(tmp_path / "closed" / "run", record)
+
+
+@pytest.mark.parametrize("name", ["record.json", "arrays.safetensors"])
+def test_files_that_the_list_does_not_name_are_not_read(tmp_path, record, name):
+    """Or they would be read without their checksum."""
+    save_run(tmp_path, record)
+    manifest = json.loads((tmp_path / "run.json").read_text())
+    del manifest["files"][name]
+    (tmp_path / "run.json").write_text(json.dumps(manifest))
+    with pytest.raises(cm.CvxmdpError, match=name):
+        read_run(tmp_path)

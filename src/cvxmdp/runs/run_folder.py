@@ -179,6 +179,9 @@ def read_run(folder: str | Path) -> RunRecord:
     if state is not RunState.COMPLETE:
         raise FileFormatError(f"{folder}: {state.value}")
     listed = manifest.get("files", {})
+    unnamed = [name for name in ("record.json", "arrays.safetensors") if name not in listed]
+    if unnamed:  # or it would be read without its checksum
+        raise FileFormatError(f"{folder} does not hold a valid run: its list has no {unnamed[0]}")
     try:
         for name, facts in listed.items():
             _verify(folder, name, facts)
