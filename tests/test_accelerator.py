@@ -2,11 +2,18 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import jax
 import numpy as np
 import pytest
 
 import cvxmdp as cm
 from cvxmdp.algorithms.columns import column_places
+from cvxmdp.experience import trajectories
 from cvxmdp.models.compiled_planning import compiled_model
 
 
@@ -80,3 +87,51 @@ def test_rows_that_differ_too_much_stay_on_the_host():
     table[0, 0] = 1 / 50
     mdp = cm.TabularMDP(table, initial=np.eye(50)[0], discount=0.9)
     assert compiled_model(mdp.flow) is None
+
+
+def test_trajectories_are_the_same_numbers(monkeypatch):
+    """What is written differently for an accelerator draws the same steps."""
+    problem = problem_on(cm.garnet(20, 3, 3, seed=1))
+    solver = cm.VRPDPG(30, 0.1, 0.3, 0.3, 6, dual_bound=2.0)
+    here = cm.solve(problem, solver, seed=0)
+    monkeypatch.setattr(trajectories, "has_accelerator", lambda: True)
+    jax.clear_caches()
+    there = cm.solve(problem, solver, seed=0)
+    jax.clear_caches()
+    np.testing.assert_allclose(
+        there.history["episode_return"], here.history["episode_return"], rtol=1e-5
+    )
+    np.testing.assert_allclose(there.stats["params"], here.stats["params"], atol=1e-5)
+
+
+SPLIT = """
+import sys; sys.path.insert(0, "tests")
+import jax
+import cvxmdp as cm
+from cvxmdp.algorithms.columns import column_places
+from test_accelerator import problem_on
+kept = []
+make = column_places.compiled_model
+column_places.compiled_model = lambda flow: kept.append(make(flow)) or kept[-1]
+column_places.accelerator = lambda n_states: True
+found = cm.solve(problem_on(cm.garnet(60, 4, 3, seed=2)), cm.ColumnGeneration(tolerance=1e-7))
+leaves = kept[0].successors, kept[0].initial
+print(*(len(leaf.sharding.device_set) for leaf in leaves), found.status.name, repr(found.objective))
+"""
+
+
+def test_states_are_split_over_devices():
+    split, whole = (
+        subprocess.run(
+            [sys.executable, "-c", SPLIT],
+            env={**os.environ, "XLA_FLAGS": f"--xla_force_host_platform_device_count={count}"},
+            cwd=Path(__file__).parent.parent,
+            capture_output=True,
+            text=True,
+            check=True,
+        ).stdout.split()
+        for count in (2, 1)
+    )
+    assert split[:3] == ["2", "2", "OPTIMAL"]
+    assert whole[:3] == ["1", "1", "OPTIMAL"]
+    assert float(split[3]) == pytest.approx(float(whole[3]), rel=1e-9)

@@ -131,7 +131,8 @@ def keep(kept: Any, kept_at: Any, state: LearningState) -> Any:
     """Put theta_t where it belongs among the kept iterates, if t is one of theirs."""
     if kept is None:
         return None
-    slot = jnp.searchsorted(kept_at, state.step)
+    # By comparison with all of them: a search is a loop, and a loop inside this one costs more than the rest.
+    slot = jnp.searchsorted(kept_at, state.step, method="compare_all")
     slot = jnp.where(kept_at[jnp.minimum(slot, kept_at.size - 1)] == state.step, slot, kept_at.size)
     return jax.tree.map(lambda rows, row: rows.at[slot].set(row, mode="drop"), kept, state.params)
 

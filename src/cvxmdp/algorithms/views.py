@@ -22,7 +22,7 @@ import jax
 import jax.numpy as jnp
 
 from cvxmdp.base.pytrees import Pytree
-from cvxmdp.experience.trajectories import spread, thresholds
+from cvxmdp.experience.trajectories import looked_up, spread, thresholds
 from cvxmdp.policies.families import BoundFamily
 
 Array = Any
@@ -60,7 +60,7 @@ class AllStates(Pytree):
     def rows(self) -> Any:
         """A function from a state to the thresholds of the actions there."""
         table = thresholds(jnp.exp(self.logs))
-        return lambda state: table[state]
+        return lambda state: looked_up(table, state)
 
     def chosen(self, trajectories: Steps) -> Array:
         """log pi(a_k | s_k) where a step was taken, else 0, (B, H)."""

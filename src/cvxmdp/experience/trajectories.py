@@ -172,6 +172,13 @@ def draw(cumulative: Array, uniform: Array) -> Array:
     return below.sum(axis=-1)
 
 
+def looked_up(table: Array, place: Array) -> Array:
+    """A row of a table (n, k); on an accelerator entry by entry, so that no row has to be written down."""
+    if has_accelerator() and table.shape[1] <= FEW:
+        return jnp.stack([table[place, column] for column in range(table.shape[1])])
+    return table[place]
+
+
 def thresholds(chances: Array) -> Array:
     """Cumulative chances of actions, (..., A), of which ``draw`` finds the action.
 
@@ -224,7 +231,7 @@ def sample_trajectory(model: SamplingModel, row_of: Any, uniforms: Array) -> Tra
         state = jnp.maximum(place, 0)
         row = row_of(state)
         pair = state * row.size + draw(row, numbers[0])
-        entry = draw(cumulative[pair], numbers[1])
+        entry = draw(looked_up(cumulative, pair), numbers[1])
         following = successors[pair, jnp.minimum(entry, width - 1)]
         alive = place >= 0
         # One number in and one out: every other one would be copied around at each step.

@@ -24,6 +24,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from cvxmdp.base.compiling import program
+from cvxmdp.base.devices import split
 from cvxmdp.base.precision import double_precision
 from cvxmdp.base.pytrees import Pytree
 from cvxmdp.models.compiled_systems import bicgstab_on_device, norm_of
@@ -108,7 +109,10 @@ class CompiledBest(NamedTuple):
 
 
 def compiled_model(flow: EpisodeFlow) -> CompiledModel | None:
-    """The model, brought to the accelerator in blocks; None where its rows differ too much in length."""
+    """The model, brought to the accelerator in blocks; None where its rows differ too much in length.
+
+    With several devices each has its share of the states, where their number allows it.
+    """
     states, actions = flow.shape
     pointers = flow.transition.indptr.astype(np.int64)
     lengths = np.diff(pointers)
@@ -123,12 +127,13 @@ def compiled_model(flow: EpisodeFlow) -> CompiledModel | None:
         successors, probabilities = (
             jnp.concatenate(list(p), axis=2) for p in zip(*parts, strict=True)
         )
+        initial, reached = split((jnp.asarray(flow.initial), jnp.asarray(flow.reached)))
         return CompiledModel(
-            successors,
-            probabilities,
-            jnp.asarray(flow.initial),
-            jnp.asarray(flow.actions.T),
-            jnp.asarray(flow.reached),
+            split(successors, axis=2),
+            split(probabilities, axis=2),
+            initial,
+            split(jnp.asarray(flow.actions.T), axis=1),
+            reached,
             jnp.asarray(flow.mass),
             jnp.asarray(flow.longest),
             flow.endless,
@@ -143,15 +148,20 @@ def _padded(
     begin: int,
     end: int,
 ) -> tuple[Array, Array]:
-    """Successors and probabilities of some states, (A, B, states)."""
+    """Successors and probabilities of some states, (A, B, states); turned around there."""
     actions = flow.shape[1]
-    rows = slice(begin * actions, end * actions)
-    inside = np.arange(most) < lengths[rows, None]
-    places = np.where(inside, pointers[:-1][rows, None] + np.arange(most), 0)
-    shape = (end - begin, actions, most)
-    found = np.where(inside, flow.discount * flow.transition.data[places], 0.0).reshape(shape)
-    towards = np.where(inside, flow.transition.indices[places], 0).astype(np.int32).reshape(shape)
-    return jnp.asarray(towards.transpose(1, 2, 0)), jnp.asarray(found.transpose(1, 2, 0))
+    rows, shape = slice(begin * actions, end * actions), (end - begin, actions, most)
+    if lengths[rows].min() == most:  # as they are
+        entries = slice(pointers[rows.start], pointers[rows.stop])
+        found, towards = flow.transition.data[entries], flow.transition.indices[entries]
+    else:
+        inside = np.arange(most) < lengths[rows, None]
+        places = np.where(inside, pointers[:-1][rows, None] + np.arange(most), 0)
+        found = np.where(inside, flow.transition.data[places], 0.0)
+        towards = np.where(inside, flow.transition.indices[places], 0)
+    narrow = jnp.asarray(towards.astype(np.int32, copy=False).reshape(shape))
+    wide = jnp.asarray(found.reshape(shape))
+    return narrow.transpose(1, 2, 0), flow.discount * wide.transpose(1, 2, 0)
 
 
 def settle_on_device(

@@ -24,6 +24,7 @@ from cvxmdp.algorithms.chunks import (
 )
 from cvxmdp.algorithms.recursion import Learning, LearningTrace
 from cvxmdp.base.compiling import program, small_loop
+from cvxmdp.base.devices import split
 from cvxmdp.base.saved_trees import Growing
 from cvxmdp.problems.solution import Solution, Status
 from cvxmdp.solvers.contract import Batch, Rows
@@ -102,23 +103,11 @@ class Lanes(Batch[LanesState]):
         )
 
     def first(self) -> LanesState:
-        lanes, carry = len(self.members), self._on_devices(self.carry)
+        lanes, carry = len(self.members), split(self.carry)
         start = Kept(np.array(0), host(Snapshot(self.params, carry.seen)))
         nothing = np.zeros(lanes, np.int64)
         learned = Learned(np.array(0), carry, nothing, np.zeros(lanes), Growing([start]))
         return LanesState(learned, np.full(lanes, NEVER))
-
-    def _on_devices(self, tree: Any) -> Any:
-        """Lanes split evenly over the devices, where their number allows it."""
-        devices = jax.local_devices()
-        if len(devices) == 1 or len(self.members) % len(devices):
-            return tree
-        mesh = jax.sharding.Mesh(np.array(devices), ("lanes",))
-        split = jax.sharding.NamedSharding(
-            mesh,
-            jax.sharding.PartitionSpec("lanes"),  # type: ignore[no-untyped-call]
-        )
-        return jax.device_put(tree, split)
 
     def where(self, state: LanesState) -> tuple[int, int]:
         return int(state.learned.done), self.plan.iterations
@@ -130,7 +119,7 @@ class Lanes(Batch[LanesState]):
         learned, plan = state.learned, self.plan
         done, carry = int(learned.done), learned.carry
         if isinstance(carry.state.step, np.ndarray):  # from a file
-            carry = self._on_devices(carry)
+            carry = split(carry)
         carry, summary, traces = run_lanes(
             self.learning,
             carry,
