@@ -89,6 +89,17 @@ def test_neighbours_are_exact():
     assert max(0.0, -evaluated.slack["cap"]) == pytest.approx(change.violation, abs=1e-9)
 
 
+def test_long_stays_do_not_hide_violations():
+    # Where a policy could stay for billions of steps, what a slack can be is no measure of what it is.
+    grid = cm.gridworld(5, slip=0.1, goal=24, discount=1.0, step_reward=-1.0, hazards=[12])
+    limit = {"hazard": cm.linear("hazard") <= 0.01}
+    found = cm.deterministic(
+        cm.Problem(grid, maximize=cm.linear("reward"), subject_to=limit), branch=False
+    )
+    assert found.feasible == (found.solution.slack["hazard"] >= 0)
+    assert not found.feasible or found.gap >= -1e-9
+
+
 def test_where_only_chance_is_feasible_it_is_said():
     # Two actions in one state, and between their costs exactly what half and half costs.
     mdp = cm.TabularMDP(

@@ -56,6 +56,10 @@ UTILITIES: dict[str, Utility] = {
     "logarithms": cm.log_sum("reward", "cost"),
     "minimum": cm.minimum(cm.linear("reward"), cm.linear("cost")) + 0.1 * cm.linear("reward"),
     "root": cm.sqrt(cm.linear("reward")),
+    "exponential": -cm.exp(0.5 * cm.linear("cost")),
+    "cube": -cm.power(cm.maximum(cm.linear("cost") - 0.5, 0), 3),
+    "undecided": cm.entropy(of="actions"),
+    "chi2": -cm.distance(TARGET, norm="chi2"),
     "barrier": cm.linear("reward") + 0.1 * cm.log_barrier(cm.linear("cost") <= 4.0),
     "sum": cm.entropy() + 0.2 * cm.linear("reward") - 0.1 * cm.distance(TARGET, norm="l2"),
 }

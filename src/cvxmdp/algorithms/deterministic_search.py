@@ -29,8 +29,8 @@ import scipy.sparse as sp
 from scipy.optimize import Bounds, LinearConstraint, milp
 
 from cvxmdp.algorithms.exact_neighbours import ExactNeighbours
+from cvxmdp.atoms.shapes import Shape
 from cvxmdp.base.errors import ModelError
-from cvxmdp.problems.conic_statement import units_of
 from cvxmdp.problems.lowered import Evidence, Lowered
 
 WEIGHTS = (1.0, 0.0, 0.3, 0.7, 1.5, 3.0, 10.0, 100.0)  # of the multipliers
@@ -38,6 +38,10 @@ RANDOMISED = 4  # states, all ways to decide which are tried
 FOREMOST = 12  # changes that are evaluated for each weight
 PAIRED = 10  # changes that are combined with each other
 STARTS = 2  # from which local search goes
+TRIED = (
+    200_000  # states of all policies that local search evaluates where not all neighbours are known
+)
+LEAST_TRIED = 40  # of them, however large the model
 ROUNDED = 1e-11  # of a slack's unit: it counts as met
 
 
@@ -75,8 +79,9 @@ class DeterministicSearch:
 
     def __init__(self, lowered: Lowered, evidence: Evidence, x: np.ndarray) -> None:
         self.lowered, self.flow, self.evidence, self.x = lowered, lowered.flow, evidence, x
-        self.units = units_of(lowered).slacks
+        self.units = {name: _size(g, x) for name, g in lowered.slacks.items()}
         self.neighbours = self._neighbours() if lowered.affine else None
+        self.left = max(LEAST_TRIED, TRIED // self.flow.shape[0])
         self.seen: set[bytes] = set()
         self.best: Candidate | None = None
 
@@ -185,7 +190,7 @@ class DeterministicSearch:
             found = self.evaluate([_changed(here.actions, *change.places)], "local search")
             return min(found, key=lambda one: one.order, default=here)
         single = [_changed(here.actions, change) for change in self._foremost(here)]
-        found = self.evaluate(single, "local search")
+        found = self._tried(single)
         step = min(found, key=lambda one: one.order, default=here)
         return step if step.order < here.order else self._paired(here, found)
 
@@ -197,8 +202,14 @@ class DeterministicSearch:
             np.where(one.actions != here.actions, one.actions, other.actions)
             for one, other in itertools.product(gains, saves)
         ]
-        found = self.evaluate(both, "local search")
+        found = self._tried(both)
         return min(found, key=lambda one: one.order, default=here)
+
+    def _tried(self, policies: list[np.ndarray]) -> list[Candidate]:
+        """As many as are left to try."""
+        chosen = policies[: max(self.left, 0)]
+        self.left -= len(chosen)
+        return self.evaluate(chosen, "local search")
 
     def _foremost(self, here: Candidate) -> list[tuple[int, int]]:
         """Changes (state, action) that gain most to first order, for several weights of the constraints."""
@@ -225,6 +236,12 @@ class DeterministicSearch:
                 if gain[state, action] > -np.inf and here.x[state].sum() > 0:
                     found[int(state), int(action)] = None
         return list(found)
+
+
+def _size(slack: Shape, x: np.ndarray) -> float:
+    """Of the numbers that a slack is made of at an occupancy: what violations are measured by."""
+    terms = np.abs(np.nan_to_num(slack.gradient(x))) * x
+    return max(abs(float(slack.value(x))), float(terms.sum()), 1e-290)
 
 
 def _changed(actions: np.ndarray, *changes: tuple[int, int]) -> np.ndarray:

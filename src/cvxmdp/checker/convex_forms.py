@@ -13,12 +13,13 @@ from cvxmdp.checker.arithmetic import (
     AffineBound,
     CertificateError,
     ErrorBound,
+    NotKnownError,
     Parameters,
     numbers,
     parts_of,
     tangent_through,
 )
-from cvxmdp.checker.closed_forms import CONCAVE, CONVEX, ClosedForm
+from cvxmdp.checker.closed_forms import CONCAVE, CONVEX, Anywhere, ClosedForm
 
 
 class ConvexOuterForm(ClosedForm):
@@ -71,6 +72,19 @@ class ConvexOuterForm(ClosedForm):
             raise CertificateError(f"'t' in the certificate is too large: {t}")
         found = tangent_through(slope, self.outer(t) - slope * t, inner)
         return found._replace(size=found.size + 2.0 * (self.outer(t) + slope * abs(t)))
+
+    def chord(self, anywhere: Anywhere) -> AffineBound:
+        """What h is where the part is largest, in whichever model."""
+        inner = self.inner.chord(anywhere)
+        below = inner._replace(reward=-inner.reward, constant=-inner.constant)
+        try:
+            most = self.outer(-anywhere.affine_at_least(below))
+        except OverflowError:
+            most = math.inf
+        if not math.isfinite(most):
+            raise NotKnownError("a convex function may be larger than any float")
+        none = np.zeros(anywhere.visited.x.shape)
+        return AffineBound(none, most, 2.0 * most, none)
 
 
 class ExponentialForm(ConvexOuterForm):

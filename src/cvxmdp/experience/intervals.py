@@ -226,13 +226,12 @@ def _of_table(table: np.ndarray, setting: Setting) -> Returns:
 
 
 def _leaf(shape: Shape, atom: Utility, setting: Setting) -> Interval:
-    """By the modulus of continuity; a shape of one part, such as a concave quadratic, by that part's."""
+    """By the modulus of continuity; a sum, such as a concave quadratic, by those of its parts."""
     if shape.children():
-        (part,) = shape.children()
-        inner = _leaf(part, -atom if shape.factors()[0] < 0 else atom, setting)
-        lower, upper = sorted(shape.combined_value([end]) for end in (inner.lower, inner.upper))
-        value = shape.combined_value([inner.value])
-        return Interval(value, lower, upper, inner.method, inner.proven)
+        pairs = zip(shape.factors(), shape.children(), strict=True)
+        return _through(
+            shape, [_leaf(part, -atom if factor < 0 else atom, setting) for factor, part in pairs]
+        )
     value = float(shape.value(setting.sample.mean()))
     modulus, vectors = shape.modulus(setting.one_hot, setting.pairs), setting.vectors
     if modulus is None or vectors is None or atom.curvature is Curvature.UNKNOWN:

@@ -25,6 +25,7 @@ from cvxmdp.runs.solving import solve
 
 SMALL = 120  # pairs up to which branch and bound is tried
 CLOSE = 1e-6  # relative gap below which nothing is left to search for
+UNDERFLOW = 1e-290
 PATIENCE = 5.0  # seconds of branch and bound
 
 
@@ -77,8 +78,10 @@ class Deterministic:
 
     @property
     def relative_gap(self) -> float:
-        """The same as a share of the larger of the two."""
-        return self.gap / max(abs(self.bound), abs(self.objective), 1e-300)
+        """The same relative to the objective's size, as the certificate has it."""
+        if self.certificate is None or abs(self.gap) < UNDERFLOW:
+            return 0.0 if self.certificate else math.nan
+        return self.gap / self.certificate.size
 
     @property
     def statement(self) -> str:

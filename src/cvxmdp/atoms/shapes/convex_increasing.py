@@ -82,7 +82,8 @@ class ExponentialShape(ConvexIncreasingShape):
     kind: ClassVar[str] = "exponential"
 
     def curve(self, t: Array) -> Array:
-        return namespace(t).exp(t)
+        with np.errstate(over="ignore"):  # infinite is what it is
+            return namespace(t).exp(t)
 
     steepness = curve
 
