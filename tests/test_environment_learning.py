@@ -444,7 +444,7 @@ def test_a_mixture_of_iterates(mdp, tmp_path, iterate, source) -> None:
     np.testing.assert_allclose(played.occupancy, truth, atol=0.15)
     first = found.policy.seed(0).predict(0, episode_start=True)[0]
     assert loaded.seed(0).predict(0, episode_start=True)[0] == first
-    assert loaded.predict(np.zeros(5, dtype=int))[0].shape == (5,)
+    assert loaded.predict(np.zeros(5, dtype=int), episode_start=True)[0].shape == (5,)
     with pytest.raises(PolicyError, match="a mixture over episodes has no probabilities"):
         loaded.probabilities(0)
 

@@ -7,6 +7,7 @@ import pytest
 
 import cvxmdp as cm
 from cvxmdp.base.errors import ExperienceError, ModelError, PolicyError
+from cvxmdp.policies.observers import mixture_on_observations
 from cvxmdp.runs.specs.problem_specs import read_problem
 
 STATES, ACTIONS = ("good", "worn", "broken"), ("wait", "repair")
@@ -159,6 +160,41 @@ def test_evaluate_takes_a_function() -> None:
             maximize=cm.linear("reward"),
             discount=0.9,
         )
+
+
+def test_the_episode_of_so_many_steps_is_the_problem() -> None:
+    gymnasium = pytest.importorskip("gymnasium")
+
+    class Clock(gymnasium.Env):  # type: ignore[misc, name-defined]
+        """Pays one per step, for ever."""
+
+        observation_space = gymnasium.spaces.Discrete(1)
+        action_space = gymnasium.spaces.Discrete(2)
+
+        def reset(self, *, seed=None, options=None):
+            return 0, {}
+
+        def step(self, action):
+            return 0, 1.0, False, False, {}
+
+    found = cm.evaluate(
+        lambda _: 0, Clock(), 3, seed=0, maximize=cm.linear("reward"), discount=1.0, horizon=200
+    )
+    assert found.objective.value == pytest.approx(200.0)
+    assert found.truncated == 0
+    assert found.truncation == 0.0
+
+
+def test_a_mixture_on_observations_asks_where_episodes_begin() -> None:
+    pytest.importorskip("gymnasium")
+    env = cm.GymnasiumEnv("FrozenLake-v1", 0.9, n_envs=1)
+    always = [cm.TabularPolicy(np.tile(np.eye(4)[action], (16, 1))) for action in (0, 1)]
+    mixture = mixture_on_observations(always, env).seed(0)
+    with pytest.warns(cm.CvxmdpWarning, match="episode_start=True"):
+        first = mixture.predict(3)[0]
+    assert {int(mixture.predict(3)[0]) for _ in range(20)} == {int(first)}  # it goes on
+    drawn = {int(mixture.predict(3, episode_start=True)[0]) for _ in range(20)}
+    assert drawn == {0, 1}
 
 
 def test_unknown_keys_of_bounds_are_errors() -> None:

@@ -89,6 +89,7 @@ def evaluate(
             model where not given.
         confidence: the probability with which all bounds hold at once.
         horizon: where episodes are cut; where discount^horizon falls below 1e-3 when not given. With
+            ``discount=1`` so many steps are the whole episode, and nothing is cut. With
             ``average=True`` one long path is played, and ``episodes`` are batches of so many steps of it; their
             means are bootstrapped, and prove nothing.
         bounds: smallest and largest value per step of the environment's signals, {"reward": (0, 1)}, beside
@@ -127,7 +128,7 @@ def evaluate(
         delta = (1.0 - confidence) / (sides + 1)  # one more for what truncation hid
         if discount is None and question.model is not None:
             discount = question.model.discount
-        env, mine = _environment(source, discount, features)
+        env, mine = _environment(source, discount, features, horizon)
         try:
             horizon = env.default_horizon() if horizon is None else horizon
             sample = _play(env, policy, int(episodes), horizon, seed, question, deterministic)
@@ -275,7 +276,7 @@ def _model_setting(
 
 
 def _environment(
-    source: Any, discount: float | None, features: Features | None
+    source: Any, discount: float | None, features: Features | None, horizon: int | None
 ) -> tuple[Environment, bool]:
     if isinstance(source, Environment):
         if features is not None or discount not in (None, source.discount):
@@ -288,7 +289,9 @@ def _environment(
         raise ExperienceError("an environment has no discount of its own: give discount=")
     # One at a time: a policy from elsewhere may know single observations only.
     lanes = 1 if isinstance(source, str) else None
-    return GymnasiumEnv(source, discount, features=features, n_envs=lanes), True
+    # With a discount of 1 the episode of so many steps is the problem: nothing is cut where it ends.
+    whole = horizon if discount == 1 else None
+    return GymnasiumEnv(source, discount, horizon=whole, features=features, n_envs=lanes), True
 
 
 def _play(

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Sequence
 from copy import copy
 from typing import Any, Self
 
 import numpy as np
 
-from cvxmdp.base.errors import ExperienceError, PolicyError
+from cvxmdp.base.errors import CvxmdpWarning, ExperienceError, PolicyError
 from cvxmdp.policies.features import OneHot, describe_features, read_features
 from cvxmdp.policies.policy import Acting, Arrays, draw_actions, drawn_members, likeliest, masked
 from cvxmdp.policies.readers import Observable, ObservationReader
@@ -165,6 +166,7 @@ class ObservedMixture(ObservedPolicy):
         self.reader, self.numbered = self.members[0].reader, self.members[0].numbered
         self.n_actions = self.members[0].n_actions
         self._acting = np.zeros(0, dtype=np.int64)
+        self._warned = False
 
     def rows(self, inputs: np.ndarray) -> np.ndarray:
         """Of the members that act in the lanes at present."""
@@ -184,6 +186,15 @@ class ObservedMixture(ObservedPolicy):
         """Another policy is drawn in lanes that begin an episode; without a start the last goes on."""
         inputs, _ = self._read(observation)
         begins = np.zeros(len(inputs), dtype=bool)
+        if episode_start is None and not self._warned and len(self.members) > 1:
+            self._warned = True
+            warnings.warn(
+                f"this is a mixture: one of {len(self.members)} policies acts for a whole episode, and nothing "
+                "in an observation says that one begins. Say so: policy.predict(observation, "
+                "episode_start=True) at its first step; otherwise one of them acts for ever",
+                CvxmdpWarning,
+                stacklevel=3,
+            )
         if episode_start is not None:
             begins = np.broadcast_to(np.asarray(episode_start, dtype=bool), begins.shape)
         self._acting = drawn_members(self._acting, begins, len(self.members), self.random)
