@@ -222,7 +222,8 @@ class Certifier:
             return by_gradient(self.claims)
         room = self.slater()
         bound = max(room.dual_bound.values()) if room.dual_bound else 100.0
-        return by_gradient(self.claims, room.policy.probabilities(), dual_bound=bound)
+        start = rows_of(self.problem.mdp, room.policy)
+        return by_gradient(self.claims, start, dual_bound=bound)
 
     def _tight(self, proof: Proof | None, floor: float, tolerance: float) -> bool:
         return proof is not None and self.claims.relative_gap(proof.upper, floor) <= tolerance
