@@ -97,6 +97,15 @@ def test_an_error_names_the_rule_that_fails(build, match):
         build()
 
 
+def test_lists_and_widths():
+    assert repr(cm.norm(["reward", "cost"])) == repr(cm.norm(cm.returns("reward", "cost")))
+    for width in (0, -1.0, True, np.inf):
+        with pytest.raises(UtilityError, match="width of huber is a positive number"):
+            cm.huber("reward", width)
+    with pytest.raises(UtilityError, match='"l1", "l2" or "linf"'):
+        cm.norm(cm.returns("reward"), "l3")
+
+
 def test_powers_above_one_need_what_is_never_negative(mdp):
     with pytest.raises(UtilityError, match="write maximum"):
         cm.power(COST - 1, 3).lower(mdp)

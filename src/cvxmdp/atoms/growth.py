@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from numbers import Real
 from typing import Any, ClassVar
 
 from cvxmdp.atoms.curvature import Curvature
@@ -11,7 +13,8 @@ from cvxmdp.atoms.linear import utility_of
 from cvxmdp.atoms.powers import never_negative
 from cvxmdp.atoms.returns import NormOfReturns
 from cvxmdp.atoms.shapes import ExponentialShape, HuberShape, Shape
-from cvxmdp.atoms.utility import Utility, read_unit, require_curvature
+from cvxmdp.atoms.utility import Utility, require_curvature
+from cvxmdp.base.errors import UtilityError
 from cvxmdp.base.text_tables import exact
 from cvxmdp.models.space import Space
 
@@ -37,8 +40,9 @@ def huber(given: Any, width: float = 1.0) -> Utility:
     utility = utility_of(given)
     if utility.curvature is Curvature.AFFINE:
         utility = NormOfReturns.of(utility, "l1")
-    known = read_unit(width)
-    return Huber(never_negative(utility, "huber"), 1.0 if known is None else known)
+    if isinstance(width, bool) or not isinstance(width, Real) or not 0.0 < float(width) < math.inf:
+        raise UtilityError(f"the width of huber is a positive number; got {width!r}")
+    return Huber(never_negative(utility, "huber"), float(width))
 
 
 @dataclass(frozen=True, eq=False, repr=False)

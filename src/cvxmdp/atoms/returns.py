@@ -69,6 +69,8 @@ def norm(vector: Any, kind: str = "l2") -> Utility:
             f'a norm is "l1", "l2" or "linf"; got {kind!r}. The square of a return is square(...), of a vector '
             'of them distance(returns(...), zeros, norm="l2-squared").'
         )
+    if isinstance(vector, list | tuple) and all(isinstance(one, str | Utility) for one in vector):
+        vector = returns(*vector)
     if not isinstance(vector, ReturnVector):
         return NormOfReturns.of(utility_of(vector), "l1")
     if kind == "linf":

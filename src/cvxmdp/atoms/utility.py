@@ -115,7 +115,7 @@ class Utility(Tree["Utility"]):
         if isinstance(other, Utility):
             raise CurvatureError(
                 f"the product of {self!r} and {other!r} has no known curvature. Multiply a utility "
-                "by a number; for sums of logarithms see log_sum, for squares see quadratic."
+                "by a number; for sums of logarithms see log_sum, for squares see square."
             )
         weight = _number(other, self, "multiplied with")
         scaled = tuple((weight * factor, term) for factor, term in self.terms())
