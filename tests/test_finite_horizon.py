@@ -302,3 +302,9 @@ def test_inventory_over_a_season() -> None:
     lasting = cm.solve(cm.Problem(long, maximize=gain, subject_to=rate))
     assert lasting.objective == pytest.approx(forever.objective, abs=0.05)
     assert cm.certify(forever.problem, forever).relative_gap < 1e-6
+
+
+def test_a_few_characters_cannot_ask_for_all_memory() -> None:
+    mdp = cm.garnet(50, 3, 3, discount=0.9, seed=0)
+    with pytest.raises(cm.ModelError, match=r"makes tables of 135,000,000,000 numbers"):
+        mdp.replace(horizon=900_000_000)

@@ -311,3 +311,13 @@ def test_towers_of_functions_are_flattened_or_refused() -> None:
         tower = cm.minimum(cm.sqrt(tower + 1.0), cm.linear("hazard") + number)
     with pytest.raises(cm.ProblemError, match="40 functions deep"):
         cm.Problem(model(), maximize=tower)
+
+
+def test_links_in_circles_are_told(tmp_path) -> None:
+    (tmp_path / "loop").symlink_to(tmp_path / "loop")
+    with pytest.raises(cm.FileFormatError, match="cannot be opened"):
+        cm.from_transitions(tmp_path / "loop", 0.9)
+    with pytest.raises(cm.CvxmdpError, match="cannot be opened"):
+        cm.demonstrations(tmp_path / "loop", n_states=3, n_actions=2, discount=0.9)
+    with pytest.raises(cm.FileFormatError, match="cannot be opened"):
+        cm.TabularMDP.load(tmp_path / "loop")

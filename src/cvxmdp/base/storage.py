@@ -105,9 +105,15 @@ def _temporary_beside(target: Path) -> Path:
 
 
 def require_file(path: str | Path) -> Path:
-    """The path of a plain file; pipes and devices, which may never end, are refused."""
+    """The path of a plain file; pipes and devices, which may never end, are refused, and links in circles."""
     given = Path(path)
-    if not stat.S_ISREG(given.stat().st_mode):
+    try:
+        plain = stat.S_ISREG(given.stat().st_mode)
+    except FileNotFoundError:
+        raise
+    except (OSError, ValueError) as error:  # ValueError: a null byte in the name
+        raise FileFormatError(f"{given} cannot be opened: {error}") from error
+    if not plain:
         raise FileFormatError(f"{given} is not a plain file")
     return given
 

@@ -39,6 +39,9 @@ Names = tuple[str, ...] | None
 HORIZON_ARGUMENTS = ("discount", "average", "horizon")  # of a model's constructor
 UNITS = ("total", "step", "episode")  # that sums of signals are given in
 ENDING = 1.0 - 1e-9  # share of the steps of an unending episode, below which episodes do end
+LARGEST_TABLE = (
+    2**28
+)  # numbers, one for each step and pair; raise it where there is memory for several such
 
 
 class Horizon(ABC):
@@ -312,6 +315,16 @@ class Finite(Horizon):
 
     def arguments(self) -> dict[str, Any]:
         return {"discount": self.discount, "horizon": self.steps}
+
+    def require(self, model: HorizonModel) -> None:
+        """Everything is held for every step: a few characters must not ask for more than there is."""
+        size = self.steps * math.prod(model.actions.shape)
+        if size > LARGEST_TABLE:
+            raise ModelError(
+                f"horizon={self.steps:,} with {model.actions.size:,} pairs makes tables of {size:,} numbers; "
+                f"at most {LARGEST_TABLE:,} are made (cvxmdp.models.horizon.LARGEST_TABLE). Take fewer steps, "
+                "a discount, or average=True."
+            )
 
     def flow(
         self, transition: sp.csr_array, initial: np.ndarray, actions: np.ndarray, names: Names
