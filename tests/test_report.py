@@ -241,6 +241,18 @@ def test_snapshots_become_frames(solution):
     assert max(frames[0]["share"]) == 0
 
 
+def test_frames_of_many_large_grids_are_few(solution, monkeypatch):
+    """Twelve maps of a hundred by a hundred states would be 150 megabytes."""
+    monkeypatch.setattr("cvxmdp.reports.html_data.MOST_NUMBERS", 12 * 5 * solution.occupancy.size)
+    visits = np.tile(solution.occupancy, (100, 1, 1))
+    snapshots = {"snapshot_iteration": np.arange(100), "snapshot_occupancy": visits}
+    records = [learned(solution, 0, primal_step=step) for step in range(12)]
+    records = [replace(one, arrays={**one.arrays, **snapshots}) for one in records]
+    maps = report_data(records)["maps"]
+    assert len(maps) == 12
+    assert {len(one["frames"]) for one in maps} == {4}
+
+
 def test_solvers_keep_snapshots_few_and_in_order(problem):
     from cvxmdp.problems.snapshots import KEPT, LARGEST, Snapshots
 

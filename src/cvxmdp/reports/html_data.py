@@ -31,6 +31,7 @@ from cvxmdp.runs.record_text import (
 
 MOST_CELLS = 10_000  # states of a grid that is drawn
 MOST_FRAMES = 40
+MOST_NUMBERS = 2_000_000  # in the frames of all maps together: some ten megabytes
 MOST_MAPS = 12
 
 
@@ -70,7 +71,11 @@ def report_data(
         "problems": [_problem(runs) for runs in _by_problem(records)],
         "groups": [{"label": label, "runs": len(runs)} for label, runs in groups.items()],
         "panels": panels(groups, _bounds(records, proofs)),
-        "maps": [_map(label, record) for label, record in shown if "occupancy" in record.arrays],
+        "maps": [
+            _map(label, record, MOST_NUMBERS // len(shown))
+            for label, record in shown
+            if "occupancy" in record.arrays
+        ],
         "proofs": [
             _proof(record, proof, name)
             for record, proof, name in zip(records, proofs, names, strict=True)
@@ -272,8 +277,8 @@ def _bounds(
     return [("no feasible policy does better", min(known) if maximise else max(known))]
 
 
-def _map(label: str, record: RunRecord) -> dict[str, Any]:
-    """Where the policy goes: on its grid, or the most visited states."""
+def _map(label: str, record: RunRecord, room: int) -> dict[str, Any]:
+    """Where the policy goes: on its grid, its frames of at most so many numbers, or the most visited states."""
     layout, occupancy = record.layout, record.arrays["occupancy"]
     probabilities = record.arrays.get("probabilities")
     entry: dict[str, Any] = {"label": label, "final": _frame(record, occupancy, probabilities)}
@@ -294,7 +299,8 @@ def _map(label: str, record: RunRecord) -> dict[str, Any]:
     if all(name in record.arrays for name in SNAPSHOTS):
         iterations, visits = (record.arrays[name] for name in SNAPSHOTS)
         if visits.shape[1:] == occupancy.shape and iterations.shape == visits.shape[:1]:
-            kept = np.unique(np.linspace(0, len(iterations) - 1, MOST_FRAMES).astype(int))
+            count = min(MOST_FRAMES, max(2, room // (occupancy.size + occupancy.shape[0])))
+            kept = np.unique(np.linspace(0, len(iterations) - 1, count).astype(int))
             entry["frames"] = [
                 {"iteration": int(iterations[k]), **_frame(record, visits[k], None)} for k in kept
             ]
