@@ -190,6 +190,7 @@ class TestFindings:
         assert findings_of(Course(line([])), {}) == ()
         assert findings_of(Course(line([1.0, 2.0, 3.0])), {}) == ()
         assert findings_of(Course(line(np.full(50, np.nan))), {}) == ()
+        assert findings_of(Course(line(np.zeros(50))), {}) == ()
 
 
 BASE = {

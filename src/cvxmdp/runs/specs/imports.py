@@ -39,7 +39,8 @@ def imported(name: str) -> Any:
     module, _, inside = name.partition(":")
     if module not in _ALLOWED:
         raise SpecError(
-            f"id = {name!r}: a file runs no code of its own. If you trust the module, say so: --import {module}"
+            f"id = {name!r}: only environments that are already registered, since a file runs no code of its "
+            f"own. If you trust the module, say so on the command line: --import {module}"
         )
     found = getattr(_ALLOWED[module], inside, None)
     if not callable(found):
