@@ -94,6 +94,13 @@ def test_what_is_no_cluster_is_said(given):
         cm.Ray(**given)
 
 
+def test_an_address_where_nobody_listens_is_an_error_at_once():
+    with pytest.raises(
+        cm.SettingsError, match=r"no Ray cluster at '127.0.0.1:1'.*ray start --head"
+    ):
+        cm.sweep(small_problem(), SOLVER, seeds=[0], backend=cm.Ray("127.0.0.1:1", workers=1))
+
+
 # --- shards, for schedulers without Ray ---------------------------------------------------------
 
 

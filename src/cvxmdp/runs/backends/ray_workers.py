@@ -8,6 +8,7 @@ stay in a worker while it lives and in the cache of its machine (``compilation_c
 from __future__ import annotations
 
 import os
+import socket
 import time
 import warnings
 from collections.abc import Callable, Iterator
@@ -22,6 +23,7 @@ from cvxmdp.base.saved_trees import Arrays
 from cvxmdp.runs.lanes import Member
 from cvxmdp.runs.sweep_plan import SweepPlan
 
+PATIENCE = 10.0  # seconds, with an address where nobody answers
 MOST_DEATHS = 3  # of workers in a row on one task, after which it is the task's fault
 
 
@@ -189,9 +191,10 @@ def _put(ray: Any, shared: Any) -> Any:
     try:
         return ray.put(shared)
     except Exception as error:  # whatever a user's object raises when it is pickled
+        reason = str(error.__cause__ or error).splitlines()[0]
         raise SolverError(
-            f"the problem cannot be sent to other processes: {error}. Environments and functions in it must be "
-            "ones that Python can pickle; a sweep without backend= needs no such thing."
+            f"this cannot be sent to other processes: {reason}. Environments, functions and solvers must be "
+            "ones that Python can pickle; without backend= there is no such need."
         ) from error
 
 
@@ -204,13 +207,14 @@ def connected(address: str | None, workers: int | None) -> Iterator[Any]:
         return
     quiet = {"log_to_driver": False, "logging_level": "error"}
     try:
+        _reachable(address)
         if address is None:
             warnings.filterwarnings("ignore", r"os\.fork\(\) was called", RuntimeWarning)
             # "local": never a cluster that happens to run here. A dashboard would be a server of its own.
             ray.init("local", num_cpus=workers, include_dashboard=False, **quiet)
         else:
             ray.init(address, **quiet)
-    except (ConnectionError, ValueError, RuntimeError) as error:
+    except (OSError, ValueError, RuntimeError) as error:
         raise SettingsError(
             f"there is no Ray cluster at {address!r}: {error}. `ray start --head` starts one and says its "
             "address; without an address, Ray is started on this machine."
@@ -219,6 +223,13 @@ def connected(address: str | None, workers: int | None) -> Iterator[Any]:
         yield ray
     finally:
         ray.shutdown()
+
+
+def _reachable(address: str | None) -> None:
+    """An error where nobody listens at HOST:PORT: Ray itself would wait for minutes."""
+    host, _, port = (address or "").removeprefix("ray://").rpartition(":")
+    if host and port.isdecimal():
+        socket.create_connection((host, int(port)), PATIENCE).close()
 
 
 def working(address: str | None, count: int | None, gpus: float, most: int) -> Callable[[Any], Any]:
