@@ -316,6 +316,9 @@ def _play(
     while len(parts) * env.n_lanes < episodes:
         first = resets if not parts else None
         batch = env.episodes(act, horizon, signals=question.signals, seed=first)
+        if env.horizon.limit is not None:  # nothing is cut where nothing counts any more
+            whole = batch.terminated | (batch.lengths >= env.horizon.limit)
+            batch = replace(batch, terminated=whole)
         parts.append(summarise(batch, env.horizon, env.n_actions, **measured))
     return joined(parts, episodes)
 
