@@ -21,6 +21,7 @@ import numpy as np
 
 import cvxmdp as cm
 from cvxmdp.solvers.contract import Task
+from cvxmdp.solvers.environment_work import play
 from hardware import hardware
 
 sys.path.insert(0, str(Path(__file__).parent.parent / "examples"))
@@ -60,20 +61,25 @@ def plain(name: str, policy: Any, horizon: int) -> Callable[[], int]:
 
 def ours(run: Any) -> Callable[[], int]:
     """A batch of episodes as a run plays it."""
-    environment, batch, state = run.problem.environment, run.solver.batch_size, run.first()
+    environment, batch, state = run.problem.environment, run.settings.batch_size, run.first()
 
-    def play() -> int:
+    def played() -> int:
         before = environment.steps
         run.play(state, 0, batch)
         return int(environment.steps - before)
 
-    return play
+    return played
 
 
 def compiled(run: Any) -> Callable[[], int]:
     """The same in compiled code."""
-    state = run.first()
-    return lambda: int(np.asarray(jax.block_until_ready(run.fresh(state)).alive).sum())
+    params, batch = run.first().carry.state.params, run.settings.batch_size
+
+    def played() -> int:
+        drawn = play(run.learning, params, run.begun[0], 0, batch)
+        return int(np.asarray(jax.block_until_ready(drawn).alive).sum())
+
+    return played
 
 
 def speeds(works: dict[str, Callable[[], int]]) -> dict[str, float]:
