@@ -111,6 +111,11 @@ def main() -> None:
     simulator = cm.GymnasiumEnv(TwoQueues(), discount=DISCOUNT)
     learned = cm.solve(problem(simulator), seed=arguments.seed, steps=arguments.steps)
     print(learned)
+    seen = np.array(
+        [divmod(state, CAPACITY + 1) for state in range((CAPACITY + 1) ** 2)], np.float32
+    )
+    exact = known.evaluate(learned.policy.probabilities(seen))
+    print(f"exactly: objective {exact.objective:.5f}, slack {exact.slack}")
 
 
 if __name__ == "__main__":

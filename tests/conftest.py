@@ -23,6 +23,7 @@ LARGEST_WORKER = 1_000_000  # kilobytes that a process may have before what it c
 # Modules that start commands and browsers, learn, or compile much: ``make check`` leaves them out.
 SLOW = [
     "accelerator",
+    "actor_critic",
     "browser",
     "cli",
     "cli_resume",
@@ -36,6 +37,7 @@ SLOW = [
     "evaluate",
     "examples",
     "families",
+    "gaussian",
     "gradients",
     "judging",
     "kkt",
@@ -50,8 +52,8 @@ SLOW = [
     "record_episode",
     "report",
     "reproduce",
-    "sampling",
     "runs",
+    "sampling",
     "sweeps",
     "typing",
     "vr_pdpg",

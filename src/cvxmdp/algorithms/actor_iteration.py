@@ -213,7 +213,7 @@ def learn(
         sample[1:],
         _rms(parts, steps.played),
         ends @ weights.T,
-        values - weights @ m,
+        values - setup.readings.sloped(m),
         _counted_ends(steps),
         batch.weight > 0,
     )

@@ -140,6 +140,13 @@ class Readings(Pytree):
             return slopes, jnp.eye(len(self.functions))
         return self.rewards, slopes.reshape(len(slopes), -1) @ self.lift
 
+    def sloped(self, m: Array) -> Array:
+        """What the functions' tangents at m say of m without their constants, (1 + n,)."""
+        rewards, weights = self.shadow(m)
+        if self.rewards is None:
+            return rewards.reshape(len(rewards), -1) @ m
+        return weights @ m
+
     def added(self, steps: LaneSteps, weights: Array, z: Array) -> Array:
         """The weighted sum of what was seen, as m counts it."""
         if self.rewards is None:

@@ -118,7 +118,7 @@ class Examination:
         def block() -> Sample:
             first = of_environment if next(rounds) == 0 else None
             played = environment.episodes(act, self.limit, signals=names, seed=first)
-            return summarise(played, environment.discount, environment.n_actions, **measured)
+            return summarise(played, environment.horizon, environment.n_actions, **measured)
 
         return lambda count: joined([block() for _ in range(-(-count // environment.n_lanes))])
 
