@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 
 import cvxmdp as cm
+from command_line import Done
 from cvxmdp.certificates.checking import loosened
 from cvxmdp.checker.bounds import PlainProblem
 from cvxmdp.checker.exact_numbers import add_up, at_least, at_most, ball, balls, precisely
@@ -269,8 +270,9 @@ def test_what_would_take_too_long_is_not_begun_and_asks_for_a_limit():
     assert not found.reasons
     assert "would take about" in str(found)
     assert "give a longer one" in str(found)
-    with pytest.raises(cm.ProblemError, match="time_limit"):
-        cm.check(certificate, problem, exact=True, time_limit=0)
+    for wrong in (0, math.nan, "soon"):
+        with pytest.raises(cm.ProblemError, match="time_limit"):
+            cm.check(certificate, problem, exact=True, time_limit=wrong)
 
 
 def test_exact_checks_say_where_they_are(capfd):
@@ -278,6 +280,34 @@ def test_exact_checks_say_where_they_are(capfd):
     certificate = cm.certify(problem, cm.solve(problem))
     cm.check(certificate, problem, exact=True, progress=True)
     assert "exact arithmetic [" in capfd.readouterr().err
+
+
+def test_certify_and_check_exactly_from_the_command_line(tmp_path):
+    (tmp_path / "problem.toml").write_text(
+        'maximize = "entropy()"\n[model]\nkind = "gridworld"\nsize = 2\ndiscount = 0.9\n'
+    )
+    mdp = cm.gridworld(2, discount=0.9)
+    cm.uniform_policy(mdp).save(tmp_path / "policy.csv")
+    file = tmp_path / "certificate.json"
+    done = Done(
+        "certify", tmp_path / "problem.toml", tmp_path / "policy.csv", "-o", file, "--exact"
+    )
+    assert "Checked in exact arithmetic." in done.out
+    words = ("check", file, tmp_path / "problem.toml", "--exact")
+    assert Done(*words).code == 0
+    late = Done(*words, "--limit", "1e-9")
+    assert late.code != 0
+    assert "would take about" in late.out
+
+
+@pytest.mark.parametrize("horizon", [{"discount": 0.9}, {"horizon": 3}, {"average": True}])
+@pytest.mark.parametrize("reward", [0.0, 1e300, 1e-300, -5e-324])
+def test_one_state_and_extreme_rewards(reward, horizon):
+    mdp = cm.TabularMDP(np.ones((1, 1, 1)), [1.0], signals={"r": [[reward]]}, **horizon)
+    problem = cm.Problem(mdp, maximize=cm.linear("r"))
+    certificate = cm.certify(problem, cm.solve(problem), exact=True)
+    assert certificate.level == EXACT
+    assert type(certificate.lower) is type(certificate.upper) is float
 
 
 def test_a_missing_library_is_named(monkeypatch):

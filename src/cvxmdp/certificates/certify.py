@@ -331,4 +331,4 @@ def _up(proof: Proof) -> float:
 
 
 def _down(value: float, drift: float) -> float:
-    return value - LOOSENED * abs(value) - DRIFTED * drift
+    return float(value - LOOSENED * abs(value) - DRIFTED * drift)

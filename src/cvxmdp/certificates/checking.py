@@ -7,6 +7,7 @@ import math
 import tempfile
 from dataclasses import replace
 from itertools import count
+from numbers import Real
 from pathlib import Path
 from typing import Any
 
@@ -56,8 +57,8 @@ def check(
     if not exact:
         return _checked(certificate, plain, None)
     require("flint", "exact")
-    if not time_limit > 0:
-        raise ProblemError(f"time_limit must be positive; got {time_limit!r}")
+    if not isinstance(time_limit, Real) or not time_limit > 0:
+        raise ProblemError(f"time_limit must be a positive number of seconds; got {time_limit!r}")
     line = Progress("exact arithmetic", EXACT_STEPS + len(problem.constraints), progress)
     told = count()
     try:
