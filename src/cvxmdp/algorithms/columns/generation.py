@@ -44,6 +44,12 @@ MEMORY = 4.0  # the larger, the shorter these means
 STALLED = 5  # natural steps in a row without progress after which the oracle is asked, too
 CREEPING_STEPS = 50  # after which the bounds should have come closer
 PROGRESS = 1e-3  # of the gap: what a bound has to move by to count as progress
+NEAR, EXPLICIT_EVERY = (
+    0.03,
+    4,
+)  # gap at which columns of the smoothed dual are taken; steps between others
+FAR_EVALUATIONS, NEAR_EVALUATIONS = 40, 60  # of the smoothed dual in a step
+STEP_SHARE = 0.1  # of the gap: accuracy of the values of a natural step that give no bound
 VALUES_SHARE = 0.02  # of the gap: accuracy of the values of a natural step
 ORACLE_SHARE = 0.05  # of the gap, that the oracle may leave open
 FIRST_ACCURACY = 1e-3  # of the oracle, relative to the size of the reward, before there is a gap
@@ -102,6 +108,7 @@ class Generation:
         self.natural = None if lowered.affine else NaturalSteps(self.oracle, self.model.actions)
         self.leaf = None if lowered.affine else only_leaf(lowered)
         self.dual = None if self.leaf is None else smoothed_dual(lowered, self.leaf, self.place)
+        self.explicit, self.latest = True, (True, False)
         self.steady: np.ndarray | None = None
         self.mean_values: np.ndarray | None = None
         self.mean_multipliers: np.ndarray | None = None
@@ -197,7 +204,7 @@ class Generation:
         self._forget()
         mixed = self._mix()
         if self.natural is not None:
-            (self.dual or self.natural).learn(float(mixed.weights[-1]))
+            self._learn(mixed.weights)
             worth = PROGRESS * min(upper - lower, 0.1 * abs(lower))
             moved = upper - self.upper >= worth or self.lower - lower >= worth
             self.stalled = 0 if moved else self.stalled + 1
@@ -233,6 +240,7 @@ class Generation:
         policy = self.natural.base(self.columns.mix(self._padded(asked.weights)))
         self._condense()
         leaf = self.leaf if asked.feasible else None
+        self.latest = (True, False)
         if leaf is None or self.stalled >= STALLED:
             self.stalled = 0
             self._ask(asked)
@@ -250,14 +258,35 @@ class Generation:
         self.add(self.natural.column(policy, self.error))
 
     def _dual_step(self, asked: Answer, policy: np.ndarray) -> None:
-        """A bound and a column from the smoothed dual around the mixture's own policy."""
+        """A bound from the smoothed dual around the mixture's own policy; near the optimum, also a column.
+
+        Far from it columns are those of natural steps, which respect the constraints sooner; near it those of
+        the dual, which sees all actions at once, usually get the weight, and natural steps are tried rarely.
+        """
         assert self.dual is not None
         assert self.natural is not None
-        point = self.dual.descend(policy, min(self.upper - self.lower, 0.1 * abs(self.lower)))
+        gap, near = min(self.upper - self.lower, 0.1 * abs(self.lower)), self.gap <= NEAR
+        explicit = self.explicit or not near or self.steps % EXPLICIT_EVERY == 0
+        point = self.dual.descend(policy, gap, FAR_EVALUATIONS if explicit else NEAR_EVALUATIONS)
         self._offer(asked, point.multipliers, point.values, point.following)
-        self.natural.policy = point.policy
-        visits = self.place.visits(point.policy, self.error)
-        self.add(Column(visits, None, point.policy, self.error))
+        if explicit:
+            accuracy = STEP_SHARE * gap / self.model.mass
+            self.natural.evaluate(policy, self.master.price(asked).reward, accuracy)
+            self.add(self.natural.column(policy, self.error))
+        if near:
+            self.natural.policy = point.policy
+            visits = self.place.visits(point.policy, self.error)
+            self.add(Column(visits, None, point.policy, self.error))
+        self.latest = (explicit, near)
+
+    def _learn(self, weights: np.ndarray) -> None:
+        """Adapt to the weights that the last columns got."""
+        assert self.natural is not None
+        explicit, near = self.latest
+        step = float(weights[-2 if near else -1]) if explicit else 0.0
+        if explicit:
+            self.natural.learn(step)
+        self.explicit = not near or step >= float(weights[-1])
 
     def _bound(self, asked: Answer, values: np.ndarray, following: np.ndarray) -> None:
         """Upper bounds from values: these, and the mean of the last ones.

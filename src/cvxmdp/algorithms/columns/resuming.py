@@ -23,10 +23,11 @@ NUMBERS = (  # of the generation
     "mean_multipliers",
     "steps",
     "stalled",
+    "explicit",
     "uniform",
 )
 # Of a master for concave problems; one for linear problems is made of its columns alone.
-DUAL = ("values", "multipliers", "temperature", "steps", "changes")  # of the smoothed dual
+DUAL = ("values", "multipliers", "steps", "changes")  # of the smoothed dual
 MASTERED = ("units", "margins", "weights", "safe", "room", "gap", "size")
 
 

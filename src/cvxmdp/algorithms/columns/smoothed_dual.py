@@ -29,15 +29,16 @@ from cvxmdp.problems.lowered import Lowered
 
 MEMORY = 10  # pairs of steps and changes of the gradient
 MOST_HALVINGS = 20
-EVALUATIONS = 60  # between two columns
 ENOUGH = 1e-4  # of what the slope promises, that a step has to gain
 IDLE, HARDLY = (
     3,
     1e-5,
 )  # steps in a row, and what they gain of the gap, after which there is little left
-WELCOME, UNWELCOME = 0.5, 0.2  # weights of the new column that change the temperature
-COLDER, WARMER = 0.7, 1.5
-COLDEST, FIRST_TEMPERATURE, WARMEST = 1e-4, 0.25, 1.0
+COLDEST, WARMTH, WARMEST = (
+    0.02,
+    0.5,
+    0.25,
+)  # temperatures: in units of the leaf, of the gap, and of the leaf
 FIRST_MOVE = 0.1  # largest change of an entry, in units of the temperature, by the first step
 CURVED = 1e-10  # relative curvature that a pair has to show
 HIGHEST = 600.0  # of an exponent
@@ -99,15 +100,8 @@ class SmoothedDual:
         self.values, self.multipliers = np.zeros(self.model.shape[0]), np.zeros(len(slacks))
         self.steps: list[np.ndarray] = []
         self.changes: list[np.ndarray] = []
-        self.evaluations, self.temperature = 0, FIRST_TEMPERATURE
+        self.evaluations, self.temperature = 0, WARMEST
         self.prior = np.zeros(self.model.shape)
-
-    def learn(self, weight: float) -> None:
-        """Adapt the temperature to the weight that the last column got."""
-        if weight > WELCOME:
-            self.temperature = max(COLDER * self.temperature, COLDEST)
-        elif weight < UNWELCOME:
-            self.temperature = min(WARMER * self.temperature, WARMEST)
 
     def at(self, values: np.ndarray, multipliers: np.ndarray) -> DualPoint:
         """Value and slope: one backup, and one of what it says of visits."""
@@ -140,15 +134,18 @@ class SmoothedDual:
         slope = xp.append(-self.place.residual(x), xp.asarray(prices))
         return DualPoint(values, multipliers, value, slope, following, policy)
 
-    def descend(self, policy: np.ndarray, gap: float) -> DualPoint:
+    def descend(self, policy: np.ndarray, gap: float, evaluations: int) -> DualPoint:
         """L-BFGS from where it was, smoothed around a policy.
 
         Args:
             policy: (S, A).
-            gap: between the bounds so far: steps that gain hardly anything of it are the last ones.
+            gap: between the bounds so far: sets the temperature, and what steps have to gain.
+            evaluations: of the dual, about.
         """
+        self.temperature = min(max(WARMTH * gap / self.factor, COLDEST), WARMEST)
         with self.place.precision():
-            found = self._descended(self.place.put(np.log(np.maximum(policy, LEAST_SHARE))), gap)
+            prior = self.place.put(np.log(np.maximum(policy, LEAST_SHARE)))
+            found = self._descended(prior, gap, evaluations)
             return found._replace(
                 values=np.asarray(found.values),
                 multipliers=self.units * found.multipliers,
@@ -156,10 +153,10 @@ class SmoothedDual:
                 policy=np.asarray(found.policy),
             )
 
-    def _descended(self, prior: np.ndarray, gap: float) -> DualPoint:
+    def _descended(self, prior: np.ndarray, gap: float, evaluations: int) -> DualPoint:
         self.prior, put = prior, self.place.put
         self.steps, self.changes = [*map(put, self.steps)], [*map(put, self.changes)]
-        most, idle = self.evaluations + EVALUATIONS, 0
+        most, idle = self.evaluations + evaluations, 0
         here = self.at(put(self.values), self.multipliers)
         while self.evaluations < most and idle < IDLE:
             found = self._stepped(here)
