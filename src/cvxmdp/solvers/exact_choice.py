@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from cvxmdp.algorithms.columns.flow_duals import only_leaf
+from cvxmdp.algorithms.columns.smoothed_dual import smoothed_dual
 from cvxmdp.models.table import TabularMDP
+from cvxmdp.problems.lowered import Lowered
 from cvxmdp.problems.problem import Problem
 from cvxmdp.problems.solution_text import ESTIMATED
 from cvxmdp.solvers.column_generation import ColumnGeneration
@@ -10,11 +13,11 @@ from cvxmdp.solvers.contract import Solver
 from cvxmdp.solvers.convex_program import ConvexProgram
 from cvxmdp.solvers.pdpg import PDPG
 
-# State-action pairs up to which one convex program is taken, for its exactness; beyond, column generation
-# is many times faster (docs/large-models.md).
-LARGEST_PROGRAM = 20_000
-LARGEST_LINEAR_PROGRAM = 10_000
-LARGE_TOLERANCE = 1e-3  # certified relative gap that is asked of large concave problems
+# State-action pairs beyond which columns are faster, by kind of problem, as benchmarks/choice.py measures it:
+# up to there one convex program takes less, and gives more digits.
+UNCONSTRAINED, LINEAR, ONE_ENTROPY, CURVED = 200, 2_000, 1_000, 20_000
+# Certified relative gaps that are asked of concave problems: digits that cost little, and those of large ones.
+MIDDLE_TOLERANCE, LARGE_TOLERANCE, LARGE = 1e-4, 1e-3, 20_000
 
 
 def _known_as(mdp: TabularMDP) -> str:
@@ -25,20 +28,36 @@ def _known_as(mdp: TabularMDP) -> str:
 
 def choose_exact(problem: Problem) -> tuple[Solver, str]:
     """The exact solver for a problem with a model, and the reason in words."""
-    functions = (problem.objective_function, *problem.slack_functions.values())
-    pairs = int(problem.mdp.flow.usable.sum())
-    given = f"the model is {_known_as(problem.mdp)}"
-    if all(function.affine() is not None for function in functions):
-        if pairs > LARGEST_LINEAR_PROGRAM:
-            return ColumnGeneration(), f"a linear problem with {pairs:,} pairs is decomposed"
-        return ConvexProgram(), f"{given}, and ConvexProgram gives the exact answer"
-    if not all(function.has_conic_form for function in functions):
+    lowered = Lowered(problem)
+    pairs = int(lowered.flow.usable.sum())
+    program = f"the model is {_known_as(problem.mdp)}, and ConvexProgram gives the exact answer"
+    if not all(function.has_conic_form for function in lowered.functions):
         if problem.space.horizon.gradients:
             reason = "a function of your own has no conic form, and columns only need its gradient"
-            return ColumnGeneration(tolerance=LARGE_TOLERANCE), reason
-        reason = "a function of your own has no conic form, and PDPG only needs its gradient"
-        return PDPG(), reason
-    if pairs > LARGEST_PROGRAM:
-        reason = f"{pairs:,} pairs are too many for a convex program in reasonable time"
-        return ColumnGeneration(tolerance=LARGE_TOLERANCE), reason
-    return ConvexProgram(), f"{given}, and ConvexProgram gives the exact answer"
+            return ColumnGeneration(
+                tolerance=LARGE_TOLERANCE
+            ), f"{reason}. {_digits(LARGE_TOLERANCE)}"
+        return PDPG(), "a function of your own has no conic form, and PDPG only needs its gradient"
+    if lowered.flow.strict:  # columns need stays that are bounded
+        return ConvexProgram(), program
+    if lowered.affine:
+        if lowered.slacks:
+            reason = f"a linear problem with {pairs:,} pairs is decomposed"
+            return (ColumnGeneration(), reason) if pairs > LINEAR else (ConvexProgram(), program)
+        reason = f"without constraints, and with {pairs:,} pairs, policy iteration is the fastest"
+        return (ColumnGeneration(), reason) if pairs > UNCONSTRAINED else (ConvexProgram(), program)
+    leaf = only_leaf(lowered) if pairs > ONE_ENTROPY else None
+    if pairs <= CURVED and (leaf is None or smoothed_dual(lowered, leaf) is None):
+        return ConvexProgram(), program
+    tolerance = MIDDLE_TOLERANCE if pairs <= LARGE else LARGE_TOLERANCE
+    reason = (
+        f"with {pairs:,} pairs columns are faster than one convex program. {_digits(tolerance)}"
+    )
+    return ColumnGeneration(tolerance=tolerance), reason
+
+
+def _digits(tolerance: float) -> str:
+    return (
+        f"Certified to {tolerance:g}; for more digits: solve(problem, ColumnGeneration(tolerance="
+        f"{tolerance / 100:g}), start=this solution)"
+    )

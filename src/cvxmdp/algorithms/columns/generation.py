@@ -175,9 +175,17 @@ class Generation:
         """The relative gap between the bounds so far, as certificates define it."""
         if not (math.isfinite(self.upper) and math.isfinite(self.lower)):
             return math.inf
-        sizes = [abs(self.upper), abs(self.lower), abs(self.upper - self.uniform), self.scale]
-        size = max(size for size in sizes if math.isfinite(size))
+        size = max(self._size, abs(self.lower))
         return (self.upper - self.lower) / size if size > 0 else 0.0
+
+    @property
+    def _size(self) -> float:
+        """What gaps are relative to: rare events have small returns, and only an optimum near zero has none."""
+        found = [abs(self.upper), abs(self.upper - self.uniform)]
+        near_zero = not self.lower > 0 and not self.upper < 0
+        if near_zero or not math.isfinite(self.upper):
+            found += [self.scale, abs(self.uniform)]
+        return max(size for size in found if math.isfinite(size))
 
     def creeps(self, share: float) -> bool:
         """Whether more than this share of the distance between the bounds is left after some more steps."""
@@ -355,8 +363,7 @@ class Generation:
 
     def _accuracy(self, asked: Answer, price: Price) -> float:
         """How wide the oracle's interval may stay."""
-        sizes = [self.scale, abs(self.upper), abs(self.uniform)] if asked.feasible else [0.0]
-        floor = 0.1 * self.tolerance * max(size for size in sizes if math.isfinite(size))
+        floor = 0.1 * self.tolerance * (self._size if asked.feasible else 0.0)
         if self.lowered.affine and not self.lowered.slacks:
             return floor  # no mixture will change the question
         gap = self.upper - self.lower if asked.feasible else self.room_upper - asked.value

@@ -1,0 +1,148 @@
+"""The fast path by default: what is chosen, what is computed once, and what does not depend on threads."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+import cvxmdp as cm
+from cvxmdp.algorithms.columns.flow_duals import absorb, only_leaf
+from cvxmdp.algorithms.columns.smoothed_dual import smoothed_dual
+from cvxmdp.models.episode_flow import DiscountedFlow
+from cvxmdp.problems.lowered import Lowered
+
+
+def garnet_problem(n_states: int, budgets: bool, entropy: bool = False) -> cm.Problem:
+    mdp = cm.garnet(n_states, 5, 5, seed=1)
+    objective = cm.linear("reward", per="step")
+    subject_to = {"cost": cm.linear("cost", per="step") <= 0.4} if budgets else {}
+    return cm.Problem(
+        mdp, maximize=cm.entropy() + objective if entropy else objective, subject_to=subject_to
+    )
+
+
+@pytest.mark.parametrize(
+    ("n_states", "budgets", "entropy", "solver"),
+    [
+        (20, False, False, "ConvexProgram"),
+        (100, False, False, "ColumnGeneration"),
+        (200, True, False, "ConvexProgram"),
+        (600, True, False, "ColumnGeneration"),
+        (100, True, True, "ConvexProgram"),
+        (300, True, True, "ColumnGeneration"),
+    ],
+)
+def test_solve_takes_what_is_fastest_and_says_why(n_states, budgets, entropy, solver) -> None:
+    found = cm.solve(garnet_problem(n_states, budgets, entropy))
+    assert found.status is cm.Status.OPTIMAL
+    assert found.stats["solver"].startswith(solver)
+    chosen = found.stats["chosen"]
+    if entropy and solver == "ColumnGeneration":
+        assert "more digits" in chosen
+        assert found.stats["certified_gap"] <= 1e-4
+    else:
+        assert found.stats["certified_gap"] <= 1e-6
+
+
+def test_a_policy_that_may_stay_for_ever_is_left_to_one_program() -> None:
+    n = 60  # states in a row; waiting costs one and may last for ever
+    transition = np.zeros((n, 4, n))
+    for state in range(n):
+        transition[state, :3, state] = 1.0
+        if state + 1 < n:
+            transition[state, 3, state + 1] = 1.0
+    mdp = cm.TabularMDP(
+        transition, initial=np.eye(n)[0], discount=1, signals={"cost": np.ones((n, 4))}
+    )
+    found = cm.solve(cm.Problem(mdp, minimize=cm.linear("cost")))
+    assert found.stats["solver"].startswith("ConvexProgram")
+    assert found.objective == pytest.approx(n)
+
+
+def test_the_smoothed_dual_bounds_and_its_slope_is_its_derivative() -> None:
+    problem = garnet_problem(40, True, entropy=True)
+    lowered = Lowered(problem)
+    leaf = only_leaf(lowered)
+    dual = smoothed_dual(lowered, leaf)
+    random = np.random.default_rng(0)
+    values, mu = random.normal(size=40), np.array([0.7])
+    step, more = 1e-6 * random.normal(size=40), np.array([1e-6])
+    here = dual.at(values, mu)
+    above, below = (dual.at(values + k * step, mu + k * more) for k in (1, -1))
+    expected = here.slope @ np.append(step, more)
+    assert (above.value - below.value) / 2 == pytest.approx(expected, rel=1e-5)
+
+    best = cm.solve(problem, cm.ConvexProgram()).objective
+    point = dual.descend(lowered.flow.uniform, 1.0, 200)
+    named = dict(zip(lowered.slacks, point.multipliers.tolist(), strict=True))
+    tangents = lowered.tangents_at(lowered.flow.uniform_occupancy)
+    bound = absorb(lowered, leaf, named, tangents, point.values, point.following)
+    assert best <= bound.upper + 1e-9
+    assert bound.upper == pytest.approx(best, rel=0.05)
+
+
+@pytest.mark.parametrize("unit", [1e-4, 1.0, 1e4])
+def test_units_of_a_budget_do_not_slow_the_dual(unit: float) -> None:
+    side = 20
+    hazards = [s for s in range(0, side * side, 7) if s != 210]
+    mdp = cm.gridworld(side, slip=0.1, discount=0.99, start=210, hazards=hazards)
+    budget = {"hazard": unit * cm.linear("hazard", per="step") <= unit * 0.05}
+    found = cm.solve(
+        cm.Problem(mdp, maximize=cm.entropy(), subject_to=budget),
+        cm.ColumnGeneration(tolerance=1e-3),
+    )
+    assert found.status is cm.Status.OPTIMAL
+    assert found.stats["iterations"] <= 30
+
+
+def test_the_uniform_policy_is_evaluated_once(monkeypatch) -> None:
+    evaluated = []
+    own = DiscountedFlow.sketched
+
+    def counted(flow, policy):
+        evaluated.append(np.allclose(policy, flow.uniform))
+        return own(flow, policy)
+
+    monkeypatch.setattr(DiscountedFlow, "sketched", counted)
+    problem = garnet_problem(2_000, False)
+    found = cm.solve(problem)
+    certificate = cm.certify(problem, found)
+    assert evaluated.count(True) == 1
+    assert found.stats["oracle_calls"] == 1
+    assert certificate.relative_gap <= 1e-6
+
+
+def test_certify_measures_the_occupancy_it_is_given_and_believes_nothing() -> None:
+    problem = garnet_problem(2_000, True)
+    found = cm.solve(problem)
+    honest = cm.certify(problem, found)
+    object.__setattr__(found, "occupancy_or_none", np.roll(found.occupancy, 1, axis=0))
+    assert cm.certify(problem, found).lower == pytest.approx(honest.lower, rel=1e-9)
+
+
+THREADS = """
+import numpy as np, cvxmdp as cm
+mdp = cm.gridworld(45, slip=0.1, discount=0.98, start=1000, hazards=range(0, 900, 11))
+budget = {"hazard": cm.linear("hazard", per="step") <= 0.05}
+found = cm.solve(cm.Problem(mdp, maximize=cm.entropy(), subject_to=budget), cm.ColumnGeneration(tolerance=1e-2))
+print(found.objective.hex(), found.stats["certified_gap"].hex(), found.stats["policy_sweeps"])
+"""
+
+
+def test_answers_do_not_depend_on_the_threads_of_blas() -> None:
+    told = []
+    for threads in ("1", "2"):
+        environment = {**os.environ, "OPENBLAS_NUM_THREADS": threads, "OMP_NUM_THREADS": threads}
+        done = subprocess.run(
+            [sys.executable, "-c", THREADS],
+            env=environment,
+            capture_output=True,
+            text=True,
+            check=True,
+        )
+        told.append(done.stdout)
+    assert told[0] == told[1]
