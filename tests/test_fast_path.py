@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 import cvxmdp as cm
+from cvxmdp.algorithms.columns.column_places import place_for
 from cvxmdp.algorithms.columns.flow_duals import absorb, only_leaf
 from cvxmdp.algorithms.columns.smoothed_dual import smoothed_dual
 from cvxmdp.models.episode_flow import DiscountedFlow
@@ -67,7 +68,7 @@ def test_the_smoothed_dual_bounds_and_its_slope_is_its_derivative() -> None:
     problem = garnet_problem(40, True, entropy=True)
     lowered = Lowered(problem)
     leaf = only_leaf(lowered)
-    dual = smoothed_dual(lowered, leaf)
+    dual = smoothed_dual(lowered, leaf, place_for(lowered.flow, affine=False))
     random = np.random.default_rng(0)
     values, mu = random.normal(size=40), np.array([0.7])
     step, more = 1e-6 * random.normal(size=40), np.array([1e-6])
@@ -124,12 +125,15 @@ def test_certify_measures_the_occupancy_it_is_given_and_believes_nothing() -> No
     assert cm.certify(problem, found).lower == pytest.approx(honest.lower, rel=1e-9)
 
 
+# Beyond 10,000 numbers OpenBLAS adds up with threads.
 THREADS = """
-import numpy as np, cvxmdp as cm
-mdp = cm.gridworld(45, slip=0.1, discount=0.98, start=1000, hazards=range(0, 900, 11))
-budget = {"hazard": cm.linear("hazard", per="step") <= 0.05}
-found = cm.solve(cm.Problem(mdp, maximize=cm.entropy(), subject_to=budget), cm.ColumnGeneration(tolerance=1e-2))
+import cvxmdp as cm
+mdp = cm.garnet(12_000, 3, 3, seed=1)
+budget = {"cost": cm.linear("cost", per="step") <= 0.4}
+problem = cm.Problem(mdp, maximize=cm.linear("reward", per="step"), subject_to=budget)
+found = cm.solve(problem)
 print(found.objective.hex(), found.stats["certified_gap"].hex(), found.stats["policy_sweeps"])
+print(cm.certify(problem, found).upper.hex())
 """
 
 

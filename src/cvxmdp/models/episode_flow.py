@@ -30,7 +30,7 @@ import scipy.sparse as sp
 
 from cvxmdp.models.flow import Equations, Flow
 from cvxmdp.models.planning import Device, EpisodeOracle, Oracle, longest_stay, optimal_values
-from cvxmdp.models.systems import DENSE_LIMIT, settle, solve_discounted, solve_relative, total
+from cvxmdp.models.systems import DENSE_LIMIT, dot, settle, solve_discounted, solve_relative, total
 
 INVERTED = 600  # states up to which a policy's whole matrix is inverted
 SOLVED_TOGETHER = 256  # states up to which policies are evaluated several at a time
@@ -72,7 +72,7 @@ class EpisodeFlow(Flow):
 
     @cached_property
     def mass(self) -> float:
-        return float(self.initial @ self.stay)
+        return dot(self.initial, self.stay)
 
     @property
     def magnified(self) -> float:
@@ -111,7 +111,7 @@ class EpisodeFlow(Flow):
         choices = np.where(self.actions, reward + following, -np.inf)
         excess = float((choices.max(axis=1) - values)[self.reached].max())
         room = excess if self.endless else max(0.0, excess)
-        return float(self.initial @ values) + room * self.mass
+        return dot(self.initial, values) + room * self.mass
 
     def best_values(
         self, reward: np.ndarray, guess: np.ndarray | None = None

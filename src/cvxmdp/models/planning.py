@@ -29,6 +29,7 @@ from cvxmdp.models.systems import (
     DENSE_LIMIT,
     EPS,
     Norm,
+    dot,
     half_spread,
     largest,
     settle,
@@ -209,7 +210,7 @@ class EpisodeOracle(Oracle):
         if not self.all_reached:
             change = change[self.reached]
         high, low = float(change.max()), float(change.min())
-        start = float(self.initial @ values)
+        start = dot(self.initial, values)
         if self.endless:
             return start + high * self.mass, start + low * self.mass, 0.5 * (high - low)
         residual = max(abs(high), abs(low))

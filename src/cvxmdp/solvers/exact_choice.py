@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from cvxmdp.algorithms.columns.flow_duals import only_leaf
-from cvxmdp.algorithms.columns.smoothed_dual import smoothed_dual
+from cvxmdp.algorithms.columns.smoothed_dual import can_be_smoothed
 from cvxmdp.models.table import TabularMDP
 from cvxmdp.problems.lowered import Lowered
 from cvxmdp.problems.problem import Problem
@@ -47,7 +47,7 @@ def choose_exact(problem: Problem) -> tuple[Solver, str]:
         reason = f"without constraints, and with {pairs:,} pairs, policy iteration is the fastest"
         return (ColumnGeneration(), reason) if pairs > UNCONSTRAINED else (ConvexProgram(), program)
     leaf = only_leaf(lowered) if pairs > ONE_ENTROPY else None
-    if pairs <= CURVED and (leaf is None or smoothed_dual(lowered, leaf) is None):
+    if pairs <= CURVED and (leaf is None or not can_be_smoothed(lowered, leaf)):
         return ConvexProgram(), program
     tolerance = MIDDLE_TOLERANCE if pairs <= LARGE else LARGE_TOLERANCE
     reason = (

@@ -77,7 +77,7 @@ class Curve:
 
     def _mixed(self, weights: np.ndarray) -> Mixed:
         images = tuple(images.rows for images in self.images)
-        return Mixed(images, tuple(weights @ rows for rows in images), self.live)
+        return Mixed(images, tuple(_mixed(weights, rows) for rows in images), self.live)
 
     def value(self, weights: np.ndarray, rounding: float) -> float:
         """The (rounded) function at a mixture."""
@@ -97,6 +97,14 @@ class Curve:
             inner = [part.local(weights, rounding) for part in self.parts]
             return self.shape.combined(inner, rounding)
         return self.shape.second(self._mixed(weights), rounding)
+
+
+def _mixed(weights: np.ndarray, rows: np.ndarray) -> np.ndarray:
+    """weights @ rows without BLAS, whose threads would decide the last digits."""
+    mixed = weights[0] * rows[0]
+    for weight, row in zip(weights[1:], rows[1:], strict=True):
+        mixed += weight * row
+    return np.asarray(mixed)
 
 
 def image(map: Map, column: Column) -> np.ndarray:

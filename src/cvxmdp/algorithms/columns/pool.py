@@ -12,6 +12,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from cvxmdp.models.systems import dot
+
 NEGLIGIBLE = 1e-9  # weight of a column that an interior point does without
 
 
@@ -41,7 +43,7 @@ class Column:
         """<reward, x> for a reward (S, A)."""
         if self.policy is not None:
             return float(np.einsum("s,sa,sa->", self.visits, self.policy, reward))
-        return float(reward.ravel()[self.places(reward.shape[1])] @ self.visits)
+        return dot(reward.ravel()[self.places(reward.shape[1])], self.visits)
 
     def add_to(self, total: np.ndarray, weight: float) -> None:
         """total += weight * x, total of shape (S, A)."""

@@ -231,7 +231,11 @@ def two_loops(steps: list[np.ndarray], changes: list[np.ndarray], slope: np.ndar
 
 
 def smoothed_dual(lowered: Lowered, leaf: Leaf, place: HostPlace) -> SmoothedDual | None:
-    """The smoothed dual of a problem; None where it has none: an entropy in a constraint, or one over time."""
-    shape = lowered.flow.shape
-    nothing = leaf.shape.maps()[0].softly(np.zeros(shape), np.zeros(shape), 1.0)
-    return SmoothedDual(lowered, leaf, place) if leaf.constraint is None and nothing else None
+    """The smoothed dual of a problem; None where it has none."""
+    return SmoothedDual(lowered, leaf, place) if can_be_smoothed(lowered, leaf) else None
+
+
+def can_be_smoothed(lowered: Lowered, leaf: Leaf) -> bool:
+    """Whether there is one: not for an entropy in a constraint, nor for one over time."""
+    zero = np.zeros(lowered.flow.shape)
+    return leaf.constraint is None and leaf.shape.maps()[0].softly(zero, zero, 1.0) is not None

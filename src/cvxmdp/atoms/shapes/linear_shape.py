@@ -40,6 +40,8 @@ class LinearShape(Shape):
     kind: ClassVar[str] = "linear"
 
     def value(self, x: Array) -> Any:
+        if namespace(x) is np:  # without BLAS, whose threads would decide the last digits
+            return np.einsum("i,i->", np.ravel(self.reward), np.ravel(x))
         return namespace(x).vdot(self.reward, x)
 
     def gradient(self, x: Array) -> Array:
