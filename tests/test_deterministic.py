@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import itertools
+from importlib import import_module
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -114,3 +116,13 @@ def test_where_only_chance_is_feasible_it_is_said():
     nothing = cm.deterministic(cm.Problem(mdp, maximize=cm.linear("reward"), subject_to=none))
     assert not nothing.solution.has_policy
     assert "no policy at all" in nothing.statement
+
+
+@pytest.mark.long
+def test_random_linear_problems_with_two_budgets(monkeypatch):
+    monkeypatch.syspath_prepend(str(Path(__file__).parent.parent / "benchmarks"))
+    study, random = import_module("deterministic"), np.random.default_rng(1)
+    rows = [study.measured(study.random_linear_problem(random)) for _ in range(12)]
+    known = [row for row in rows if row is not None]
+    assert all(row["feasible"] for row in known if row.get("exists", True))
+    assert np.median([row["to the best"] for row in known if "to the best" in row]) <= 0.02

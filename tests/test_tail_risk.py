@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import itertools
+from importlib import import_module
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -135,3 +137,15 @@ def test_losses_of_either_sign(seed):
     mdp = mdp.with_budget_state("cost", levels=range(-4, 8))
     best = min(cvar_of(costs, 0.7) for costs in enumerated(mdp))
     assert cm.least_cvar(mdp, "cost", 0.7).cvar == pytest.approx(best, abs=1e-7)
+
+
+@pytest.mark.long
+def test_ten_thousand_augmented_states(monkeypatch):
+    monkeypatch.syspath_prepend(str(Path(__file__).parent.parent / "examples"))
+    mdp = import_module("maintenance_risk").machine().with_budget_state("bill", levels=50)
+    assert mdp.n_states > 10_000
+    limit = {"bill": cm.chance("bill", above=12) <= 0.05}
+    problem = cm.Problem(mdp, maximize=cm.linear("made"), subject_to=limit)
+    certificate = cm.certify(problem, cm.solve(problem))
+    assert certificate.relative_gap <= 1e-6
+    assert certificate.slack["bill"] >= 0

@@ -42,6 +42,11 @@ TRIED = (
     200_000  # states of all policies that local search evaluates where not all neighbours are known
 )
 LEAST_TRIED = 40  # of them, however large the model
+MIXTURES, KICKS, KICKED = (
+    6,
+    30,
+    4,
+)  # where nothing feasible was found: mixtures, kicks, states of a kick
 ROUNDED = 1e-11  # of a slack's unit: it counts as met
 
 
@@ -98,7 +103,37 @@ class DeterministicSearch:
         found.sort(key=lambda one: one.order)
         for start in found[:STARTS]:
             self._climb(start)
+        if self.best is not None and self.best.violation > 0:
+            self._seek_feasible()
         return self.best
+
+    def _seek_feasible(self) -> None:
+        """Go on where budgets are tight: from what is best for the slacks, then from kicks of the best."""
+        random = np.random.default_rng(0)
+        for start in self.evaluate(self._for_slacks(random), "local search"):
+            if self.best is not None and self.best.violation > 0:
+                self._climb(start)
+        for _ in range(KICKS):
+            if self.best is None or not self.best.violation > 0 or self.left <= 0:
+                return
+            actions, visited = self.best.actions.copy(), np.flatnonzero(self.best.x.any(axis=1))
+            for state in random.choice(visited, min(KICKED, visited.size), replace=False):
+                actions[state] = random.choice(np.flatnonzero(self.flow.actions[state]))
+            for start in self.evaluate([actions], "local search"):
+                self._climb(start)
+
+    def _for_slacks(self, random: np.random.Generator) -> list[np.ndarray]:
+        """Best for mixtures of the slacks, each in its unit."""
+        slopes = [g.gradient(self.x) / self.units[name] for name, g in self.lowered.slacks.items()]
+        mixtures = [*np.eye(len(slopes)), *random.dirichlet(np.ones(len(slopes)), MIXTURES)]
+        found = []
+        for mixture in mixtures:
+            reward = np.tensordot(mixture, np.nan_to_num(slopes), axes=1)
+            try:
+                found.append(self.flow.best_values(np.where(self.flow.usable, reward, 0.0))[1])
+            except ModelError:
+                continue
+        return found
 
     def evaluate(self, policies: Iterable[np.ndarray], found_by: str) -> list[Candidate]:
         """New policies, (S,) each, with what they are worth; those that never end are left out."""
