@@ -286,6 +286,17 @@ def policy_visits(
 
 
 @program()
+def policy_values(
+    model: CompiledModel, policy: Array, reward: Array, guess: Array, accuracy: Array
+) -> tuple[Array, Array]:
+    """V of a policy (S, A) within ``accuracy`` of its Bellman equation, (S,); and the sweeps."""
+    norm = "half_spread" if model.endless else "largest"
+    gained = (policy * reward).sum(axis=1)
+    chain = model.policy_chain(policy)
+    return settle_on_device(chain.forward, gained, guess, accuracy, norm)
+
+
+@program()
 def following(model: CompiledModel, values: Array) -> Array:
     """Gamma P V, (S, A)."""
     return model.following(values).T

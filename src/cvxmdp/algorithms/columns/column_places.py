@@ -23,6 +23,7 @@ from cvxmdp.models.compiled_planning import (
     answer,
     compiled_model,
     following,
+    policy_values,
     policy_visits,
     residual,
 )
@@ -76,6 +77,13 @@ class HostPlace(Rewards):
     def visits(self, policy: np.ndarray, error: float) -> np.ndarray:
         """Visits of a policy (S, A), up to ``error``."""
         return self.oracle.visits(self.oracle.policy_chain(policy), error)
+
+    def evaluate(
+        self, policy: np.ndarray, reward: np.ndarray, guess: np.ndarray, accuracy: float
+    ) -> np.ndarray:
+        """V of a policy (S, A), within ``accuracy`` of its Bellman equation."""
+        gained = np.einsum("sa,sa->s", policy, reward)
+        return self.oracle.evaluate(self.oracle.policy_chain(policy), gained, guess, accuracy)
 
     def precision(self) -> AbstractContextManager[None]:
         """In which arrays of this place are computed with."""
@@ -163,6 +171,15 @@ class DevicePlace(HostPlace):
         self.oracle.work.policy_sweeps += int(sweeps) * self.oracle.shape[1]  # all its actions
         self.oracle.visits_before = np.asarray(found)
         return self.oracle.visits_before
+
+    def evaluate(
+        self, policy: np.ndarray, reward: np.ndarray, guess: np.ndarray, accuracy: float
+    ) -> np.ndarray:
+        with double_precision():
+            given = (jnp.asarray(part) for part in (policy, reward, guess, accuracy))
+            found, sweeps = policy_values(self.model, *given)
+        self.oracle.work.policy_sweeps += int(sweeps) * self.oracle.shape[1]
+        return np.asarray(found)
 
     def precision(self) -> AbstractContextManager[None]:
         return double_precision()

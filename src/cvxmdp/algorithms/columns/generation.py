@@ -105,7 +105,7 @@ class Generation:
         self.proof: tuple[Answer, np.ndarray] | None = None  # of the best upper bound, with its V
         self.room_proof: tuple[Answer, np.ndarray] | None = None
         self.trail = Trail()
-        self.natural = None if lowered.affine else NaturalSteps(self.oracle, self.model.actions)
+        self.natural = None if lowered.affine else NaturalSteps(self.place, self.model.actions)
         self.leaf = None if lowered.affine else only_leaf(lowered)
         self.dual = None if self.leaf is None else smoothed_dual(lowered, self.leaf, self.place)
         self.explicit, self.latest = True, (True, False)

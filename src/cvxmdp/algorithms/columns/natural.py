@@ -13,8 +13,8 @@ from __future__ import annotations
 
 import numpy as np
 
+from cvxmdp.algorithms.columns.column_places import HostPlace
 from cvxmdp.algorithms.columns.pool import Column
-from cvxmdp.models.planning import Oracle
 
 LONGER, SHORTER = 1.5, 1.0 / 1.5
 WELCOME, UNWELCOME = 0.8, 0.3  # weights of the new column that change the step
@@ -27,13 +27,13 @@ class NaturalSteps:
     """Steps from the policy of a mixture; keeps values and step size.
 
     Args:
-        oracle: the model.
+        place: of the model.
         available: boolean (S, A).
     """
 
-    def __init__(self, oracle: Oracle, available: np.ndarray) -> None:
-        self.oracle = oracle
-        self.values = np.zeros(oracle.shape[0])
+    def __init__(self, place: HostPlace, available: np.ndarray) -> None:
+        self.place = place
+        self.values = np.zeros(len(available))
         self.step = 1.0
         self.advantage: np.ndarray | None = None
         self.policy = available / available.sum(axis=1, keepdims=True)
@@ -52,10 +52,8 @@ class NaturalSteps:
         self, policy: np.ndarray, reward: np.ndarray, accuracy: float
     ) -> tuple[np.ndarray, np.ndarray]:
         """Values V of the policy and gamma P V, V within ``accuracy`` of its Bellman equation."""
-        gained = np.einsum("sa,sa->s", policy, reward)
-        matrix = self.oracle.policy_chain(policy)
-        self.values = self.oracle.evaluate(matrix, gained, self.values, accuracy)
-        following = self.oracle.following(self.values)
+        self.values = self.place.evaluate(policy, reward, self.values, accuracy)
+        following = self.place.oracle.following(self.values)
         self.advantage = reward + following - self.values[:, None]
         return self.values, following
 
@@ -66,8 +64,7 @@ class NaturalSteps:
         weights = policy * np.exp(change)
         moved = weights / weights.sum(axis=1, keepdims=True)
         self.policy = moved
-        visits = self.oracle.visits(self.oracle.policy_chain(moved), error)
-        return Column(visits, None, moved, error)
+        return Column(self.place.visits(moved, error), None, moved, error)
 
     def learn(self, weight: float) -> None:
         """Adapt the step to the weight that the last column got."""
