@@ -138,6 +138,11 @@ class TestInfoAndFactories:
             cm.GymnasiumEnv(Fuel(), 0.9, n_envs=3)
         with pytest.raises(ExperienceError, match="got int"):
             cm.GymnasiumEnv(3, 0.9)
+        for workers in (None, 1):
+            with pytest.raises(ExperienceError, match="made None"):
+                cm.GymnasiumEnv(lambda: None, 0.9, workers=workers)
+        with pytest.raises(ExperienceError, match="rewards= takes names"):
+            cm.GymnasiumEnv(Fuel(), 0.9, rewards="fuel")
 
 
 class Slow(Counter):

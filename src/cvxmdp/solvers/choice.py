@@ -37,14 +37,13 @@ def choose_solver(problem: Problem, steps: int | None = None) -> tuple[Solver, s
     if many or environment.horizon.limit is not None:
         states = f"{environment.n_states:,} states"
         what = states if environment.has_states else "observations that are no states"
-        what = (
-            what if many else f"what counts for {environment.horizon} depends on time, which states"
-        )
+        why = f"{what} cannot be counted"
+        if not many:
+            why = f"to count and plan needs a discount, and here {environment.horizon} count"
         learner = ActorCritic(steps)
         settings = choose(learner, problem).words
         return learner, (
-            f"{what} cannot be counted, and this learns from what it sees (ActorCritic: steps {steps:,}, "
-            f"{settings})"
+            f"{why}, and this learns from what it sees (ActorCritic: steps {steps:,}, {settings})"
         )
     kind = "states" if environment.features is None else "bins"
     reason = (

@@ -153,7 +153,12 @@ class GymnasiumEnv(Environment):
             )
 
         def one() -> Any:
-            return Told(make(), told) if told else make()
+            made = make()
+            if not hasattr(made, "reset") or not hasattr(made, "observation_space"):
+                raise ExperienceError(
+                    f"the function that makes environments made {made!r}; expected a Gymnasium environment"
+                )
+            return Told(made, told) if told else made
 
         if workers is not None:
             return InProcesses(one, lanes, workers, self.step_seconds)
@@ -169,6 +174,8 @@ class GymnasiumEnv(Environment):
         )
         self.reader = ObservationReader.of(env.single_observation_space, self.name)
         self.measure_in(features, env.single_observation_space)
+        if isinstance(rewards, str):
+            raise ExperienceError(f'rewards= takes names, ("time", "treasure"); got {rewards!r}')
         space = getattr(inner, "reward_space", None)
         size = int(np.prod(space.shape[-1:])) if space is not None and space.shape else 0
         self.reward_names = tuple(rewards) or tuple(f"reward[{k}]" for k in range(size))
