@@ -13,6 +13,7 @@ import cvxmdp as cm
 from cvxmdp.algorithms.columns.column_places import place_for
 from cvxmdp.algorithms.columns.flow_duals import absorb, only_leaf
 from cvxmdp.algorithms.columns.smoothed_dual import smoothed_dual
+from cvxmdp.certificates import evidence
 from cvxmdp.models.episode_flow import DiscountedFlow
 from cvxmdp.problems.lowered import Lowered
 
@@ -150,3 +151,9 @@ def test_answers_do_not_depend_on_the_threads_of_blas() -> None:
         )
         told.append(done.stdout)
     assert told[0] == told[1]
+
+
+def test_a_search_for_a_proof_ends_after_its_time(monkeypatch) -> None:
+    monkeypatch.setattr(evidence, "LONGEST_SEARCH", 0.0)
+    taken = list(evidence.steps("looking", 1_000_000))
+    assert len(taken) < 100_000

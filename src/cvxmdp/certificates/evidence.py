@@ -12,6 +12,7 @@ Four ways, from cheap to thorough, each as good a proof as any other:
 from __future__ import annotations
 
 import math
+import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 
@@ -35,6 +36,7 @@ IDLE = 10  # steps in a row that change nothing, after which nothing more will
 HOPELESS_STEPS = 100
 MORE_STEPS = 10
 CREEPING = 0.9  # with more than this left of the distance between the bounds after some more
+LONGEST_SEARCH = 120.0  # seconds: what was found until then is the proof
 PATIENCE = 2.0  # seconds of searching before a progress line is shown
 WORK = 1e7  # entries of the transition to pass through in a search by gradient
 MIXED_IN = 1e-9  # share of the uniform policy that keeps logarithms finite when linearising
@@ -57,7 +59,9 @@ def by_program(claims: Claims, scaled: bool = True) -> Proof | None:
     if is_large(claims) or not has_conic_form(claims.lowered):
         return None
     try:
-        found = solve_conic(claims.lowered, PROGRAM_TOLERANCE, scaled=scaled).evidence
+        found = solve_conic(
+            claims.lowered, PROGRAM_TOLERANCE, scaled=scaled, seconds=LONGEST_SEARCH
+        ).evidence
     except MissingExtraError:
         return None
     return None if found is None else claims.prove(found)
@@ -80,12 +84,14 @@ def steps(what: str, count: int, note: Callable[[], str] = lambda: "") -> Iterat
 
     Args:
         what: the search does.
-        count: of steps, at most; the search may end before.
+        count: of steps, at most; the search may end before, and does after ``LONGEST_SEARCH``.
         note: how far it is, asked after every step.
     """
-    line = Progress(what, count, after=PATIENCE)
+    line, started = Progress(what, count, after=PATIENCE), time.perf_counter()
     try:
         for step in range(count):
+            if time.perf_counter() - started > LONGEST_SEARCH:
+                break
             yield step
             line.update(step + 1, note())
     finally:
