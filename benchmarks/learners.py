@@ -102,7 +102,7 @@ def acrobot() -> cm.Problem:
 def treasure() -> cm.Problem:
     """MO-Gymnasium's deep sea treasure: the treasure, in few steps."""
     env = cm.GymnasiumEnv(
-        "deep-sea-treasure-v0", discount=0.98, rewards=("treasure", "time"), n_envs=8
+        "mo_gymnasium:deep-sea-treasure-v0", discount=0.98, rewards=("treasure", "time"), n_envs=8
     )
     return cm.Problem(
         env, maximize=cm.linear("treasure"), subject_to={"time": cm.linear("time") >= -12.0}
