@@ -61,7 +61,8 @@ coverage: $(READY) ## which lines the tests run, commands that they start includ
 	COVERAGE_PROCESS_START=$(CURDIR)/pyproject.toml $(BIN)/coverage run -m pytest -m "not long" -p no:xdist
 	$(BIN)/coverage combine && $(BIN)/coverage report --skip-covered | tail -40
 
-bench-scale: $(READY)  ## large models: column generation beside general solvers (about ten minutes)
+bench-scale: $(READY)  ## what solve chooses, and large models beside general solvers (about a quarter of an hour)
+	$(BIN)/python benchmarks/choice.py
 	$(BIN)/python benchmarks/scale.py
 
 bench-gpu: $(READY)  ## large models and many lanes on an accelerator; without one, the same programs at small sizes
