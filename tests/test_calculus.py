@@ -209,7 +209,7 @@ def test_alpha_fairness_goes_from_the_sum_to_the_worst(mdp):
 
     least = cm.minimum(REWARD, COST).lower(mdp)
     floors = [float(least.value(best(alpha(a)))) for a in (0.01, 2.0, 12.0)]
-    assert floors == sorted(floors)
+    assert (np.diff(floors) >= -1e-9).all()
     assert floors[-1] == pytest.approx(
         float(least.value(best(cm.minimum("reward", "cost")))), rel=0.1
     )

@@ -112,7 +112,9 @@ def test_the_frontier_of_the_true_model() -> None:
     assert "Of the true model, with confidence 0.95" in str(found)
 
 
-def test_budgets_of_such_a_frontier_are_spread_evenly() -> None:
-    found = cm.frontier(asked(counted(WORLD, 5_000, seed=1)), "cost", n=5)
-    steps = np.diff([point.budget for point in found.points])
-    np.testing.assert_allclose(steps, steps.mean())
+def test_budgets_of_such_a_frontier_are_spread_evenly_around_the_problems_own() -> None:
+    problem = asked(counted(WORLD, 5_000, seed=1))
+    budgets = [point.budget for point in cm.frontier(problem, "cost", n=5).points]
+    assert problem.budgets["cost"] in budgets
+    steps = np.diff(budgets)  # the widest was halved, again and again
+    assert steps.max() < 2.0 * steps.min()

@@ -19,6 +19,7 @@ from cvxmdp.runs.record import RunRecord
 from cvxmdp.runs.record_text import record_json, record_text, status_words, violation_words
 from cvxmdp.runs.run_folder import RunState, find_runs, read_run, state_of
 
+LONGEST_LABEL = 40  # of what is different about a run, in one line
 WIDEST_GRID = 40  # columns of a grid that is drawn in the terminal
 
 
@@ -73,9 +74,11 @@ def _table(found: list[tuple[Path, RunRecord]], others: list[tuple[Path, str, bo
     table.add_column("run", overflow="fold")
     table.add_column("problem", overflow="ellipsis", no_wrap=True)
     table.add_column("solver", no_wrap=True)
-    labels = any(record.label for _, record in found)  # of sweeps: what is different about a run
+    labels = max(
+        (len(record.label) for _, record in found), default=0
+    )  # of sweeps: what is different about a run
     if labels:
-        table.add_column("settings", overflow="fold")
+        table.add_column("settings", overflow="fold", min_width=min(labels, LONGEST_LABEL))
     for column in ("seed", "objective", "violation", "gap", "time"):
         table.add_column(column, justify="right", no_wrap=True)
     table.add_column("status", overflow="fold")
