@@ -46,6 +46,13 @@ def same(mine: cm.Sweep, theirs: cm.Sweep) -> None:
         assert one.solution.objective == other.solution.objective
 
 
+def test_an_address_where_nobody_listens_is_an_error_at_once():  # first: a Ray that the process has is taken
+    with pytest.raises(
+        cm.SettingsError, match=r"no Ray cluster at '127.0.0.1:1'.*ray start --head"
+    ):
+        cm.sweep(small_problem(), SOLVER, seeds=[0], backend=cm.Ray("127.0.0.1:1", workers=1))
+
+
 def test_a_sweep_has_the_bits_of_one_machine_and_the_same_folder(cluster, tmp_path, capsys):
     problem = small_problem()
     here = cm.sweep(problem, SOLVER, over=OVER, seeds=range(2), lanes=2, folder=tmp_path / "a")
@@ -92,13 +99,6 @@ def test_models_do_not_travel_with_questions_and_answers():
 def test_what_is_no_cluster_is_said(given):
     with pytest.raises(cm.SettingsError, match=f"{next(iter(given))} is a "):
         cm.Ray(**given)
-
-
-def test_an_address_where_nobody_listens_is_an_error_at_once():
-    with pytest.raises(
-        cm.SettingsError, match=r"no Ray cluster at '127.0.0.1:1'.*ray start --head"
-    ):
-        cm.sweep(small_problem(), SOLVER, seeds=[0], backend=cm.Ray("127.0.0.1:1", workers=1))
 
 
 # --- shards, for schedulers without Ray ---------------------------------------------------------

@@ -12,6 +12,7 @@ import hashlib
 import inspect
 import re
 import sysconfig
+import threading
 import types
 from collections.abc import Iterator, Mapping
 from dataclasses import fields, is_dataclass
@@ -22,6 +23,7 @@ import scipy.sparse as sp
 
 ADDRESS = re.compile(r" at 0x[0-9a-fA-F]+")
 DEEPEST = 30
+PARSING = threading.Lock()  # Python 3.11 counts the depth of all its parsers together
 PLAIN = (bool, int, float, complex, str, bytes, type(None))
 
 
@@ -97,7 +99,8 @@ def without_address(value: Any) -> str:
 def _text(thing: Any) -> str:
     """The text of a function or class; of a function whose text is not to be had, its code."""
     try:
-        return inspect.getsource(thing)
+        with PARSING:
+            return inspect.getsource(thing)
     except (OSError, TypeError):
         code = getattr(thing, "__code__", None)
         parts = [] if code is None else [code.co_code, repr(code.co_names).encode()]
