@@ -40,9 +40,9 @@ class ActorCritic:
         clip: how far the chance of an action may move for its gain to count.
         kl: the divergence from the policy that played, at which a batch is left: none, continuous 0.02.
         std: of a Gaussian policy at first, in half widths of the box of actions.
-        gae: lambda of generalised advantages: 0.9 with a discount, 0.95 without.
+        gae: lambda of generalised advantages: 0.9; 0.95 for continuous actions without a discount.
         critic_discount: of the critic: the problem's, or 1 - 1 / min(horizon, 200) where that is 1.
-        entropy: the weight of the policy's entropy at first, which falls linearly to zero: 0.01, continuous 0.
+        entropy: the weight of the policy's entropy at first, which falls linearly to zero: 0.03, continuous 0.
         integral, proportional: k_I and k_P of the multipliers, in units of what pulls equally; k_I is 1.5 by
             the number of updates, between 0.002 and 0.03.
         memory: iterations over which objective and slacks are averaged.
