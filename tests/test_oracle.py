@@ -6,9 +6,10 @@ import scipy.sparse as sp
 
 import cvxmdp as cm
 from cvxmdp.certificates.claims import Claims
+from cvxmdp.checker.linear_solve import solve_system
 from cvxmdp.models.compiled_systems import DeviceSolver
 from cvxmdp.models.planning import EpisodeOracle, optimal_values
-from cvxmdp.models.systems import bicgstab, largest, settle, total
+from cvxmdp.models.systems import bicgstab, largest, settle, solve_discounted, total
 
 
 def masked_garnet(seed: int = 0, ending: float = 0.0, discount: float = 0.9) -> cm.TabularMDP:
@@ -152,3 +153,10 @@ def test_settling_reaches_what_is_asked(kind, discount, norm) -> None:
         again, few = settle(matrix, right, discount, found, max(2 * target, rounding), norm)
         assert few <= 2
         np.testing.assert_allclose(again, exact, atol=(2 * target + rounding) / (1 - discount))
+
+
+@pytest.mark.parametrize("solve", [solve_discounted, solve_system])
+@pytest.mark.parametrize("size", [10, 2_000])
+def test_a_chain_that_never_ends_is_singular_whatever_its_size(solve, size) -> None:
+    with pytest.raises(np.linalg.LinAlgError):
+        solve(sp.csr_array(sp.eye_array(size)), np.ones(size), 1.0)

@@ -96,7 +96,10 @@ def _factorised(
     shape = (right.size, right.size)
     operator = spla.LinearOperator(shape, lambda v: v - discount * (matrix @ v), dtype=np.float64)
     system = sp.csc_matrix(sp.eye_array(right.size) - discount * matrix)
-    factor = spla.spilu(system, drop_tol=1e-5, fill_factor=20)
+    try:
+        factor = spla.spilu(system, drop_tol=1e-5, fill_factor=20)
+    except RuntimeError as error:  # SuperLU's word for what a dense solve calls singular
+        raise np.linalg.LinAlgError(str(error)) from error
     inverse = spla.LinearOperator(shape, factor.solve, dtype=np.float64)
     found, _ = spla.gmres(
         operator, right, x0=factor.solve(right), M=inverse, rtol=1e-13, atol=0.0, maxiter=20
