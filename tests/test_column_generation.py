@@ -519,9 +519,13 @@ def test_rewards_in_billionths_end_optimal() -> None:
 
 @pytest.mark.long
 def test_columns_that_creep_leave_a_small_model_to_one_program_also_after_a_stop() -> None:
-    mdp = cm.garnet(6, 3, 3, discount=0.9, seed=0)
+    mdp = cm.garnet(6, 3, 3, discount=0.95, seed=0)
     target = cm.TabularPolicy(np.random.default_rng(1).dirichlet(np.ones(3), 6))
-    problem = cm.Problem(mdp, minimize=cm.distance(target, norm="l1"))
+    problem = cm.Problem(
+        mdp,
+        maximize=0.1 * cm.linear("reward") - cm.distance(target, norm="l1"),
+        subject_to={"cost": cm.linear("cost", per="step") <= 0.45},
+    )
     whole, half = (Run(cm.ColumnGeneration().prepare(Task(problem))) for _ in range(2))
     for _ in range(20):
         half.advance()
