@@ -126,3 +126,16 @@ def test_random_linear_problems_with_two_budgets(monkeypatch):
     known = [row for row in rows if row is not None]
     assert all(row["feasible"] for row in known if row.get("exists", True))
     assert np.median([row["to the best"] for row in known if "to the best" in row]) <= 0.02
+
+
+def test_a_policy_far_from_the_proven_bound_is_not_called_optimal() -> None:
+    """Whatever branch and bound says of deterministic ones: the problem's policies may randomise."""
+    mdp = cm.TabularMDP(np.ones((1, 2, 1)), initial=0, discount=0.5)
+    mdp = mdp.with_signals(gain=np.array([[1.0, 0.0]]), cost=np.array([[1.0, 0.0]]))
+    limit = {"cost": cm.linear("cost") <= 1.0}
+    found = cm.deterministic(cm.Problem(mdp, maximize=cm.linear("gain"), subject_to=limit))
+    assert found.relative_gap > 0.5
+    assert "no deterministic policy is better" in found.branched
+    assert found.solution.status is not cm.Status.OPTIMAL
+    free = cm.deterministic(cm.Problem(mdp, maximize=cm.linear("gain")))
+    assert free.solution.status is cm.Status.OPTIMAL

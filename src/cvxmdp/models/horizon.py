@@ -305,16 +305,49 @@ class Average(Horizon):
         return "average per step"
 
 
+class FirstSteps(Horizon):
+    """The first T steps, of which step k counts gamma^k; gamma is at most 1."""
+
+    discount: float
+
+    @property
+    @abstractmethod
+    def last(self) -> int:
+        """T."""
+
+    def arguments(self) -> dict[str, Any]:
+        return {"discount": self.discount, "horizon": self.last}
+
+    @property
+    def longest(self) -> float:
+        return float(self.tail(0))
+
+    def tail(self, steps: Any) -> Any:
+        weights = self.discount ** np.arange(self.last)
+        after = np.append(np.cumsum(weights[::-1])[::-1], 0.0)
+        return after[np.minimum(np.asarray(steps, dtype=np.int64), self.last)]
+
+    @property
+    def scale(self) -> float:
+        return 1.0 / self.longest
+
+    def factor(self, per: str, scale: Callable[[], float]) -> float:
+        if per == "episode" and self.discount == 1.0:
+            return 1.0
+        return super().factor(per, scale)
+
+
 @dataclass(frozen=True)
-class Finite(Horizon):
-    """The first T steps, of which step k counts gamma^k; gamma is at most 1. Policies may depend on time."""
+class Finite(FirstSteps):
+    """A model's first T steps. Policies may depend on time."""
 
     steps: int
     discount: float = 1.0
     kind: ClassVar[str] = "finite"
 
-    def arguments(self) -> dict[str, Any]:
-        return {"discount": self.discount, "horizon": self.steps}
+    @property
+    def last(self) -> int:
+        return self.steps
 
     def require(self, model: HorizonModel) -> None:
         """Everything is held for every step: a few characters must not ask for more than there is."""
@@ -351,24 +384,6 @@ class Finite(Horizon):
             f"horizon={self.steps}: gradient solvers and learners have policies that do not depend on time. "
             "ConvexProgram and ColumnGeneration solve it exactly; to learn, unroll the model: mdp.unroll(T)."
         )
-
-    @property
-    def longest(self) -> float:
-        return float(self.tail(0))
-
-    def tail(self, steps: Any) -> Any:
-        weights = self.discount ** np.arange(self.steps)
-        after = np.append(np.cumsum(weights[::-1])[::-1], 0.0)
-        return after[np.minimum(np.asarray(steps, dtype=np.int64), self.steps)]
-
-    @property
-    def scale(self) -> float:
-        return 1.0 / self.longest
-
-    def factor(self, per: str, scale: Callable[[], float]) -> float:
-        if per == "episode" and self.discount == 1.0:
-            return 1.0
-        return super().factor(per, scale)
 
     def sums(self, total: float, budget: float, steps: float) -> list[str]:
         kind = "sum" if self.discount == 1.0 else "discounted sum"

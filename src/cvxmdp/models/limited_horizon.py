@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -12,41 +11,26 @@ import scipy.sparse as sp
 from cvxmdp.base.errors import ModelError
 from cvxmdp.base.text_tables import number
 from cvxmdp.models.flow import Flow
-from cvxmdp.models.horizon import Finite, Horizon, Names, horizon_of
+from cvxmdp.models.horizon import FirstSteps, Horizon, Names, horizon_of
 from cvxmdp.models.validation import read_discount, read_factor, read_steps
 
 
 @dataclass(frozen=True)
-class Limited(Horizon):
-    """The first T steps, of which step k counts gamma^k; gamma is at most 1. Later ones do not count."""
+class Limited(FirstSteps):
+    """An environment's first T steps; later ones do not count."""
 
     limit: int
     discount: float = 1.0
     kind: ClassVar[str] = "limited"
 
-    def arguments(self) -> dict[str, Any]:
-        return {"discount": self.discount, "horizon": self.limit}
+    @property
+    def last(self) -> int:
+        return self.limit
 
     def flow(
         self, transition: sp.csr_array, initial: np.ndarray, actions: np.ndarray, names: Names
     ) -> Flow:
         raise ModelError(f"{self}: this is the horizon of an environment, which has no flow")
-
-    @property
-    def longest(self) -> float:
-        return float(self.tail(0))
-
-    def tail(self, steps: Any) -> Any:
-        return Finite(self.limit, self.discount).tail(steps)
-
-    @property
-    def scale(self) -> float:
-        return 1.0 / self.longest
-
-    def factor(self, per: str, scale: Callable[[], float]) -> float:
-        if per == "episode" and self.discount == 1.0:
-            return 1.0
-        return super().factor(per, scale)
 
     def sums(self, total: float, budget: float, steps: float) -> list[str]:
         kind = "sum" if self.discount == 1.0 else "discounted sum"

@@ -22,9 +22,9 @@ from cvxmdp.base.errors import PolicyError
 from cvxmdp.models.space import Space
 from cvxmdp.policies.families import BoundFamily, Params
 from cvxmdp.policies.feature_space import FeatureSpace
-from cvxmdp.policies.networks import BoundMLP, BoundNetwork, Observed, observed
+from cvxmdp.policies.networks import BoundMLP, BoundNetwork, Observed, observed, read_network
 from cvxmdp.policies.observers import ObservedPolicy
-from cvxmdp.policies.parametric import describe, rebuild
+from cvxmdp.policies.parametric import describe
 from cvxmdp.policies.policy import Arrays
 from cvxmdp.policies.readers import ObservationReader
 
@@ -195,17 +195,7 @@ class GaussianPolicy(ObservedPolicy):
         box = arrays["action_low"], arrays["action_high"]
         actions = np.ones((1, 1), dtype=bool)
         bound = BoundGaussian(actions, seen, *box, np.float32(STD), widths)
-        params = rebuild(description["structure"], arrays)
-        wanted = jax.eval_shape(bound.init, jax.random.key(0))
-        shapes = [leaf.shape for leaf in jax.tree.leaves(wanted)]
-        if [leaf.shape for leaf in jax.tree.leaves(params)] != shapes:
-            raise PolicyError(f"the parameters do not have the shapes {shapes} of the network")
-        if not np.isfinite(seen.middle).all() or not (np.abs(seen.scale) > 0).all():
-            raise PolicyError(
-                "the middle and scale of its observations are no numbers to scale with"
-            )
-        reader = ObservationReader.read_contents(description["reader"], arrays)
-        return cls(bound, params, reader)
+        return cls(bound, *read_network(bound, seen, arrays, description))
 
     def reading(self, reader: ObservationReader) -> GaussianPolicy:
         other = copy(self)

@@ -340,19 +340,23 @@ class NetworkPolicy(ObservedPolicy):
         seen = Observed(arrays["middle"], arrays["scale"], features, reach)
         actions = np.ones((1, int(description["actions"])), dtype=bool)
         bound = BoundMLP(actions, seen, tuple(int(width) for width in description["widths"]))
-        params = rebuild(description["structure"], arrays)
-        wanted = jax.eval_shape(bound.init, jax.random.key(0))
-        shapes = [leaf.shape for leaf in jax.tree.leaves(wanted)]
-        if [leaf.shape for leaf in jax.tree.leaves(params)] != shapes:
-            raise PolicyError(f"the parameters do not have the shapes {shapes} of the network")
-        if not np.isfinite(seen.middle).all() or not (np.abs(seen.scale) > 0).all():
-            raise PolicyError(
-                "the middle and scale of its observations are not numbers to scale with"
-            )
-        reader = ObservationReader.read_contents(description["reader"], arrays)
-        return cls(bound, params, reader).checked()
+        return cls(bound, *read_network(bound, seen, arrays, description)).checked()
 
     def __repr__(self) -> str:
         size = sum(leaf.size for leaf in jax.tree.leaves(self.params))
         where = self.reader.name if hasattr(self, "reader") else "observations"
         return f"NetworkPolicy({self.family} on {where}; {size:,} parameters; {self.n_actions} actions)"
+
+
+def read_network(
+    bound: BoundNetwork, seen: Observed, arrays: Arrays, description: dict[str, Any]
+) -> tuple[Params, ObservationReader]:
+    """The parameters of a network in a file, refused where they do not fit, and who reads its observations."""
+    params = rebuild(description["structure"], arrays)
+    wanted = jax.eval_shape(bound.init, jax.random.key(0))
+    shapes = [leaf.shape for leaf in jax.tree.leaves(wanted)]
+    if [leaf.shape for leaf in jax.tree.leaves(params)] != shapes:
+        raise PolicyError(f"the parameters do not have the shapes {shapes} of the network")
+    if not np.isfinite(seen.middle).all() or not (np.abs(seen.scale) > 0).all():
+        raise PolicyError("the middle and scale of its observations are not numbers to scale with")
+    return params, ObservationReader.read_contents(description["reader"], arrays)

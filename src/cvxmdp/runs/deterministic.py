@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -171,15 +171,17 @@ def _branched(
 def _judged(problem: Problem, relaxed: Solution, best: Candidate, said: str) -> Deterministic:
     rows = np.eye(problem.mdp.flow.shape[1])[best.actions]
     policy = from_rows(rows, problem.mdp.horizon.steps)
-    finished = said.endswith("is better.")
     solution = Solution.of_policy(
         problem,
         policy,
-        Status.OPTIMAL if finished else Status.ITERATION_LIMIT,
+        Status.ITERATION_LIMIT,
         relaxed.multipliers,
         evidence=relaxed.evidence,
         stats={"solver": "deterministic", "found by": best.found_by},
         message="A deterministic policy.",
     )
     certificate = certify(problem, solution)
+    if certificate.relative_gap <= CLOSE and best.violation == 0:
+        # The status is about the problem, whose policies may randomise: none of them is better.
+        solution = replace(solution, status=Status.OPTIMAL)
     return Deterministic(solution, relaxed, certificate, best.violation == 0, best.found_by, said)
