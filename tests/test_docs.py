@@ -59,6 +59,22 @@ def test_notebooks_are_kept_without_their_outputs():
         assert not any(cell.get("outputs") or cell.get("execution_count") for cell in cells)
 
 
+@pytest.mark.parametrize(
+    "page",
+    ["convex-program", "large-models", "model-based", "actor-critic", "pdpg", "vr-pdpg"],
+)
+def test_the_page_of_an_algorithm_has_the_heads_of_the_others(page):
+    lines = (ROOT / "docs" / f"{page}.md").read_text("utf-8").splitlines()
+    heads = [line.removeprefix("## ") for line in lines if line.startswith("## ")]
+    assert heads[:5] == [
+        "When to use it",
+        "Settings",
+        "What is logged",
+        "Details against the paper",
+        "Results",
+    ]
+
+
 @pytest.mark.long
 @pytest.mark.parametrize("notebook", NOTEBOOKS, ids=lambda notebook: notebook.stem)
 def test_a_notebook_runs(notebook):

@@ -1,6 +1,6 @@
 r"""ColumnGeneration: a certified answer for models that conic solvers cannot hold.
 
-The method (design section 3, "Large models"; ``generation`` has the loop, ``oracle`` the MDP, ``master`` and
+The method (docs/large-models.md; ``generation`` has the loop, ``oracle`` the MDP, ``master`` and
 ``concave_master`` the small problems): keep occupancies of policies, mix them as well as possible, ask for the
 policy that is best for the mixture's shadow reward, add its occupancy. The oracle's value is an upper bound
 on what any policy can achieve and the mixture's objective a lower one, at every step; the run stops when they
