@@ -461,3 +461,11 @@ def test_what_was_cut_is_said_of_the_episodes_played_and_of_the_intervals_shown(
     assert "allow for" not in str(found)
     sure = cm.evaluate(policy, env, 300, problem=problem, seed=0, bounds={"reward": (0.0, 1.0)})
     assert "which the bounds allow for." in str(sure)
+
+
+def test_where_a_policy_is_played_need_not_be_said_twice(mdp, policy):
+    problem = cm.Problem(mdp, maximize=cm.linear("reward"))
+    named = cm.evaluate(policy, mdp, 20, problem=problem, seed=0)
+    assert cm.evaluate(policy, problem=problem, episodes=20, seed=0).objective == named.objective
+    with pytest.raises(ExperienceError, match="where is it to be played"):
+        cm.evaluate(policy, episodes=20, seed=0, maximize=cm.linear("reward"))

@@ -52,8 +52,8 @@ class _Question:
 @refusing_removed
 def evaluate(
     policy: Any,
-    source: Any,
-    episodes: int,
+    source: Any = None,
+    episodes: int = 1_000,
     *,
     seed: int | None = None,
     problem: Any = None,
@@ -80,7 +80,8 @@ def evaluate(
         policy: one of ours, a solution, an (S, A) array, anything with ``predict(observation)``, such as a
             model trained with Stable-Baselines3, or a function of an observation; in a model, of a state's
             name (or number), where it may give an action's name or the chances of several.
-        source: a model, a Gymnasium environment or its id, or a ``GymnasiumEnv`` or ``JaxEnv``.
+        source: a model, a Gymnasium environment or its id, or a ``GymnasiumEnv`` or ``JaxEnv``; where not
+            given, what the problem is about.
         episodes: how many, at least 2.
         seed: of everything random.
         problem: what to evaluate; a solution brings its own. Or
@@ -114,6 +115,9 @@ def evaluate(
     if problem is None and maximize is None and minimize is None:
         problem = getattr(policy, "problem", None)
     question = _question(problem, maximize, minimize, subject_to)
+    if source is None and problem is None:
+        raise ExperienceError("where is it to be played? Give a model or an environment as source")
+    source = (problem.environment or problem.mdp) if source is None else source
     sides = 2 * sum(1 for utility in question.utilities for _ in leaves(utility))
     if isinstance(source, TabularMDP):
         if discount is not None or features is not None or bounds or return_bounds or episode_limit:
