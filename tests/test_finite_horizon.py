@@ -70,6 +70,8 @@ def test_predict_counts_the_steps(tmp_path) -> None:  # type: ignore[no-untyped-
     policy = cm.TimedPolicy(tables)
     assert [int(policy.predict(0, episode_start=k == 0)[0]) for k in range(3)] == [0, 1, 1]
     assert int(policy.predict(0, episode_start=True)[0]) == 0
+    # Nobody says where episodes begin: each has as many steps as the horizon.
+    assert [int(policy.predict(0)[0]) for _ in range(4)] == [1, 0, 1, 0]
     both = cm.TimedPolicy(tables)
     assert both.predict(np.array([0, 1]))[0].tolist() == [0, 0]
     assert both.predict(np.array([0, 1]), episode_start=np.array([True, False]))[0].tolist() == [

@@ -7,6 +7,7 @@ import pytest
 
 import cvxmdp as cm
 from cvxmdp.base.errors import ExperienceError, ModelError, PolicyError
+from cvxmdp.policies.mixtures import MixturePolicy
 from cvxmdp.policies.observers import mixture_on_observations
 from cvxmdp.runs.specs.problem_specs import read_problem
 
@@ -185,12 +186,36 @@ def test_the_episode_of_so_many_steps_is_the_problem() -> None:
     assert found.truncation == 0.0
 
 
+def test_a_mixture_follows_the_episodes_of_an_environment() -> None:
+    gymnasium = pytest.importorskip("gymnasium")
+    env = cm.GymnasiumEnv("FrozenLake-v1", 0.9, n_envs=1)
+    always = [cm.TabularPolicy(np.tile(np.eye(4)[action], (16, 1))) for action in (0, 2)]
+    both = np.full((16, 4), [0.5, 0, 0.5, 0])
+    tables = np.stack([one.probabilities() for one in always])
+    for mixture in (mixture_on_observations(always, env), MixturePolicy(both, tables)):
+        played = mixture.seed(0).follow(gymnasium.make("FrozenLake-v1"))
+        firsts = set()
+        for episode in range(20):
+            observation, _ = played.reset(seed=episode)
+            taken, over = [], False
+            while not over:
+                action, _ = mixture.predict(observation)
+                taken.append(int(action))
+                observation, _, terminated, truncated, _ = played.step(action)
+                over = terminated or truncated
+            assert len(set(taken)) == 1  # one member for all of the episode
+            firsts.add(taken[0])
+        assert firsts == {0, 2}
+    with pytest.raises(PolicyError, match="episode_start=begins"):
+        mixture.follow(env.env)
+
+
 def test_a_mixture_on_observations_asks_where_episodes_begin() -> None:
     pytest.importorskip("gymnasium")
     env = cm.GymnasiumEnv("FrozenLake-v1", 0.9, n_envs=1)
     always = [cm.TabularPolicy(np.tile(np.eye(4)[action], (16, 1))) for action in (0, 1)]
     mixture = mixture_on_observations(always, env).seed(0)
-    with pytest.warns(cm.CvxmdpWarning, match="episode_start=True"):
+    with pytest.warns(cm.CvxmdpWarning, match=r"policy\.follow\(env\).*episode_start=True"):
         first = mixture.predict(3)[0]
     assert {int(mixture.predict(3)[0]) for _ in range(20)} == {int(first)}  # it goes on
     drawn = {int(mixture.predict(3, episode_start=True)[0]) for _ in range(20)}
@@ -212,6 +237,22 @@ def test_unknown_keys_of_bounds_are_errors() -> None:
                 discount=0.9,
                 **{argument: {"rewrad": (0, 1)}},
             )
+
+
+def test_unknown_bounds_of_an_environment_are_seen_before_anything_is_played() -> None:
+    pytest.importorskip("gymnasium")
+    lake = cm.GymnasiumEnv("FrozenLake-v1", 0.9, bounds={"rewrad": (0, 1)})
+    lake.episodes = None  # nothing is played
+    with pytest.raises(ExperienceError, match=r"'rewrad', which no.*Did you mean 'reward'"):
+        cm.Problem(lake, maximize=cm.linear("reward"))
+    with pytest.raises(ExperienceError, match="'rewrad'"):
+        cm.evaluate(lambda cell: 0, lake, 5, seed=0, maximize=cm.linear("reward"))
+    fine = {"reward": (0, 1), "prob": (0, 1), "fuel": (0, 2)}
+    declared = {"fuel": cm.from_info("prob")}
+    lake = cm.GymnasiumEnv("FrozenLake-v1", 0.9, bounds=fine, signals=declared)
+    cm.Problem(lake, maximize=cm.linear("reward"), subject_to={"p": cm.linear("prob") <= 9})
+    with pytest.raises(ExperienceError, match="'prob', which no utility here reads"):
+        cm.Problem(lake, maximize=cm.linear("reward"))
 
 
 PROBLEM = """

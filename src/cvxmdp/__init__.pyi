@@ -119,3 +119,4 @@ from cvxmdp.runs.deterministic import Deterministic as Deterministic
 from cvxmdp.runs.deterministic import deterministic as deterministic
 from cvxmdp.runs.tail_risk import TailRisk as TailRisk
 from cvxmdp.runs.tail_risk import least_cvar as least_cvar
+from cvxmdp.runs.tail_risk import within_cvar as within_cvar

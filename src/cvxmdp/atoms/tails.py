@@ -53,7 +53,7 @@ def cvar(cost: str, level: float, threshold: float) -> Utility:
     """The CVaR of an episode's cost with a given threshold, threshold + excess / (1 - level). Affine.
 
     It is not below the true CVaR, the mean of the worst share 1 - level of the episodes, and equal to it where
-    the threshold is their quantile. ``least_cvar`` finds the best one.
+    the threshold is their quantile. ``least_cvar`` and ``within_cvar`` find the best one.
 
     Args:
         cost: a signal that is part of the state, by ``mdp.with_budget_state(cost, levels)``.

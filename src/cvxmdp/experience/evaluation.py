@@ -132,12 +132,15 @@ def evaluate(
         delta = (1.0 - confidence) / (sides + 1)  # one more for what truncation hid
         if discount is None and question.model is not None:
             discount = question.model.discount
+        step_bounds = _read_bounds(bounds, question.signals)
+        return_bounds = _read_bounds(return_bounds, question.signals)
         env, mine = _environment(source, discount, features, horizon)
         try:
+            env.require_bounds_of(question.signals)
             horizon = env.default_horizon() if horizon is None else horizon
             sample = _play(env, policy, int(episodes), horizon, seed, question, deterministic)
             promised = {name: env.bounds[name] for name in question.signals if name in env.bounds}
-            promised.update(bounds or {})
+            promised.update(step_bounds)
             setting = _env_setting(env, sample, question, delta, seed, promised, return_bounds)
             episode_limit = episode_limit or _own_limit(env, sample)
             if episode_limit is not None:
@@ -333,8 +336,8 @@ def _env_setting(
     question: _Question,
     delta: float,
     seed: int,
-    bounds: Bounds | None,
-    return_bounds: Bounds | None,
+    bounds: Bounds,
+    return_bounds: Bounds,
 ) -> Setting:
     mass = env.horizon.longest
     shape = (env.n_states, env.n_actions)
@@ -351,8 +354,8 @@ def _env_setting(
         sample=sample,
         space=model if fits else FeatureSpace(*shape, env.horizon, question.signals),
         model=None,
-        bounds=_read_bounds(bounds, question.signals, sample.ranges, "the signal"),
-        return_bounds=_read_bounds(return_bounds, question.signals, _seen(sample), "the return of"),
+        bounds=_holding(bounds, sample.ranges, "the signal"),
+        return_bounds=_holding(return_bounds, _seen(sample), "the return of"),
         vectors=vectors if known else None,
         one_hot=env.has_states,
         tail=Radius(l1 * hidden, l2 * hidden),
@@ -396,7 +399,8 @@ def _seen(sample: Sample) -> Bounds:
     }
 
 
-def _read_bounds(bounds: Bounds | None, signals: Sequence[str], seen: Bounds, what: str) -> Bounds:
+def _read_bounds(bounds: Bounds | None, signals: Sequence[str]) -> Bounds:
+    """What the user promises, before anything is played."""
     read = {}
     for name, given in (bounds or {}).items():
         if name not in signals:
@@ -413,12 +417,17 @@ def _read_bounds(bounds: Bounds | None, signals: Sequence[str], seen: Bounds, wh
             raise ExperienceError(
                 f"the bounds of {name!r} are {given!r}; expected finite, in order"
             )
-        if name in seen:
-            least, most = seen[name]
-            if least < low or most > high:
-                raise ExperienceError(
-                    f"{what} {name!r} was seen between {least:g} and {most:g}, outside the bounds "
-                    f"{given!r} that were given for it; nothing would follow from them"
-                )
         read[name] = (low, high)
     return read
+
+
+def _holding(bounds: Bounds, seen: Bounds, what: str) -> Bounds:
+    """The same, where what was seen does not contradict it."""
+    for name, (low, high) in bounds.items():
+        least, most = seen.get(name, (low, high))
+        if least < low or most > high:
+            raise ExperienceError(
+                f"{what} {name!r} was seen between {least:g} and {most:g}, outside the bounds "
+                f"({low:g}, {high:g}) that were given for it; nothing would follow from them"
+            )
+    return bounds

@@ -72,7 +72,7 @@ class MixturePolicy(TabularPolicy):
         return TabularPolicy(chosen / chosen.sum(axis=1, keepdims=True))
 
     def _actions(self, observation: Any, episode_start: Any, deterministic: bool) -> Any:
-        """Without ``episode_start`` the single policy with the same occupancy acts, which needs no memory."""
+        """Where nobody says that episodes begin, the single policy with the same occupancy acts."""
         if episode_start is None or deterministic:
             return super()._actions(observation, None, deterministic)
         states = self.states.numbers(observation)

@@ -190,8 +190,9 @@ class ObservedMixture(ObservedPolicy):
             self._warned = True
             warnings.warn(
                 f"this is a mixture: one of {len(self.members)} policies acts for a whole episode, and nothing "
-                "in an observation says that one begins. Say so: policy.predict(observation, "
-                "episode_start=True) at its first step; otherwise one of them acts for ever",
+                "in an observation says that one begins. Let the environment say so, env = policy.follow(env) "
+                "before the loop, or policy.predict(observation, episode_start=True) at the first step; "
+                "otherwise one of them acts for ever",
                 CvxmdpWarning,
                 stacklevel=3,
             )

@@ -58,6 +58,9 @@ class Acting(InNotebooks):
     """What acts: it draws from random numbers of its own, and is written to one file."""
 
     _random: np.random.Generator | None = None
+    _begins: bool | None = (
+        None  # the next action is the first of an episode, where an environment says so
+    )
 
     def seed(self, seed: int | np.random.Generator) -> Self:
         """Begin the random numbers of ``predict`` anew; returns the policy itself."""
@@ -90,7 +93,31 @@ class Acting(InNotebooks):
             deterministic: take the likeliest action instead of drawing one. That is another policy, of
                 which the constraints do not speak, and a warning says so.
         """
+        if episode_start is None and self._begins is not None:
+            episode_start = self._begins
+            object.__setattr__(self, "_begins", False)
         return self._actions(observation, episode_start, deterministic), None
+
+    def follow(self, environment: Any) -> Any:
+        """An environment whose ``reset`` tells this policy that an episode begins, ``policy.follow(env)``.
+
+        For policies that remember something until an episode ends, mixtures and those that depend on time, in
+        a loop over ``env.step``; ``predict`` needs no ``episode_start`` then. The environment itself is given
+        back, with a method ``reset`` of its own.
+        """
+        if not callable(getattr(environment, "reset", None)) or hasattr(environment, "num_envs"):
+            raise PolicyError(
+                f"{environment!r} is no single environment with reset(). Lanes begin their episodes one by "
+                "one; say where: policy.predict(observations, episode_start=begins)"
+            )
+        plain = environment.reset
+
+        def reset(*given: Any, **options: Any) -> Any:
+            object.__setattr__(self, "_begins", True)
+            return plain(*given, **options)
+
+        environment.reset = reset
+        return environment
 
     def _actions(self, observation: Any, episode_start: Any, deterministic: bool) -> Any:
         raise NotImplementedError

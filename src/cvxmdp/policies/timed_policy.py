@@ -17,8 +17,8 @@ from cvxmdp.policies.tables import TabularPolicy
 class TimedPolicy(TabularPolicy):
     """A policy as a table per step, shape (T, S, A), exactly as given. Immutable.
 
-    ``predict`` counts the steps itself, from the last ``episode_start`` on; after the last step the last table
-    goes on.
+    ``predict`` counts the steps itself, from the last ``episode_start`` on. After the last step an episode
+    begins anew; where it is said that none does, the last table goes on.
 
     Args:
         probabilities: pi_t(a | s), rows that are not negative and sum to one.
@@ -80,7 +80,7 @@ class TimedPolicy(TabularPolicy):
         if before is None or before.shape != states.shape:
             time = np.zeros(states.shape, dtype=np.int64)
         else:
-            begins = np.zeros(states.shape, dtype=bool) if episode_start is None else episode_start
+            begins = before + 1 == self._steps if episode_start is None else episode_start
             time = np.where(begins, 0, np.minimum(before + 1, self._steps - 1))
         object.__setattr__(self, "_time", time)
         rows = self.tables[time, states]

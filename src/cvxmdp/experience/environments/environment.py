@@ -9,13 +9,13 @@ resets is not counted, and no lane plays more, shorter episodes than another, wh
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any, ClassVar, NamedTuple, Self
 
 import numpy as np
 
-from cvxmdp.base.errors import ExperienceError
+from cvxmdp.base.errors import ExperienceError, did_you_mean
 from cvxmdp.experience.episodes import Episodes
 from cvxmdp.experience.trajectories import Played
 from cvxmdp.models.horizon import Horizon
@@ -56,6 +56,7 @@ class Environment:
         waiting_show_anything: whether lanes whose episode is over may show what is no observation of it.
         shows_last: whether the step that cuts an episode still shows where it led.
         bounds: the least and the largest value of signals, by name, where somebody promised them.
+        declared: names of signals that it surely has, besides rewards.
         steps: taken so far, in all lanes.
         episode_limit: steps after which it cuts an episode, where that is known.
         idles: whether lanes can be left out of a step.
@@ -75,6 +76,7 @@ class Environment:
     waiting_show_anything: bool = True
     shows_last: bool = True
     bounds: Mapping[str, tuple[float, float]] = MappingProxyType({})
+    declared: tuple[str, ...] = ()
     steps: int = 0
     episode_limit: int | None = None
     idles: bool = True
@@ -246,11 +248,24 @@ class Environment:
 
     def space(self, signals: Iterable[str]) -> FeatureSpace:
         """What utilities are bound to that name these signals."""
-        named = [name for name in signals if not (self.reward_names and name == "reward")]
+        read = tuple(signals)
+        self.require_bounds_of(read)
+        named = [name for name in read if not (self.reward_names and name == "reward")]
         offered = tuple(f"reward[{k}]" for k in range(len(self.reward_names)))
         return FeatureSpace(
             self.n_states, self.n_actions, self.horizon, named, self, (*offered, *self.reward_names)
         )
+
+    def require_bounds_of(self, read: Sequence[str]) -> None:
+        """That ranges were promised for signals that are read, or that the environment is known to have."""
+        known = ("reward", *self.reward_names, *self.declared, *read)
+        for name in self.bounds:
+            if name not in known:
+                raise ExperienceError(
+                    f"bounds= of {self.name} are given for {name!r}, which no utility here reads. "
+                    f"{did_you_mean(name, known)} An entry of info that other problems read is declared: "
+                    f"signals={{{name!r}: from_info({name!r})}}."
+                )
 
     def within(self, steps: int) -> int:
         """So many steps, or as many as count."""

@@ -86,6 +86,7 @@ class GymnasiumEnv(Environment):
             self._read_spaces(features, rewards)
             keys = {name: one.key for name, one in given.items() if isinstance(one, FromInfo)}
             gone = {name: float(value) for name, value in (absent or {}).items()}
+            self.declared = (*given, *gone)
             side_by_side = isinstance(self.env, SideBySide)
             self.told = SignalReader(
                 self.name, self.n_lanes, not side_by_side, self.reward_names, keys, gone

@@ -147,6 +147,7 @@ class JaxEnv(Environment):
         if before_and_after[0] != before_and_after[1]:
             raise ExperienceError(f"{self.name} changes the structure of its state in a step")
         self.info_names = tuple(after[4]) if isinstance(after[4], dict) else ()
+        self.declared = self.info_names
         parts = after[2].shape
         if len(parts) > 1 or (rewards and parts != (len(rewards),)):
             raise ExperienceError(
