@@ -489,3 +489,10 @@ def test_seeds_are_several(seeds) -> None:
     mdp = cm.garnet(4, 2, 2, discount=0.9, seed=0)
     with pytest.raises(cm.SolverError, match=r"seeds=range\(16\); got"):
         cm.sweep(cm.Problem(mdp, maximize=cm.linear("reward")), cm.PDPG(), seeds=seeds)
+
+
+def test_one_run_has_no_interval():
+    grid = cm.gridworld(3, slip=0.1, discount=0.9, hazards=[4])
+    found = cm.sweep(cm.Problem(grid, maximize=cm.entropy()), cm.PDPG(iterations=2), seeds=[0])
+    assert "nan" not in str(found)
+    assert "±" not in str(found)

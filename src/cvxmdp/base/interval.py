@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import NoReturn
 
@@ -30,7 +31,8 @@ class Interval:
     proven: bool
 
     def __str__(self) -> str:
-        return f"{self.value:.5g} ± {self.upper - self.value:.2g}"
+        half = self.upper - self.value
+        return f"{self.value:.5g}" + ("" if math.isnan(half) else f" ± {half:.2g}")
 
     def __getattr__(self, name: str) -> NoReturn:
         refuse_removed("Interval", [name])

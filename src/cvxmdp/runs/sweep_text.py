@@ -40,8 +40,11 @@ def sweep_text(sweep: Sweep) -> str:
     lines = text_table([*axes, "runs", *columns], rows)
     if len(summary) > MOST_ROWS:
         lines.append(f"... and {len(summary) - MOST_ROWS} more: summary() has them all")
-    programs = f"{sweep.programs} compiled program{'s' if sweep.programs != 1 else ''}"
-    head = f"{len(sweep):,} runs, {programs}; mean over seeds ± half of the 95% interval"
+    head = f"{len(sweep):,} runs"
+    if sweep.programs:
+        head += f", {sweep.programs} compiled program{'s' if sweep.programs != 1 else ''}"
+    if any(row["runs"] > 1 for row in summary):
+        head += "; mean over seeds ± half of the 95% interval"
     if sweep.interrupted:
         head += "; interrupted: repeat the call to go on"
     machines = sweep.machines
