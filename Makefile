@@ -58,7 +58,7 @@ bench-speed: $(READY)  ## a few cases, kept in out/benchmarks and compared with 
 		--benchmark-save=speed --benchmark-compare
 
 coverage: $(READY) ## which lines the tests run, commands that they start included; half as long again as `make test`
-	COVERAGE_PROCESS_START=$(CURDIR)/pyproject.toml $(BIN)/coverage run -m pytest -m "not long" -p no:xdist
+	COVERAGE_PROCESS_START=$(CURDIR)/pyproject.toml $(BIN)/coverage run -m $(PYTEST:$(BIN)/%=%) -m "not long"
 	$(BIN)/coverage combine && $(BIN)/coverage report --skip-covered | tail -40
 
 bench-scale: $(READY)  ## what solve chooses, and large models beside general solvers (about a quarter of an hour)
