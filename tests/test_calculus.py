@@ -156,6 +156,9 @@ def test_who_is_worst_off_is_printed(mdp):
     assert "<pre>" in solution._repr_html_()
     plain = cm.solve(cm.Problem(mdp, maximize=REWARD))
     assert "smallest" not in str(plain)
+    mixed = cm.solve(cm.Problem(mdp, maximize=cm.log("reward") - cm.square("cost")))
+    assert 'linear("cost")' in str(mixed)
+    assert "smallest" not in str(mixed)  # a reward and a cost are not compared
 
 
 @pytest.mark.parametrize("curved", [True, False])

@@ -72,6 +72,19 @@ def test_the_policy_that_violates_least(solver, tmp_path: Path) -> None:
     assert (loaded.nearest.policy.rows == solution.nearest.policy.rows).all()
 
 
+def test_the_nearest_policy_misses_nothing_without_need() -> None:
+    # Two weeks' work: neither rest nor play can be kept from 0.7 on, and what pay asks for costs nothing else.
+    transition = np.zeros((2, 3, 2))
+    transition[0, :, 1] = transition[1, :, 0] = 1.0
+    first, second = np.array([[1.0, 0, 0], [0, 0, 0]]), np.array([[0, 0, 0], [1.0, 0, 0]])
+    signals = {"rest": first, "play": np.array([[0, 1.0, 0], [0, 0, 0]]), "pay": second}
+    mdp = cm.TabularMDP(transition, [0.5, 0.5], 0.9, signals=signals)
+    wanted = {"rest": 0.35, "play": 0.35, "pay": 0.5}
+    limits = {name: cm.linear(name, per="step") >= share for name, share in wanted.items()}
+    nearest = cm.solve(cm.Problem(mdp, maximize=cm.linear("pay"), subject_to=limits)).nearest
+    assert nearest.violation == pytest.approx({"rest": 0.1, "play": 0.1, "pay": 0.0}, abs=1e-6)
+
+
 def test_the_command_that_it_names_finds_a_budget() -> None:
     problem = asked()
     found = cm.frontier(problem, "rest", n=3)

@@ -9,23 +9,34 @@ from one just below it; such a policy counts as feasible *up to rounding*, and t
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import replace
 from typing import Any, NamedTuple
 
 import numpy as np
 
+from cvxmdp.atoms.shapes import MinimumShape, SumShape
 from cvxmdp.base.errors import SolverError
 from cvxmdp.certificates.certify import Certifier, proven
-from cvxmdp.certificates.claims import ENOUGH, Proof
+from cvxmdp.certificates.claims import ENOUGH, Claims, Proof
+from cvxmdp.certificates.evidence import is_large
 from cvxmdp.certificates.repair import repair
-from cvxmdp.certificates.slater import empty_domain, room_of
+from cvxmdp.certificates.slater import empty_domain, prove, room_of
 from cvxmdp.checker.bounds import Achieved
+from cvxmdp.policies import TabularPolicy
 from cvxmdp.problems.lowered import Evidence
 from cvxmdp.problems.problem import Problem
-from cvxmdp.problems.solution import Nearest, Solution, Status, infeasible_message
+from cvxmdp.problems.solution import (
+    Nearest,
+    Solution,
+    Status,
+    infeasible_message,
+    violation_of,
+)
 
 LEAST = 1e-3  # of the least violation, that the one of the nearest policy may exceed it
+LARGEST_FIRST = 1e3  # what the largest violation weighs beside their sum
 ROUNDINGS = 0.02  # margins of error, which are generous, by which a slack of zero may be missed
 
 
@@ -97,13 +108,15 @@ def up_to_rounding(achieved: Achieved) -> bool:
 def conflicting(problem: Problem, certifier: Certifier, **details: Any) -> Solution:
     """The answer where constraints conflict: which do, and the policy that violates least."""
     slater, space = certifier.slater(), problem.space
-    policy, slack = slater.policy, slater.margins
+    policy: TabularPolicy = slater.policy
+    slack: Mapping[str, float] = slater.margins
     if slater.margin < slater.margin_bound - LEAST * abs(slater.margin_bound):
         # The search ended with its proof; that the policy is as near as can be is another matter.
         with suppress(SolverError):
             room = room_of(certifier.claims)
             if min(room.achieved.slack.values()) > slater.margin:
                 policy, slack = certifier.claims.policy(room.policy), room.achieved.slack
+    policy, slack = _fewest(certifier.claims, policy, slack)
     nearest = Nearest(policy.named(space.state_names, space.action_names), slack)
     details.setdefault("evidence", replace(slater.evidence, infeasible=True))
     details["stats"] = {**details.get("stats", {}), "nearest_slack": dict(slack)}
@@ -111,6 +124,28 @@ def conflicting(problem: Problem, certifier: Certifier, **details: Any) -> Solut
     return Solution.without_policy(
         problem, Status.INFEASIBLE, message=message, nearest=nearest, **details
     )
+
+
+def _fewest(
+    claims: Claims, policy: TabularPolicy, slack: Mapping[str, float]
+) -> tuple[TabularPolicy, Mapping[str, float]]:
+    """Of the policies whose largest violation is least, one that violates no constraint without need."""
+    together = sum(violation_of(slack).values())
+    if together <= -min(slack.values()) * (1 + LEAST) or is_large(claims):
+        return policy, slack
+    slacks = tuple(claims.slacks.values())
+    nothing = SumShape(slacks[:1], (0.0,), 0.0)
+    missed = tuple(MinimumShape((g, nothing)) for g in slacks)
+    total = SumShape((MinimumShape(slacks), *missed), (LARGEST_FIRST, *[1.0] * len(slacks)), 0.0)
+    with suppress(SolverError):
+        rows = prove(claims.with_objective(total)).evidence.policy
+        found = None if rows is None else claims.achieved(rows).slack
+        if rows is not None and found is not None:
+            least = min(slack.values())
+            as_near = min(found.values()) >= least - LEAST * abs(least)
+            if as_near and sum(violation_of(found).values()) < together * (1 - LEAST):
+                return claims.policy(rows), found
+    return policy, slack
 
 
 def infeasible_answer(

@@ -43,14 +43,16 @@ def _inside(utility: Utility) -> Iterator[Utility]:
 
 
 def individual_lines(solution: Solution, utility: Utility) -> list[str]:
-    """The same as aligned lines of text, the smallest marked."""
+    """The same as aligned lines of text; the smallest marked where they are of one kind."""
     values = individual_values(solution, utility) if solution.has_policy else []
     if not values:
         return []
-    least = min(one.value for one in values)
-    shown = values if len(values) <= MOST else sorted(values, key=lambda one: one.value)[:MOST]
+    bent = {type(term) for _, term in utility.terms() if term.curvature is not Curvature.AFFINE}
+    compared = len(values) > 1 and len(bent) == 1
+    order = sorted(values, key=lambda one: one.value)
+    shown = values if len(values) <= MOST else order[:MOST]
     rows = [
-        (one.utility, number(one.value), "smallest" if one.value == least and values[1:] else "")
+        (one.utility, number(one.value), "smallest" if compared and one is order[0] else "")
         for one in shown
     ]
     lines = [f"  {line}".rstrip() for line in text_table(("inside", "value", ""), rows)[1:]]

@@ -65,7 +65,8 @@ class Nearest(InNotebooks):
     """What comes nearest where no policy satisfies all constraints.
 
     Attributes:
-        policy: the one with the largest smallest slack that was found.
+        policy: the one with the largest smallest slack that was found, and of those with the least violations
+            together.
         slack: its slack per constraint.
     """
 

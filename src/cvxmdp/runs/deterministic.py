@@ -106,7 +106,8 @@ class Deterministic:
         return f"No deterministic policy was found that satisfies all constraints; this one misses {listed}."
 
     def __str__(self) -> str:
-        return f"{self.statement}\n\n{self.solution}"
+        _, _, tables = str(self.solution).partition("\n\n")  # the status is in the statement
+        return f"{self.statement}\n\n{tables}" if self.solution.has_policy else self.statement
 
     def __repr__(self) -> str:
         return f"Deterministic({self.statement})"
@@ -178,7 +179,7 @@ def _judged(problem: Problem, relaxed: Solution, best: Candidate, said: str) -> 
         relaxed.multipliers,
         evidence=relaxed.evidence,
         stats={"solver": "deterministic", "found by": best.found_by},
-        message="A deterministic policy.",
+        message="the best deterministic policy that was found; a randomised one may be better.",
     )
     certificate = certify(problem, solution)
     if certificate.relative_gap <= CLOSE and best.violation == 0:
