@@ -5,12 +5,17 @@ from __future__ import annotations
 import itertools
 from fractions import Fraction
 
+import jax.numpy as jnp
 import numpy as np
 import pytest
 
 import cvxmdp as cm
+from cvxmdp import theory
+from cvxmdp.algorithms.primal_dual import iteration as core
+from cvxmdp.base.precision import double_precision
 from cvxmdp.checker.check import check_file
 from cvxmdp.checker.saved_problem import read_problem as read_saved
+from cvxmdp.models.compiled_systems import SparseDynamics, TimedDynamics, dynamics
 from cvxmdp.policies.occupancies import occupancy_of, policy_of
 
 SOLVERS = (cm.ConvexProgram(), cm.ColumnGeneration())
@@ -238,14 +243,118 @@ def test_models_problems_and_proofs_in_files(tmp_path) -> None:  # type: ignore[
     cm.report(solution, tmp_path / "report.html")
 
 
+@pytest.mark.parametrize("kind", ["dense", "sparse"])
+def test_compiled_sweeps_are_those_of_the_flow(kind: str) -> None:
+    mdp = random_model(2, 4, 0.9)
+    flow, rng = mdp.flow, np.random.default_rng(0)
+    policy, reward = rng.dirichlet(np.ones(3), size=24), rng.normal(size=(24, 3))
+    with double_precision():
+        entries = (mdp.transition.data, *mdp.transition.tocoo().coords)
+        single = SparseDynamics(*entries, mdp.initial, 0.9, mdp.actions)
+        compiled = dynamics(mdp) if kind == "dense" else TimedDynamics(single, 4)
+        visits = compiled.visits(policy, ())
+        values = compiled.values(policy, (), reward)
+        following = compiled.following(values)
+    assert np.asarray(visits) == pytest.approx(flow.occupancy(policy).sum(axis=1), rel=1e-13)
+    assert np.asarray(values) == pytest.approx(flow.values(policy, reward), rel=1e-12)
+    assert np.asarray(following) == pytest.approx(flow.following(np.asarray(values)), rel=1e-12)
+
+
+def test_gradients_find_tables_for_every_step() -> None:
+    """Exact ones close the certified gap with a binding budget, sampled ones come near."""
+    problem = store(4, 0.5)
+    exact = cm.solve(problem, cm.PDPG(600))
+    assert exact.status is cm.Status.OPTIMAL
+    assert isinstance(exact.policy, cm.TimedPolicy)
+    assert exact.objective == pytest.approx(1.2, abs=1e-6)
+    assert exact.history["snapshot_occupancy"].shape[1:] == (3, 2)
+    assert cm.check(cm.certify(problem, exact), problem).accepted
+    learned = cm.solve(problem, cm.VRPDPG(1_000), seed=0)
+    assert isinstance(learned.policy, cm.TimedPolicy)
+    assert learned.objective == pytest.approx(1.2, abs=0.05)
+    assert learned.slack["waits"] > -0.03
+    assert "horizon 4," in learned.message  # the model's own: nothing is cut off
+    again = cm.solve(problem, cm.PDPG(600), start=exact)
+    assert again.stats["iterations"] <= exact.stats["iterations"]
+
+
+def test_the_direction_of_steps_by_time_is_the_gradient() -> None:
+    """A function that sees the sum over time alone: its gradient in the logits, by finite differences."""
+    mdp = random_model(3, 3)
+    problem = cm.Problem(mdp, maximize=cm.entropy())
+    with double_precision():
+        family = cm.Table().bind(mdp.deciding)
+        nothing = np.zeros(0)
+        compiled = core.Compiled(
+            dynamics(mdp), problem.objective_function, (), family, nothing, nothing
+        )
+        theta = np.random.default_rng(0).normal(size=(18, 3))
+        point, chain = core.evaluate(compiled, theta)
+        found, _ = core.gradient_and_direction(compiled, theta, point, chain, nothing, "vanilla")
+        for place in ((0, 0), (7, 1), (17, 2)):
+            values = []
+            for step in (1e-5, -1e-5):
+                moved = theta.copy()
+                moved[place] += step
+                values.append(float(core.evaluate(compiled, moved)[0].objective))
+            slope = (values[0] - values[1]) / 2e-5
+            assert float(found[place]) == pytest.approx(slope, rel=1e-5, abs=1e-9)
+
+
+def test_features_are_the_same_at_every_step_or_not() -> None:
+    mdp = random_model(4, 3)
+    rng = np.random.default_rng(0)
+    always, by_time = rng.normal(size=(6, 3, 2)), rng.normal(size=(3, 6, 3, 2))
+    for features in (always, by_time):
+        family = cm.LinearSoftmax(features).bind(mdp.deciding)
+        tables = family.deploy(np.array([0.3, -1.0])).probabilities().reshape(3, 6, 3)
+        assert np.allclose(tables[0], tables[2]) == (features is always)
+    with pytest.raises(cm.PolicyError, match="features of LinearSoftmax"):
+        cm.LinearSoftmax(by_time[:2]).bind(mdp.deciding)
+
+
+def test_declared_constants_hold_for_sums_over_time() -> None:
+    """|f(sum_t x_t) - f(sum_t y_t)| <= L sqrt(T) |x - y|: the promise is about the sum."""
+    far = cm.concave(lambda x: -jnp.sqrt((x**2).sum() + 1.0), lipschitz=1.0, smoothness=1.0)
+    problem = cm.Problem(random_model(5, 4), maximize=far)
+    found = problem.objective_function.constants(problem.mdp)
+    assert (found.lipschitz, found.smoothness) == (2.0, 4.0)
+    rng = np.random.default_rng(0)
+    for _ in range(20):
+        x, step = rng.uniform(size=(24, 3)), np.tile(rng.normal(size=(6, 3)), (4, 1))
+        change = abs(
+            problem.objective_function.value(x + step) - problem.objective_function.value(x)
+        )
+        assert change <= found.lipschitz * np.linalg.norm(step)
+
+
+def test_theorems_speak_of_the_unrolled_model() -> None:
+    """Lipschitz constants of sums over T steps, visits that no policy avoids, no strong concavity."""
+    rng = np.random.default_rng(0)
+    mixed = 0.5 * random_model(0, 3).dense_transition() + 0.5 / 6
+    mdp = cm.TabularMDP(mixed, np.full(6, 1 / 6), horizon=3, signals={"r": rng.normal(size=(6, 3))})
+    for _ in range(5):
+        policy = rng.dirichlet(np.full(3, 0.2), size=18)
+        assert (mdp.flow.occupancy(policy).sum(axis=1) >= mdp.flow.least_visits - 1e-15).all()
+    problem = cm.Problem(mdp, maximize=-cm.distance(np.full((6, 3), 0.1), norm="l2-squared"))
+    parameterisation = theory.direct_constants(mdp)
+    found = theory.problem_constants(problem, parameterisation)
+    assert parameterisation.inverse_lipschitz == pytest.approx(
+        np.sqrt(8.0) / mdp.flow.least_visits.min()
+    )
+    assert found.strength == 0.0
+    assert found.discount == pytest.approx(1 - 1 / 3)
+    single = theory.problem_constants(
+        cm.Problem(mdp.replace(horizon=1), maximize=problem.utility), parameterisation
+    )
+    assert found.smoothness == pytest.approx(3 * single.smoothness)
+    with pytest.raises(theory.TheoryError, match="at step 1"):
+        theory.direct_constants(random_model(0, 3).replace(initial=np.full(6, 1 / 6)))
+
+
 def test_what_is_refused() -> None:
-    for solver in (
-        cm.PDPG(iterations=2),
-        cm.VRPDPG(2, 0.1, 0.1, momentum=1.0, horizon=2),
-        cm.ModelBased(100),
-    ):
-        with pytest.raises(cm.SolverError, match="horizon=4: gradient solvers"):
-            cm.solve(store(4), solver, seed=0)
+    with pytest.raises(cm.SolverError, match="horizon=4: this learner's policies"):
+        cm.solve(store(4), cm.ModelBased(100), seed=0)
     base = store(4).mdp
     for steps, message in ((0, "at least 1"), (2.5, "whole number")):
         with pytest.raises(cm.ModelError, match=message):

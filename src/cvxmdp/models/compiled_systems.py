@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import jax
 import jax.numpy as jnp
@@ -41,8 +41,13 @@ WORTH_IT = 50_000  # states from which transfers to a GPU pay
 MOST_STEPS = 3_000  # on the accelerator, of BiCGSTAB and of the sweeps after it
 
 
-def dynamics(mdp: TabularMDP) -> DenseDynamics | SparseDynamics:
+def dynamics(mdp: TabularMDP) -> Dynamics:
     """The model for compiled code."""
+    steps, single = mdp.horizon.steps, _one_step(mdp)
+    return single if steps is None else TimedDynamics(single, steps)
+
+
+def _one_step(mdp: TabularMDP) -> DenseDynamics | SparseDynamics:
     if better_factorised(mdp):
         return DenseDynamics(mdp.dense_transition(), mdp.initial, mdp.discount, mdp.actions)
     rows = np.repeat(np.arange(mdp.transition.shape[0]), np.diff(mdp.transition.indptr))
@@ -92,6 +97,10 @@ class DenseDynamics(Pytree):
         """gamma * P V, shape (S, A)."""
         return self.discount * (self.transition @ values)
 
+    def arriving(self, policy: Array, visits: Array) -> Array:
+        """gamma P_pi' v, shape (S,)."""
+        return self.discount * jnp.einsum("s,sa,sat->t", visits, policy, self.transition)
+
 
 def _forward(factors: Array, right: Array, transposed: bool = False) -> Array:
     """L v = right, or L' v = right; ones are on the diagonal of L."""
@@ -120,13 +129,14 @@ class SparseDynamics(Pytree):
         """Nothing: the systems are solved without forming P_pi."""
         return ()
 
-    def _arriving(self, policy: Array, visits: Array) -> Array:
+    def arriving(self, policy: Array, visits: Array) -> Array:
+        """gamma P_pi' v, shape (S,)."""
         flow = (visits[:, None] * policy).ravel()[self.pairs] * self.probabilities
         return self.discount * jax.ops.segment_sum(flow, self.successors, self.initial.shape[0])
 
     def visits(self, policy: Array, prepared: Any) -> Array:
         """sum_a x(s, a), shape (S,)."""
-        return _solve(lambda v: self._arriving(policy, v), jnp.asarray(self.initial))
+        return _solve(lambda v: self.arriving(policy, v), jnp.asarray(self.initial))
 
     def values(self, policy: Array, prepared: Any, reward: Array) -> Array:
         """V of the policy with this reward, shape (S,)."""
@@ -138,6 +148,59 @@ class SparseDynamics(Pytree):
         terms = self.probabilities * values[self.successors]
         sums = jax.ops.segment_sum(terms, self.pairs, self.actions.size, indices_are_sorted=True)
         return self.discount * sums.reshape(self.actions.shape)
+
+
+@dataclass(frozen=True, eq=False)
+class TimedDynamics(Pytree):
+    """T steps of a model, with tables for each above each other, (T*S, A): one sweep forwards or backwards.
+
+    Attributes:
+        single: one step.
+        steps: T.
+    """
+
+    single: DenseDynamics | SparseDynamics
+    steps: int
+    static: ClassVar[tuple[str, ...]] = ("steps",)
+
+    def _layers(self, rows: Array) -> Array:
+        """What there is by time, (T, S, ...)."""
+        return rows.reshape(self.steps, -1, *rows.shape[1:])
+
+    def prepare(self, policy: Array) -> Any:
+        """Nothing: all systems are triangular in time."""
+        return ()
+
+    def visits(self, policy: Array, prepared: Any) -> Array:
+        """sum_a x_t(s, a), shape (T*S,)."""
+
+        def step(visits: Array, table: Array) -> tuple[Array, Array]:
+            return self.single.arriving(table, visits), visits
+
+        start = jnp.asarray(self.single.initial)
+        return jax.lax.scan(step, start, self._layers(policy))[1].ravel()
+
+    def values(self, policy: Array, prepared: Any, reward: Array) -> Array:
+        """V_t of the policy with this reward, shape (T*S,)."""
+
+        def step(later: Array, now: tuple[Array, Array]) -> tuple[Array, Array]:
+            table, gained = now
+            values = gained + (table * self.single.following(later)).sum(axis=1)
+            return values, values
+
+        gained = self._layers((policy * reward).sum(axis=1))
+        tables, end = self._layers(policy), jnp.zeros_like(gained[0])
+        return jax.lax.scan(step, end, (tables, gained), reverse=True)[1].ravel()
+
+    def following(self, values: Array) -> Array:
+        """gamma * P V_{t+1}, shape (T*S, A)."""
+        layers = self._layers(values)
+        later = jnp.concatenate([layers[1:], jnp.zeros_like(layers[:1])])
+        found = jax.lax.map(self.single.following, later)
+        return found.reshape(-1, found.shape[-1])
+
+
+Dynamics = DenseDynamics | SparseDynamics | TimedDynamics
 
 
 def _solve(step: Callable[[Array], Array], right: Array) -> Array:

@@ -16,6 +16,7 @@ import scipy.sparse as sp
 
 from cvxmdp.models.episode_flow import EpisodeFlow
 from cvxmdp.models.planning import MOST_ROUNDS, Best, Device, Oracle
+from cvxmdp.models.systems import DENSE_LIMIT
 
 
 @dataclass(frozen=True, eq=False)
@@ -142,6 +143,17 @@ class FiniteFlow(EpisodeFlow):
             later = slice(rows.stop, rows.stop + size)
             found[later] += self.discount * (chain[rows, later].T @ found[rows])
         return found
+
+    @property
+    def least_visits(self) -> np.ndarray:
+        """m_0 = rho, m_{t+1} = gamma sum_s m_t(s) min_a P(. | s, a): whatever is done, this much arrives."""
+        found, mask = self._layers(self.initial.copy()), self._layers(self.actions)[0]
+        if found.shape[1] <= DENSE_LIMIT:
+            rows = self.single.toarray().reshape(*mask.shape, -1)
+            surely = np.where(mask[:, :, None], rows, 1.0).min(axis=1)
+            for time in range(1, self.steps):
+                found[time] = self.discount * (found[time - 1] @ surely)
+        return found.ravel()
 
     def after(self, steps: np.ndarray) -> np.ndarray:
         weights = self.discount ** np.arange(self.steps)

@@ -211,6 +211,11 @@ class Flow(ABC):
         return self.reached[:, None] & self.actions
 
     @property
+    def least_visits(self) -> np.ndarray:
+        """What every policy visits each row at least, (S,), as far as is plain to see."""
+        return self.initial
+
+    @property
     def uniform(self) -> np.ndarray:
         """The policy that is uniform over the available actions, (S, A)."""
         return self.actions / self.actions.sum(axis=1, keepdims=True)

@@ -64,6 +64,11 @@ class Horizon(ABC):
     def arguments(self) -> dict[str, Any]:
         """What a model's constructor is given for it."""
 
+    @property
+    def counted(self) -> int | None:
+        """T, after which nothing counts, whether policies know the time or not; else None."""
+        return self.steps or self.limit
+
     def restarted(self) -> dict[str, Any]:
         """The same where episodes begin again and never end."""
         return self.arguments()
@@ -99,6 +104,11 @@ class Horizon(ABC):
     def gradients(self) -> str:
         """Why gradient solvers and learners do not take it, in words; empty where they do."""
         return ""
+
+    @property
+    def stationary(self) -> str:
+        """Why policies that do not depend on time are not enough, in words; empty where they are."""
+        return self.gradients
 
     @property
     @abstractmethod
@@ -379,10 +389,11 @@ class Finite(FirstSteps):
         return np.asarray(x.reshape(self.steps, -1, x.shape[-1]).sum(axis=0))
 
     @property
-    def gradients(self) -> str:
+    def stationary(self) -> str:
         return (
-            f"horizon={self.steps}: gradient solvers and learners have policies that do not depend on time. "
-            "ConvexProgram and ColumnGeneration solve it exactly; to learn, unroll the model: mdp.unroll(T)."
+            f"horizon={self.steps}: this learner's policies do not depend on time. ConvexProgram and "
+            "ColumnGeneration solve it exactly, PDPG and VRPDPG follow gradients of a table for every step; to "
+            "learn otherwise, unroll the model: mdp.unroll(T)."
         )
 
     def sums(self, total: float, budget: float, steps: float) -> list[str]:

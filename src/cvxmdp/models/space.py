@@ -50,6 +50,15 @@ class Space:
         return self.shape
 
     @property
+    def deciding(self) -> Space:
+        """Where policies decide: rows like those of ``measured`` where time is part of the state."""
+        return self
+
+    def in_rows(self, numbers: np.ndarray, axes: int) -> np.ndarray:
+        """Numbers per state as numbers per row; so many axes has what is the same at every step."""
+        return numbers
+
+    @property
     def discount(self) -> float:
         """gamma."""
         return self.horizon.discount
@@ -94,6 +103,28 @@ class Space:
     def action_label(self, action: int) -> str:
         """The action's name, or its index where actions have no names."""
         return self.action_names[action] if self.action_names else str(action)
+
+
+class StepRows(Space):
+    """The states of all T steps above each other: where a policy that depends on time decides.
+
+    Args:
+        space: of one step.
+        steps: T.
+    """
+
+    def __init__(self, space: Space, steps: int) -> None:
+        self.horizon, self.single, self.steps = space.horizon, space.shape[0], steps
+        self.actions = np.tile(space.actions, (steps, 1))
+        self.action_names = space.action_names
+
+    def in_rows(self, numbers: np.ndarray, axes: int) -> np.ndarray:
+        """Those of every step, (T, S, ...), above each other; (S, ...) are the same at every step."""
+        if numbers.ndim == axes + 1 and numbers.shape[:2] == (self.steps, self.single):
+            return numbers.reshape(-1, *numbers.shape[2:])
+        if numbers.ndim != axes or numbers.shape[0] != self.single:
+            return numbers  # which whoever asks for them refuses
+        return np.tile(numbers, (self.steps, *[1] * (axes - 1)))
 
 
 class HasSpace(Protocol):

@@ -38,7 +38,7 @@ from cvxmdp.models.importers.umb_writer import write_umb
 from cvxmdp.models.layout import GridLayout
 from cvxmdp.models.model_file import read_model, write_model
 from cvxmdp.models.names import Names
-from cvxmdp.models.space import Space
+from cvxmdp.models.space import Space, StepRows
 from cvxmdp.models.transforms import ending_at, restarting, unrolled
 
 
@@ -244,6 +244,11 @@ class TabularMDP(Space):
     def measured(self) -> tuple[int, int]:
         """The shape of what the flow calls an occupancy: where time counts, of every step."""
         return (self.horizon.steps or 1) * self.n_states, self.n_actions
+
+    @property
+    def deciding(self) -> Space:
+        """The model, or its states at every step where policies depend on time."""
+        return self if self.horizon.steps is None else StepRows(self, self.horizon.steps)
 
     @property
     def reachable_pairs(self) -> np.ndarray:

@@ -29,6 +29,7 @@ from cvxmdp.models.space import Space
 from cvxmdp.policies.feature_space import FeatureSpace
 from cvxmdp.policies.parametric import ParametricPolicy
 from cvxmdp.policies.tables import SoftmaxTable, TabularPolicy
+from cvxmdp.policies.timed_policy import from_rows
 
 Array = Any
 Params = Any  # a pytree of arrays
@@ -115,6 +116,12 @@ class BoundFamily(Pytree):
         return ParametricPolicy(matrix, params, self.name)
 
 
+def deployed(family: BoundFamily, params: Params, space: Space) -> Any:
+    """The policy of these parameters, by the step where the horizon counts steps."""
+    policy, steps = family.deploy(params), space.horizon.steps
+    return policy if steps is None else from_rows(policy.probabilities(), steps)
+
+
 @program()
 def first_params(family: BoundFamily, seed: Array) -> Params:
     """What a family draws with a seed."""
@@ -174,14 +181,14 @@ class LinearSoftmax:
     """A softmax of linear features, psi(theta; s, a) = <theta, phi(s, a)>.
 
     Attributes:
-        features: phi, shape (S, A, k).
+        features: phi, shape (S, A, k); (T, S, A, k) where they depend on the step of a horizon.
     """
 
     features: Any
 
     def bind(self, space: Space) -> BoundFamily:
         """Check the shape."""
-        phi = np.asarray(self.features, dtype=np.float64)
+        phi = space.in_rows(np.asarray(self.features, dtype=np.float64), 3)
         if phi.ndim != 3 or phi.shape[:2] != space.actions.shape or not np.isfinite(phi).all():
             raise PolicyError(
                 f"the features of LinearSoftmax are finite numbers of shape (S, A, k) with (S, A) = "

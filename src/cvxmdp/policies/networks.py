@@ -96,6 +96,7 @@ def _read_inputs(inputs: Any, space: Space) -> Any:
         )
     if callable(inputs) or inputs is None:
         return observed(space, inputs)
+    inputs = space.in_rows(inputs, 2)
     if inputs.ndim != 2 or inputs.shape[0] != space.shape[0] or not np.isfinite(inputs).all():
         raise PolicyError(
             f"the inputs of a network are finite numbers of shape (S, d) with S = {space.shape[0]}; got "

@@ -80,6 +80,11 @@ def occupancy_of(mdp: TabularMDP, policy: Any) -> np.ndarray:
     return mdp.horizon.collected(measured_occupancy(mdp, policy))
 
 
+def measured_policy(mdp: TabularMDP, x: np.ndarray) -> TabularPolicy:
+    """The policy of an occupancy as the model's flow has it."""
+    return from_rows(mdp.flow.policy(x), mdp.horizon.steps)
+
+
 def policy_of(mdp: TabularMDP, occupancy: Any) -> TabularPolicy:
     """The policy of an occupancy: x(s,a) / sum_a x(s,a); unvisited states get the uniform row.
 
@@ -102,7 +107,7 @@ def policy_of(mdp: TabularMDP, occupancy: Any) -> TabularPolicy:
             f"the occupancy is {x[place]:.3g} at state {mdp.state_label(int(place[-2]))}, action "
             f"{mdp.action_label(int(place[-1]))}, where this action is not available"
         )
-    return from_rows(mdp.flow.policy(x.reshape(mdp.measured)), steps)
+    return measured_policy(mdp, x.reshape(mdp.measured))
 
 
 def _read_occupancy(space: Space, occupancy: Any, shape: tuple[int, ...] = ()) -> np.ndarray:

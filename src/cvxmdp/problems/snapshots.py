@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -35,14 +36,18 @@ class Snapshots(NamedTuple):
             kept, occupancies, every = kept[::2], occupancies[::2], 2 * every
         return Snapshots(kept, occupancies, every, self.offered + 1)
 
-    def history(self) -> dict[str, np.ndarray]:
-        """``snapshot_iteration``, (K,), and ``snapshot_occupancy``, (K, S, A); empty without any."""
+    def history(self, collected: Callable[[Any], Any] = np.asarray) -> dict[str, np.ndarray]:
+        """``snapshot_iteration``, (K,), and ``snapshot_occupancy``, (K, S, A); empty without any.
+
+        Args:
+            collected: of what was offered, what people look at (``Horizon.collected``).
+        """
         if not len(self.iterations):
             return {}
         chosen = np.unique(np.linspace(0, len(self.iterations) - 1, KEPT).astype(int))
         return {
             "snapshot_iteration": self.iterations[chosen],
-            "snapshot_occupancy": self.occupancies[chosen],
+            "snapshot_occupancy": np.stack([collected(self.occupancies[k]) for k in chosen]),
         }
 
 

@@ -33,7 +33,7 @@ from cvxmdp.solvers.actor_critic_setup import (
     source_of,
     taken_over,
 )
-from cvxmdp.solvers.contract import Judgement, Rows, Task, Work, require_episodes
+from cvxmdp.solvers.contract import Judgement, Rows, Task, Work, require_stationary
 from cvxmdp.solvers.environment_work import chances_on_states
 from cvxmdp.solvers.start import given_start
 
@@ -58,7 +58,7 @@ class ActorCriticWork(Work[Learnt]):
 
     def __init__(self, solver: ActorCritic, task: Task) -> None:
         assert task.seed is not None
-        require_episodes(task.problem)
+        require_stationary(task.problem)
         self.solver, self.task, self.problem, self.seed = solver, task, task.problem, int(task.seed)
         self.chosen = choose(solver, task.problem)
         self.setup = read_setup(solver, task.problem, self.chosen)

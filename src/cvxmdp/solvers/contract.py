@@ -31,13 +31,18 @@ def unlimited() -> float:
 
 def require_gradients(problem: Problem) -> None:
     """An error where there are no policy gradients: for the horizon, the actions, or endless stays."""
-    require_episodes(problem)
+    _require_episodes(problem, problem.space.horizon.gradients)
     require_listed_actions(problem, "This learner")
 
 
-def require_episodes(problem: Problem) -> None:
-    """An error where the problem's horizon has no episodes to learn from, or some policy stays for ever."""
-    if reason := problem.space.horizon.gradients:
+def require_stationary(problem: Problem) -> None:
+    """The same, and where policies have to depend on time."""
+    _require_episodes(problem, problem.space.horizon.stationary)
+
+
+def _require_episodes(problem: Problem, reason: str) -> None:
+    """An error where there is a reason against the horizon, or some policy stays for ever."""
+    if reason:
         raise SolverError(reason)
     if problem.environment is None:
         problem.require_bounded_stays("A policy gradient")

@@ -137,7 +137,7 @@ def choose_iterates(plan: Plan, seed: int, problem: Problem) -> np.ndarray | Non
         count = min(KEPT, plan.iterations)
         chosen = np.random.default_rng([seed, 1]).choice(plan.iterations, count, False)
         return np.sort(chosen).astype(np.int32)
-    solved = SOLVED // problem.space.shape[0] if known else 0
+    solved = SOLVED // problem.shape[0] if known else 0
     count = min(plan.iterations, KEPT, max(LEAST_KEPT, solved))
     return np.round(np.linspace(0, plan.iterations - 1, count)).astype(np.int32)
 
@@ -187,7 +187,7 @@ def not_finite(iteration: int) -> str:
 
 def read_learning(settings: Settings, problem: Problem, pessimism: np.ndarray) -> Learning:
     """Everything an iteration needs."""
-    family = settings.policy.bind(problem.space)
+    family = settings.policy.bind(problem.space.deciding)
     if isinstance(family, BoundDirect):
         raise SettingsError(
             "VR-PDPG needs scores: use Table(), LinearSoftmax, MLP or an Equinox module"
@@ -240,14 +240,16 @@ def _source(problem: Problem, family: BoundFamily) -> Any:
     """Where trajectories come from."""
     environment = environment_of(problem)
     if environment is None:
-        return sampling_model(problem.mdp)
+        steps = problem.mdp.horizon.steps
+        return sampling_model(problem.mdp if steps is None else problem.mdp.unroll(steps))
     return environment.source(problem.space.signal_names, family.observes)
 
 
 def _watched(problem: Problem) -> Watched:
     targets = tuple(targets_of(problem).values())
     if problem.environment is None:
-        return Watched(problem.mdp.signals.get("reward"), targets)
+        reward = problem.mdp.signals.get("reward")
+        return Watched(None if reward is None else problem.mdp.horizon.rows(reward), targets)
     known = "reward" in problem.space.signal_names  # not where it is a vector
     return Watched(problem.space.signal("reward") if known else None, targets, mean=True)
 

@@ -18,7 +18,7 @@ from typing import Any, ClassVar
 
 from cvxmdp.base.errors import SettingsError
 from cvxmdp.experience.confidence import confidence_level
-from cvxmdp.solvers.contract import Task, Work, require_gradients
+from cvxmdp.solvers.contract import Task, Work, require_listed_actions, require_stationary
 from cvxmdp.solvers.model_based_work import ModelBasedWork
 from cvxmdp.solvers.safe_model_based import SafeWork
 
@@ -56,7 +56,8 @@ class ModelBased:
 
     def prepare(self, task: Task) -> Work[Any]:
         """See ``Solver``. ``start=`` is a policy to begin with, or a solution that has one."""
-        require_gradients(task.problem)
+        require_stationary(task.problem)
+        require_listed_actions(task.problem, "This learner")
         if task.problem.space.horizon.limit is not None:
             raise SettingsError(
                 f"ModelBased plans with a discount, and this environment counts {task.problem.space.horizon}: "

@@ -15,7 +15,7 @@ from cvxmdp.certificates.measured import conflicting
 from cvxmdp.models.compiled_systems import dynamics
 from cvxmdp.policies import SoftmaxTable
 from cvxmdp.policies.families import BoundDirect, BoundFamily
-from cvxmdp.policies.occupancies import occupancy_of
+from cvxmdp.policies.occupancies import measured_occupancy
 from cvxmdp.problems.conic_statement import units_of
 from cvxmdp.problems.solution import Solution
 from cvxmdp.solvers.contract import Task
@@ -40,7 +40,7 @@ class PDPGSetting:
         self.certifier = Certifier(self.problem)
         self.infeasible: Solution | None = None
         self.margins: np.ndarray | None = None  # of the Slater point, where it was asked for
-        self.family: BoundFamily = solver.policy.bind(self.problem.mdp)
+        self.family: BoundFamily = solver.policy.bind(self.problem.mdp.deciding)
         if solver.direction == "natural" and isinstance(self.family, BoundDirect):
             raise SettingsError(
                 'the direct parameterisation has no score function: use direction="vanilla"'
@@ -153,7 +153,9 @@ class PDPGSetting:
     def round_functions(self) -> Any:
         """Objective and slacks with their kinks made round; None where there are none."""
         exact = (self.problem.objective_function, tuple(self.problem.slack_functions.values()))
-        visits = occupancy_of(self.problem.mdp, SoftmaxTable.uniform(self.problem.mdp.actions))
+        visits = measured_occupancy(
+            self.problem.mdp, SoftmaxTable.uniform(self.problem.mdp.actions)
+        )
         smooth = (exact[0].softened(visits), tuple(g.softened(visits) for g in exact[1]))
         if smooth[0] is exact[0] and all(a is b for a, b in zip(smooth[1], exact[1], strict=True)):
             return None

@@ -17,7 +17,8 @@ from cvxmdp.certificates.certificate import Certificate
 from cvxmdp.certificates.claims import best
 from cvxmdp.certificates.evidence import linearise
 from cvxmdp.policies import Policy
-from cvxmdp.policies.occupancies import policy_of
+from cvxmdp.policies.families import deployed
+from cvxmdp.policies.occupancies import measured_policy
 from cvxmdp.problems.lowered import Evidence
 from cvxmdp.problems.snapshots import Snapshots
 from cvxmdp.problems.solution import Solution, Status
@@ -69,8 +70,8 @@ class PDPGWork(Work[Progressed]):
             totals = Totals.zero(self.setting.family.actions.shape, self.setting.n)
             done = np.array(0)
             marks = Growing([Mark(done, totals)])
-            shape = self.problem.mdp.actions.shape
-            return Progressed(done, self._first_iterate(), totals, marks, Snapshots.none(shape))
+            nothing = Snapshots.none(self.problem.shape)
+            return Progressed(done, self._first_iterate(), totals, marks, nothing)
 
     def _first_iterate(self) -> Any:
         start, method = self.setting.start, self.setting.method
@@ -193,8 +194,8 @@ class PDPGWork(Work[Progressed]):
 
     def _policy(self, state: Progressed, x: np.ndarray) -> Policy:
         if self.solver.iterate == "last" or not state.done:
-            return self.setting.family.deploy(state.iterate.params)
-        return policy_of(self.problem.mdp, np.maximum(x, 0.0))
+            return deployed(self.setting.family, state.iterate.params, self.problem.mdp)
+        return measured_policy(self.problem.mdp, np.maximum(x, 0.0))
 
     def finish(self, state: Progressed, rows: Rows, status: Status) -> Solution:
         if not status.has_policy:
@@ -250,7 +251,7 @@ class PDPGWork(Work[Progressed]):
             "multipliers": {name: rows["multipliers"][:, k] for k, name in enumerate(names)},
             "gradient_norm": rows["gradient_norm"],
             "primal_step": rows["primal_step"],
-            **state.snapshots.history(),
+            **state.snapshots.history(self.problem.space.horizon.collected),
         }
 
 

@@ -22,7 +22,7 @@ from cvxmdp.certificates.claims import Claims
 from cvxmdp.certificates.slater import prove
 from cvxmdp.policies.families import BoundFamily, first_params
 from cvxmdp.policies.networks import BoundMLP, BoundNetwork
-from cvxmdp.policies.occupancies import as_policy, occupancy_of, policy_of, uniform_policy
+from cvxmdp.policies.occupancies import rows_of
 from cvxmdp.policies.parametric import ParametricPolicy
 from cvxmdp.policies.policy_file import load_policy
 from cvxmdp.problems.problem import Problem
@@ -129,8 +129,7 @@ def take_start(task: Task, family: BoundFamily, initial_multiplier: Any) -> Star
     params = parameters_of(start, family)
     taken.insert(0, "probabilities" if params is None else "parameters")
     if params is None:
-        policy = as_policy(problem.mdp, start)
-        params = family.from_probabilities(policy.probabilities())
+        params = family.from_probabilities(rows_of(problem.mdp, start))
     whose = "the solution" if isinstance(start, Solution) else "the policy"
     return Start(params, multipliers, f"{' and '.join(taken)} of {whose}")
 
@@ -175,7 +174,7 @@ def _own_start(task: Task, family: BoundFamily, claims: Claims) -> Any:
     inside = domain_of(task.problem)
     if inside and not isinstance(family, BoundNetwork):
         logs = family.log_probabilities(params, jnp.arange(family.actions.shape[0]))
-        found = task.problem.evaluate(np.exp(np.asarray(logs)))
+        found = task.problem.evaluate_occupancy(claims.flow.occupancy(np.exp(np.asarray(logs))))
         if not np.isfinite([found.objective, *found.slack.values()]).all():
             trying = _trying(claims, inside)
             return family.from_probabilities(claims.flow.policy(trying))
@@ -198,14 +197,14 @@ def exploring_start(task: Task, family: BoundFamily, params: Any) -> Any:
     A given start inside the domain is averaged with ``_trying``, occupancy with occupancy, which is inside
     because the arguments are concave. Without a given start, the family's own if it is inside.
     """
-    mdp, inside = task.problem.mdp, domain_of(task.problem)
-    if params is None and _least(inside, occupancy_of(mdp, uniform_policy(mdp))) > 0:
+    flow, inside = task.problem.mdp.flow, domain_of(task.problem)
+    if params is None and _least(inside, flow.uniform_occupancy) > 0:
         return None
     trying = _trying(Claims.of(task.problem), inside)
     if params is not None:
-        own = occupancy_of(mdp, family.deploy(params))
+        own = flow.occupancy(family.deploy(params).probabilities())
         trying = 0.5 * (own + trying) if _least(inside, own) > 0 else trying
-    return family.from_probabilities(policy_of(mdp, trying).probabilities())
+    return family.from_probabilities(flow.policy(trying))
 
 
 def _trying(claims: Claims, inside: list[Shape]) -> np.ndarray:

@@ -75,7 +75,8 @@ class VRPDPG:
             environment, for one with which fresh episodes bound every slack at zero from below.
         iterate: "last", the default; "uniform", the theorem's: a policy that draws one iterate afresh per
             episode; or "half": the policy of the average exact occupancy over the last half, in an
-            environment a policy that draws one from the last half per episode. Of long runs both take
+            environment a policy that draws one from the last half per episode. Where policies depend on time,
+            "uniform" is the policy of the average, too, which by concavity is no worse. Of long runs both take
             iterates that are spread evenly, 40 to 256 over the whole run, whatever ``evaluate_every``.
         check: fresh episodes that say, in an environment, what the answer is worth and which constraints it
             satisfies: at most so many, at least 100, and no more steps than were learned from.

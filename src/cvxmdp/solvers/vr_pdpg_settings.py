@@ -6,7 +6,8 @@ paper: Algorithm 1 to the letter. Where one of them is left out, so that somebod
 left out is chosen as what learned every problem of docs/vr-pdpg.md:
 
 - ``horizon``: the discounted mass beyond it is at most 2%, gamma^H <= 0.02, and slacks allow for it: they are
-  those of lambda_t / (1 - gamma^H).
+  those of lambda_t / (1 - gamma^H). T where the model's horizon is T; with a discount of one, so long that
+  every policy leaves at most 2% of the longest stay.
 - ``primal_step``: as long as the importance weights allow (``trust``, see ``directions``): their logarithms
   have a root mean square of a third of the momentum. At most 1 for tables, 0.3 for networks and natural
   steps, falling as (t+1)^(-1/4).
@@ -33,7 +34,6 @@ from cvxmdp.atoms.shapes.separating import separated
 from cvxmdp.base.errors import SettingsError
 from cvxmdp.experience.environments.environment import environment_of
 from cvxmdp.policies.families import PolicyFamily
-from cvxmdp.policies.occupancies import occupancy_of, uniform_policy
 from cvxmdp.problems.problem import Problem
 from cvxmdp.solvers.start import per_constraint
 
@@ -93,7 +93,6 @@ def settings_for(solver: VRPDPG, problem: Problem) -> Settings:
     def either(given: Any, chosen: Any, paper: Any) -> Any:
         return given if given is not None else chosen if choosing else paper
 
-    limit = problem.space.horizon.limit
     momentum = either(solver.momentum, MOMENTUM, None)
     forgets = momentum if not isinstance(momentum, str) else MOMENTUM
     trusting = solver.primal_step is None
@@ -121,9 +120,7 @@ def settings_for(solver: VRPDPG, problem: Problem) -> Settings:
         safe=_safe(solver, problem, choosing),
         explore=float(either(solver.explore, EXPLORE if _counted(problem) else 0.0, 0.0)),
         trust=TRUST * forgets if trusting else math.inf,
-        unseen=0.0
-        if solver.horizon or limit
-        else float(problem.space.discount) ** _horizon(problem),
+        unseen=0.0 if solver.horizon else _unseen(problem),
         primal_decay=either(solver.primal_decay, DECAY if trusting else 0.0, 0.0),
         dual_decay=either(solver.dual_decay, DECAY if solver.dual_step is None else 0.0, 0.0),
     )
@@ -135,7 +132,7 @@ def _scales(problem: Problem) -> tuple[np.ndarray, np.ndarray]:
     """u_i and s_i of the module's docstring, (n,) each."""
     known = problem.environment is None
     if known:
-        x = occupancy_of(problem.mdp, uniform_policy(problem.mdp))
+        x = problem.mdp.flow.uniform_occupancy
         pairs = problem.mdp.flow.usable
     else:
         x, pairs = np.zeros(problem.shape), np.ones(problem.shape, dtype=bool)
@@ -157,19 +154,24 @@ def _scales(problem: Problem) -> tuple[np.ndarray, np.ndarray]:
 
 def _horizon(problem: Problem, given: int | None = None) -> int:
     """Where episodes are cut; never later than where nothing counts any more."""
-    discount, limit = float(problem.space.discount), problem.space.horizon.limit
-    if given is not None or (limit is not None and discount == 1.0):
-        return min(given or UNLIMITED, limit or UNLIMITED)
-    if not discount < 1.0:
-        raise SettingsError(
-            f"with a discount of {discount:g} nothing says where to cut episodes: give horizon="
-        )
+    discount, last = float(problem.space.discount), problem.space.horizon.counted
+    if given is not None or (last is not None and discount == 1.0):
+        return min(given or UNLIMITED, last or UNLIMITED)
+    if discount == 1.0:
+        return problem.mdp.flow.steps_until(UNSEEN)  # every policy surely ends
     seen = 1 if discount <= UNSEEN else math.ceil(math.log(UNSEEN) / math.log(discount))
-    return min(seen, limit or seen)
+    return min(seen, last or seen)
+
+
+def _unseen(problem: Problem) -> float:
+    """The share of the mass beyond ``_horizon`` that slacks allow for; none where sums end by themselves."""
+    if problem.space.horizon.counted is not None or problem.space.discount == 1.0:
+        return 0.0
+    return float(problem.space.discount) ** _horizon(problem)
 
 
 def _longest(solver: VRPDPG, problem: Problem) -> float:
-    plain = solver.direction == "gradient" and solver.policy.bind(problem.space).is_table
+    plain = solver.direction == "gradient" and solver.policy.bind(problem.space.deciding).is_table
     return LONGEST_STEP if plain else SHORTER_STEP
 
 

@@ -28,8 +28,9 @@ from cvxmdp.algorithms.chunks import (
 from cvxmdp.algorithms.recursion import LearningTrace
 from cvxmdp.base.errors import CvxmdpWarning, DivergedError
 from cvxmdp.base.saved_trees import Growing
+from cvxmdp.policies.families import deployed
 from cvxmdp.policies.mixtures import MixturePolicy
-from cvxmdp.policies.occupancies import policy_of
+from cvxmdp.policies.occupancies import measured_policy
 from cvxmdp.problems.findings import computed, findings_of
 from cvxmdp.problems.snapshots import snapshots_of
 from cvxmdp.problems.solution import Solution, Status
@@ -242,16 +243,21 @@ class LearningWork(Work[Learned]):
             "slack": {
                 name: np.array([found.slack[name] for found in every]) for name in self.names
             },
-            **snapshots_of(iterations, visits[:, : self.problem.space.shape[0]]),
+            **snapshots_of(iterations, self._shown(visits)),
         }
+
+    def _shown(self, visits: np.ndarray) -> np.ndarray:
+        """Of what is measured, (K, ...), what people look at: visits of states, (K, S, A)."""
+        collected = [self.problem.space.horizon.collected(x) for x in visits]
+        return np.stack(collected)[:, : self.problem.space.shape[0]]
 
     def _deployed(self, state: Learned, visits: np.ndarray, tables: np.ndarray) -> Any:
         """The last policy, or one made of those that were kept, with these occupancies and probabilities."""
         mdp, chosen, late = self.problem.mdp, self.settings.iterate, self.answering(state)
         if chosen == "last" or not late.any():  # stopped before the first of them
-            return self.family.deploy(self.latest(state))
-        mean = policy_of(mdp, visits[late].mean(axis=0))
-        if chosen == "half":
+            return deployed(self.family, self.latest(state), mdp)
+        mean = measured_policy(mdp, visits[late].mean(axis=0))
+        if chosen == "half" or mdp.horizon.steps is not None:
             return mean
         return MixturePolicy(mean.probabilities(), tables)
 

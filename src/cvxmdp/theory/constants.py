@@ -22,6 +22,7 @@ from numbers import Integral
 from typing import Any
 
 from cvxmdp.atoms.shapes import Constants
+from cvxmdp.atoms.shapes.shape import measured
 from cvxmdp.atoms.utility import Utility
 from cvxmdp.certificates.slater import Slater
 from cvxmdp.certificates.slater import slater as find_slater
@@ -200,7 +201,7 @@ def problem_constants(
 def _known(role: str, utility: Utility, space: Space) -> Constants:
     """The constants of a utility, all of them known, or an error that names the atom without."""
     for _, atom in utility.terms():
-        function = atom.lower(space)
+        function = measured(atom.lower(space), space)
         constants = function.constants(space)
         missing = {
             "Lipschitz constant": constants.lipschitz,
@@ -213,4 +214,4 @@ def _known(role: str, utility: Utility, space: Space) -> Constants:
                 f"the theorems do not cover {role}: {atom!r} has no {' and no '.join(names)}; "
                 f"{function.roughness}. Solvers work without the theory's steps."
             )
-    return utility.lower(space).constants(space)
+    return measured(utility.lower(space), space).constants(space)

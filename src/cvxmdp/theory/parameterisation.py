@@ -207,14 +207,17 @@ def direct_constants(mdp: TabularMDP, visits: float | None = None) -> DirectCons
     Args:
         mdp: the model.
         visits: d_0, a lower bound on the discounted visits sum_a lambda(s,a) of every state by
-            every policy; the smallest initial probability when not given.
+            every policy; the smallest initial probability when not given. With horizon=T, of every state at
+            every step; when not given, what arrives there whatever is done.
     """
     if visits is None:
-        state = int(np.argmin(mdp.initial))
-        visits = float(mdp.initial[state])
+        least = mdp.flow.least_visits
+        time, state = divmod(int(np.argmin(least)), mdp.n_states)
+        visits = float(least.min())
         if visits <= 0:
+            when = f" at step {time}" if time else ""
             raise TheoryError(
-                f"no episode starts in state {mdp.state_label(state)}, so policies may hardly "
+                f"no episode starts in state {mdp.state_label(state)}{when}, so policies may hardly "
                 "visit it and nothing bounds the Lipschitz constant of the map from occupancies to "
                 "policies. Give the model an initial distribution that is positive everywhere, or "
                 "give visits=, a lower bound on the discounted visits of every state by every policy."

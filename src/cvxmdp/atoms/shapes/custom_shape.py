@@ -6,7 +6,7 @@ import hashlib
 import inspect
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Any, ClassVar
 
@@ -119,15 +119,25 @@ class CustomShape(MappedShape):
         hessian = np.where(np.isfinite(hessian), 0.5 * (hessian + hessian.T), 0.0)
         return Local(self.mixed_value(at, 0.0), images @ gradient.ravel(), hessian, {"z": x})
 
+    @property
+    def _promised(self) -> Constants:
+        """What was declared of f, as it holds for f of the sum over T steps: times sqrt(T), or T."""
+        stretch, given = self.map.singular()[0], self.declared
+        return replace(
+            given,
+            lipschitz=None if given.lipschitz is None else stretch * given.lipschitz,
+            smoothness=None if given.smoothness is None else stretch**2 * given.smoothness,
+        )
+
     def modulus(self, one_hot: bool, pairs: np.ndarray) -> Modulus | None:
-        slope = self.declared.lipschitz
+        slope = self._promised.lipschitz
         if slope is None:
             return None
         promise = f"{self.name} has the curvature and Lipschitz constant declared"
         return Modulus(lambda step: slope * float(step.l2), floor=-math.inf, promise=promise)
 
     def constants(self, space: Space) -> Constants:
-        return self.declared
+        return self._promised
 
     def plain(self) -> Plain:
         """Name and declaration; the function itself stays in memory."""
@@ -136,8 +146,8 @@ class CustomShape(MappedShape):
             "name": self.name,
             "curvature": self.curvature,
             "source": hashlib.sha256(_written(self.function).encode()).hexdigest(),
-            "lipschitz": self.declared.lipschitz,
-            "smoothness": self.declared.smoothness,
+            "lipschitz": self._promised.lipschitz,
+            "smoothness": self._promised.smoothness,
             "bound": self.declared.bound,
             "function": self,
         }
