@@ -11,6 +11,7 @@ import optax
 import pytest
 
 import cvxmdp as cm
+from cvxmdp.base.compiling import let_go
 from cvxmdp.base.errors import PolicyError, ProblemError, SolverError
 from cvxmdp.certificates.certify import Certifier
 from cvxmdp.models import compiled_systems as dynamics_module
@@ -402,6 +403,7 @@ def test_same_shapes_compile_once(grid: cm.TabularMDP, expert: cm.TabularPolicy)
             subject_to={"hazard": cm.linear("hazard", per="step") <= budget},
         )
 
+    let_go(0)  # what other tests compiled, so that nothing is dropped between the runs below
     before = work.run_piece.count
     solver = cm.PDPG(iterations=45, check_every=10, tolerance=None)  # the last chunk is shorter
     cm.solve(problem(0.08, expert), solver)
@@ -426,6 +428,7 @@ def test_other_families_and_rules_compile_once(name: str, small: cm.Problem) -> 
         "adam": {"primal_step": optax.adam(0.1), "dual_step": 0.1},
     }
     solver = cm.PDPG(iterations=8, tolerance=None, **settings[name])
+    let_go(0)  # what other tests compiled, so that nothing is dropped between the runs below
     before = work.run_piece.count
     cm.solve(small, solver, seed=0)
     cm.solve(small, solver, seed=1)
