@@ -144,9 +144,9 @@ def test_occupancies_of_finite_and_average_horizons_are_exact():
     settled = [[chances[0], Fraction(0)], [chances[1], Fraction(0)], [Fraction(0), Fraction(0)]]
     for mdp, truth in ((average, settled), (finite, [row for step in steps for row in step])):
         plain = Lowered(cm.Problem(mdp, maximize=cm.linear("reward"))).plain()
-        found = Exact(plain).visited(PlainProblem(plain), policy).x
         flat = [number for row in truth for number in row]
         with precisely():
+            found = Exact(plain).visited(PlainProblem(plain), policy).x.ravel()
             for one, number in zip(found, flat, strict=True):
                 assert Fraction(at_least(one)) <= number <= Fraction(at_most(one))
 
@@ -189,10 +189,10 @@ def test_occupancies_hold_the_exact_one():
     policy = random.random((4, 2))
     policy /= policy.sum(axis=1, keepdims=True)
     plain = Lowered(cm.Problem(mdp, maximize=cm.linear("reward"))).plain()
-    found = Exact(plain).visited(PlainProblem(plain), policy).x
     truth = exact_inner(reward, exact_occupancy(mdp, policy))
     with precisely():
-        value = add_up(balls(reward.ravel()) * found)
+        found = Exact(plain).visited(PlainProblem(plain), policy).x
+        value = add_up((balls(reward) * found).ravel())
         assert float(value.rad()) < 1e-35
         assert Fraction(at_least(value)) <= truth <= Fraction(at_most(value))
 

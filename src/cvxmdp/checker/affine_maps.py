@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from functools import cached_property
+
 import numpy as np
 import scipy.sparse as sp
 
-from cvxmdp.checker.arithmetic import EPS, CertificateError, largest
+from cvxmdp.checker.arithmetic import CertificateError, Number
+from cvxmdp.checker.scalars import FLOATS, NumberMatrix, ScalarKind
 
 
 class AffineMap:
@@ -15,18 +18,25 @@ class AffineMap:
         matrix: M, sparse (rows, S * A).
         offset: b, (rows,).
         usable: boolean (S, A): occupancies are zero elsewhere, so those columns are of no account.
+        scalars: what it is computed in.
 
     Attributes:
         live: boolean (rows,): the rows that depend on the occupancy. The others are constant.
     """
 
-    def __init__(self, matrix: sp.csr_array, offset: np.ndarray, usable: np.ndarray) -> None:
-        self.shape = usable.shape
+    def __init__(
+        self,
+        matrix: sp.csr_array,
+        offset: np.ndarray,
+        usable: np.ndarray,
+        scalars: ScalarKind = FLOATS,
+    ) -> None:
+        self.shape, self.scalars = usable.shape, scalars
         own = sp.csr_array(matrix, dtype=np.float64, copy=True)
         own.data = np.where(usable.ravel()[own.indices], own.data, 0.0)
         own.sum_duplicates()
         own.eliminate_zeros()
-        self.matrix, self.offset = own, offset
+        self.matrix, self.offset = own, scalars.array(offset)
         if not (np.isfinite(own.data).all() and np.isfinite(offset).all()):
             raise CertificateError("a map of the problem has entries that are not finite")
         self.nonnegative = bool((own.data >= 0).all() and (offset >= 0).all())
@@ -36,21 +46,28 @@ class AffineMap:
         self.terms = int(entries.max(initial=0))
         self.column_terms = int(np.bincount(own.indices, minlength=1).max(initial=0))
 
+    @cached_property
+    def numbers(self) -> NumberMatrix:
+        """M in the scalars."""
+        return self.scalars.matrix(self.matrix)
+
     def __call__(self, x: np.ndarray) -> np.ndarray:
         """u, shape (rows,)."""
-        return np.asarray(self.matrix @ x.ravel() + self.offset)
+        return np.asarray(self.numbers.times(x.ravel()) + self.offset)
 
     def rounding(self, x: np.ndarray) -> np.ndarray:
-        """How far each computed entry of u may be from the true one of this x."""
+        """How far each computed entry of u may be from the true one of this x, where it is of floats."""
         sizes = self.sizes @ np.abs(x.ravel()) + np.abs(self.offset)
-        return np.asarray((self.terms + 4) * EPS * sizes)
+        return np.asarray((self.terms + 4) * self.scalars.eps * sizes)
 
-    def column_norm(self, support: np.ndarray, order: int) -> float:
+    def column_norm(self, support: np.ndarray, order: int) -> Number:
         """The largest norm of a column: times the error of x, what u may be off, in the norm of the order."""
-        powers = self.sizes.data**order
-        sums = np.bincount(self.sizes.indices, powers, minlength=support.size)
-        rounded = 1.0 + (self.column_terms + 4) * EPS
-        return largest(sums[support.ravel()]) ** (1.0 / order) * rounded
+        entries = self.scalars.array(self.sizes.data)
+        powers = entries if order == 1 else entries * entries
+        sums = self.scalars.sums(self.sizes.indices, powers, support.size)
+        most = self.scalars.largest(sums[support.ravel()])
+        rounded = 1.0 + (self.column_terms + 4) * self.scalars.eps
+        return (most if order == 1 else self.scalars.sqrt(most)) * rounded
 
     def pull_back(
         self, v: np.ndarray, sizes: np.ndarray | None = None
@@ -61,6 +78,9 @@ class AffineMap:
             v: (rows,).
             sizes: of the numbers that were added up in each entry of v, if they are not v itself.
         """
+        reward = np.asarray(self.numbers.transposed_times(v)).reshape(self.shape)
+        if self.scalars.exact:
+            return reward, np.zeros(self.shape)
         sizes = np.abs(v) if sizes is None else sizes
         steep = np.asarray(self.sizes.T @ sizes) * (1 + self.column_terms / 8)
-        return np.asarray(self.matrix.T @ v).reshape(self.shape), steep.reshape(self.shape)
+        return reward, steep.reshape(self.shape)

@@ -14,6 +14,7 @@ UNDERFLOW = 1e-300
 LARGEST_FACTOR = 1e100
 EXACTLY = 1_000  # numbers that are added up one by one
 Parameters = dict[str, Any]
+Number = Any  # a float, or a ball
 
 
 class CertificateError(ValueError):
@@ -40,12 +41,12 @@ class AffineBound(NamedTuple):
     """
 
     reward: np.ndarray
-    constant: float
-    size: float
+    constant: Number
+    size: Number
     steep: np.ndarray
 
 
-def tangent_through(slope: float, height: float, inner: AffineBound) -> AffineBound:
+def tangent_through(slope: Number, height: Number, inner: AffineBound) -> AffineBound:
     """height + slope * inner, for a slope and a height that are good to a few units in the last place."""
     return AffineBound(
         slope * inner.reward,
@@ -63,7 +64,7 @@ class ErrorBound(NamedTuple):
         support: boolean (S, A): x and x' are exactly zero elsewhere.
     """
 
-    size: float
+    size: Number
     support: np.ndarray
 
 

@@ -36,6 +36,7 @@ from cvxmdp.checker.checked_finite import CheckedFinite
 from cvxmdp.checker.checked_flow import CheckedFlow
 from cvxmdp.checker.closed_forms import CONVEX, ClosedForm
 from cvxmdp.checker.composite_forms import FormSetting, MinimumForm, read_form
+from cvxmdp.checker.scalars import FLOATS, ScalarKind
 
 MOVED = 1e-3  # of the uniform policy's visits
 SENSES = ("maximize", "minimize")
@@ -49,6 +50,7 @@ class PlainProblem:
             "discount", "sense", "statement", "note", "objective" (concave, to be maximised), "slacks" by name.
         flow: the model, or a set of models; read from the plain data when not given.
         boxes: where estimated signals lie, by name.
+        scalars: what functions are computed in.
     """
 
     def __init__(
@@ -56,6 +58,7 @@ class PlainProblem:
         plain: Mapping[str, Any],
         flow: CheckedFlow | None = None,
         boxes: Mapping[str, tuple[np.ndarray, np.ndarray]] | None = None,
+        scalars: ScalarKind = FLOATS,
     ) -> None:
         try:
             self.flow = read_flow(plain) if flow is None else flow
@@ -66,7 +69,7 @@ class PlainProblem:
             raise CertificateError(f"the problem lacks something: {error!r}") from error
         if self.sense not in SENSES:
             raise CertificateError(f"the problem's sense is {self.sense!r}, not one of {SENSES}")
-        self.setting = FormSetting(self.flow.usable, self.flow.miss, boxes or {})
+        self.setting = FormSetting(self.flow.usable, self.flow.miss, boxes or {}, scalars)
         self.objective = self._concave(plain.get("objective"))
         self.slacks = {str(name): self._concave(tree) for name, tree in slacks.items()}
         self.flow.require(self._charge())
@@ -78,7 +81,7 @@ class PlainProblem:
             flat = form.flat_parameters
             reward = None if flat is None else form.tangent(flat).reward
             if reward is not None and (reward[self.flow.usable] <= 0).all():
-                charge -= np.where(self.flow.usable, reward, 0.0)
+                charge -= np.where(self.flow.usable, self.setting.scalars.rough(reward), 0.0)
         return charge
 
     def _concave(self, plain: Any) -> ClosedForm:
@@ -136,7 +139,7 @@ def upper_bound(
     """
     tangent = lagrangian_tangent(problem, multipliers, proof)
     best = problem.flow.best_return(tangent.reward, blur_of(tangent), proof)
-    return best + tangent.constant + tangent.size * 16 * EPS + UNDERFLOW
+    return float(best + tangent.constant + tangent.size * 16 * EPS + UNDERFLOW)
 
 
 def blur_of(tangent: AffineBound) -> np.ndarray:
@@ -153,7 +156,7 @@ def lagrangian_tangent(
             f"multipliers are for {sorted(multipliers)}, constraints are {sorted(problem.slacks)}"
         )
     tangent = problem.objective.tangent(proof_part(proof, "objective"))
-    reward, constant = tangent.reward.copy(), [tangent.constant]
+    reward, constant = tangent.reward, [tangent.constant]
     size, steep = tangent.size, tangent.steep
     slacks = proof_part(proof, "slacks")
     for name, form in problem.slacks.items():
@@ -164,12 +167,13 @@ def lagrangian_tangent(
             )
         if multiplier > 0:
             part = form.tangent(proof_part(slacks, name))
-            reward += multiplier * part.reward
+            reward = reward + multiplier * part.reward
             constant.append(multiplier * part.constant)
             size += multiplier * part.size
-            steep += multiplier * part.steep
+            steep = steep + multiplier * part.steep
     terms = 1 + len(problem.slacks) / 8
-    return AffineBound(reward, math.fsum(constant), terms * size, terms * steep)
+    whole = problem.setting.scalars.added(constant)
+    return AffineBound(reward, whole, terms * size, terms * steep)
 
 
 def proof_part(holder: Any, name: str) -> Parameters:
@@ -206,13 +210,16 @@ class Achieved:
         return all(slack >= 0 for slack in self.slack.values()) and math.isfinite(self.objective)
 
 
-def change_of(problem: PlainProblem, uniform: np.ndarray | None = None) -> float:
+def change_of(
+    problem: PlainProblem, uniform: np.ndarray | None = None, moved: float = MOVED
+) -> float:
     """What the objective changes by, at most, when a thousandth of the uniform policy's visits move.
 
-    ``uniform`` is its occupancy, (S, A), where that is known.
+    ``uniform`` is its occupancy, (S, A), where that is known. When nothing moves, what rounding may hide.
     """
     x = problem.flow.visited(problem.flow.uniform).x if uniform is None else uniform
-    return problem.objective.drift(x, ErrorBound(MOVED * float(x.sum()), problem.flow.usable))
+    of, error = problem.setting.scalars, ErrorBound(moved * float(x.sum()), problem.flow.usable)
+    return of.at_least(problem.objective.drift(of.array(x), error))
 
 
 def achieved(

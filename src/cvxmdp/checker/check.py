@@ -24,6 +24,7 @@ from cvxmdp.checker.certificate_document import decode, decode_tree, read_docume
 from cvxmdp.checker.fingerprint import fingerprint
 from cvxmdp.checker.policy_anywhere import PolicyAnywhere
 from cvxmdp.checker.proof_arithmetic import EXACT, FLOATING, OWN, Exact, Floating, ProofArithmetic
+from cvxmdp.checker.scalars import ScalarKind
 from cvxmdp.checker.true_problem import RecordedValues, TrueProblem, true_problem
 
 COMMON = {"infeasible", "sense", "statement", "assumes"}
@@ -104,7 +105,8 @@ def check_file(
     """
     used = Floating() if arithmetic is None else arithmetic
     try:
-        return _checked(read_document(Path(certificate)), plain, used)
+        with used.working():
+            return _checked(read_document(Path(certificate)), plain, used)
     except NotVerifiableError as error:
         return Check(False, (), unverified=(f"{error}.",), level=used.level)
     except CertificateError as error:
@@ -119,7 +121,7 @@ def check_file(
 def _checked(
     document: dict[str, Any], plain: Mapping[str, Any], arithmetic: ProofArithmetic
 ) -> Check:
-    problem, floor = _subject(document, plain)
+    problem, floor = _subject(document, plain, arithmetic.scalars)
     stated = _claims(document, fingerprint(plain), problem)
     if isinstance(arithmetic, Exact) and isinstance(problem, TrueProblem):
         raise CertificateError(
@@ -135,11 +137,13 @@ def _checked(
     )
 
 
-def _subject(document: dict[str, Any], plain: Mapping[str, Any]) -> tuple[PlainProblem, Floor]:
+def _subject(
+    document: dict[str, Any], plain: Mapping[str, Any], scalars: ScalarKind
+) -> tuple[PlainProblem, Floor]:
     """The problem that a certificate speaks of, and how the floor of its policy is found."""
     stated = document["claims"]
     if "confidence" not in stated:
-        return PlainProblem(plain), _floor
+        return PlainProblem(plain, scalars=scalars), _floor
     known = plain.get("uncertainty")
     if not isinstance(known, Mapping):
         raise CertificateError("it speaks of the true model, and the problem has no counts")
@@ -408,8 +412,8 @@ def _check_uniform(
     known = (value, _number(stated, "upper"), _number(stated, "lower"))
     scale = max((abs(number) for number in known if math.isfinite(number)), default=0.0)
     # Where all of them are next to nothing, what rounding does to the function is what counts.
-    floats = problem.flow.visited(problem.flow.uniform)
-    rounding = problem.objective.drift(floats.x, floats.error)
+    floats, of = problem.flow.visited(problem.flow.uniform), arithmetic.scalars
+    rounding = of.at_most(problem.objective.drift(of.array(floats.x), floats.error))
     near = value == claimed or abs(value - claimed) <= ROUNDED * scale + rounding
     if not near:
         found.reasons.append(

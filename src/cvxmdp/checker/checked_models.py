@@ -24,6 +24,7 @@ from cvxmdp.checker.arithmetic import EPS, CertificateError, ErrorBound, largest
 from cvxmdp.checker.checked_confidence import ConfidenceRows, RelativeRows, mean_bounds
 from cvxmdp.checker.checked_episodes import CheckedEpisodes
 from cvxmdp.checker.checked_flow import Proof, Visited
+from cvxmdp.checker.scalars import FLOATS
 
 DATA_PROMISES = (
     "the rows of a pair are independent draws of one law",
@@ -126,6 +127,18 @@ class CheckedModels(CheckedEpisodes):
             return np.asarray(self.starts.largest(values, np.ones(1, dtype=bool))[0])
         found = [total(self.initial * column) for column in values[:-1].T]
         return np.array([inner + 4 * EPS * size for inner, size in found])
+
+    scalars = FLOATS
+
+    @property
+    def gamma(self) -> float:
+        return self.discount
+
+    def chosen(self, policy: Any) -> np.ndarray:
+        return self.read_policy(policy)
+
+    def near(self, policy: Any) -> Visited:
+        return self.visited(policy)
 
     def excess(self, reward: np.ndarray, blur: np.ndarray, proof: Proof) -> np.ndarray | None:
         """What values leave open grows with the longest stay, which no model's row shortens for sure."""

@@ -14,6 +14,7 @@ from typing import NamedTuple
 import numpy as np
 
 from cvxmdp.checker.arithmetic import EPS
+from cvxmdp.checker.scalars import ScalarKind
 
 Curve = Callable[[np.ndarray], np.ndarray]
 
@@ -26,17 +27,13 @@ class Chords(NamedTuple):
     size: np.ndarray
 
 
-def chords_above(phi: Curve, low: np.ndarray, high: np.ndarray) -> Chords:
-    """Chords of a convex function, each between its own two ends."""
+def chords_above(phi: Curve, low: np.ndarray, high: np.ndarray, scalars: ScalarKind) -> Chords:
+    """Chords of a convex function, each between its own two ends; slopes are floats."""
     at_low, at_high = phi(low), phi(high)
-    width = high - low
-    wide = width > 64 * EPS * (np.abs(low) + np.abs(high))
-    slope = np.where(wide, (at_high - at_low) / np.where(wide, width, 1.0), 0.0)
-    constant = np.maximum(at_low - slope * low, at_high - slope * high)
+    begin, end = scalars.rough(low), scalars.rough(high)
+    wide = end - begin > 64 * EPS * (np.abs(begin) + np.abs(end))
+    rise = scalars.rough(at_high) - scalars.rough(at_low)
+    slope = scalars.array(np.where(wide, rise / np.where(wide, end - begin, 1.0), 0.0))
+    constant = scalars.maximum(at_low - slope * low, at_high - slope * high)
     size = np.abs(at_low) + np.abs(at_high) + np.abs(slope) * (np.abs(low) + np.abs(high))
-    return Chords(slope, constant + 16 * EPS * size, size)
-
-
-def times_log(y: np.ndarray) -> np.ndarray:
-    """Y log y, zero at zero."""
-    return np.asarray(y * np.log(np.where(y > 0, y, 1.0)))
+    return Chords(slope, constant + 16 * scalars.eps * size, size)

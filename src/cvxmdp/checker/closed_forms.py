@@ -1,10 +1,11 @@
 r"""The checker's own closed forms: values with error bounds, and affine bounds with their proofs.
 
 This room shares no code with the utilities and solvers: it reads plain data (kinds and arrays) and does its own
-arithmetic in NumPy. Every function phi of the occupancy becomes a ``ClosedForm`` with
+arithmetic, in floats or in balls (``scalars``). Every function phi of the occupancy becomes a ``ClosedForm``:
 
 - ``value(x)``, and ``drift(x, error)``, a bound on how much phi can differ from the computed value when
-  the true occupancy lies within an error of x in the sum of absolute values (rounding included);
+  the true occupancy lies within an error of x in the sum of absolute values (rounding included). Balls of x
+  give a ball that a concave phi is surely not below, and a convex one not above;
 - ``tangent(parameters)``: an affine function <reward, y> + constant that is nowhere below a concave
   phi (nowhere above a convex one) *whatever the parameters are*. Parameters outside their domain
   are brought into it or refused, so a forged certificate can make a bound worse, never wrong;
@@ -28,7 +29,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 import scipy.sparse as sp
@@ -36,29 +37,37 @@ import scipy.sparse as sp
 from cvxmdp.checker.affine_maps import AffineMap
 from cvxmdp.checker.arithmetic import (
     EPS,
-    UNDERFLOW,
     AffineBound,
     CertificateError,
     ErrorBound,
     NotKnownError,
     NotVerifiableError,
+    Number,
     Parameters,
     largest,
     numbers,
     total,
 )
-from cvxmdp.checker.chords import chords_above, times_log
+from cvxmdp.checker.chords import chords_above
+from cvxmdp.checker.scalars import FLOATS, ScalarKind
 
 FLOW_ROUNDING = 1e-8  # what the flow equations may miss at a point that passes for an occupancy
 FlowMiss = Callable[[np.ndarray], float]
 CONCAVE, AFFINE, CONVEX = 1, 0, -1
-LARGEST_LOG = 700.0
+
+
+class PerState(NamedTuple):
+    """A matrix (rows, S): where it has entries (ones there), and the entries in order."""
+
+    pattern: sp.csr_array
+    entries: np.ndarray
 
 
 class Anywhere(Protocol):
     """One policy in every model of a set: ``policy_anywhere.PolicyAnywhere``."""
 
     visited: Any  # its occupancy in the estimate
+    played: np.ndarray  # its probabilities, (S * A,)
 
     def at_least(self, form: ClosedForm) -> float:
         """What a concave function surely reaches."""
@@ -72,21 +81,26 @@ class Anywhere(Protocol):
     def enclosure(self, inner: AffineMap) -> tuple[np.ndarray, np.ndarray]:
         """Bounds on u = M x + b, (rows,) each."""
 
-    def per_state(self, inner: AffineMap) -> sp.csr_array:
-        """M as a function of the visits of states, (rows, S)."""
+    def per_state(self, inner: AffineMap) -> PerState:
+        """M as a function of the visits of states."""
 
 
 class ClosedForm:
-    """A concave or convex function of an (S, A) occupancy."""
+    """A concave or convex function of an (S, A) occupancy.
 
+    Attributes:
+        scalars: what it is computed in.
+    """
+
+    scalars: ScalarKind
     promises: tuple[str, ...] = ()
     curvature = AFFINE
     drifts = True  # ``drift`` holds for errors that are not small, too
 
-    def value(self, x: np.ndarray) -> float:
+    def value(self, x: np.ndarray) -> Number:
         raise NotImplementedError
 
-    def drift(self, x: np.ndarray, error: ErrorBound) -> float:
+    def drift(self, x: np.ndarray, error: ErrorBound) -> Number:
         """A bound on |phi(x') - computed phi(x)| for x' as near to x as ``error`` says."""
         raise NotImplementedError
 
@@ -113,30 +127,37 @@ class LinearForm(ClosedForm):
     Args:
         reward: r.
         box: the least and the largest r where it is estimated; None where it is known.
+        scalars: what it is computed in.
     """
 
     def __init__(
-        self, reward: np.ndarray, box: tuple[np.ndarray, np.ndarray] | None = None
+        self,
+        reward: np.ndarray,
+        box: tuple[np.ndarray, np.ndarray] | None = None,
+        scalars: ScalarKind = FLOATS,
     ) -> None:
-        self.reward = reward
-        self.below, self.above = (reward, reward) if box is None else box
+        self.reward, self.scalars = scalars.array(reward), scalars
+        self.below, self.above = (self.reward, self.reward) if box is None else box
 
     def turn(self) -> None:
         self.below, self.above = self.above, self.below
 
-    def value(self, x: np.ndarray) -> float:
-        return total(self.reward * x)[0]
+    def value(self, x: np.ndarray) -> Number:
+        return self.scalars.total(self.reward * x)[0]
 
-    def drift(self, x: np.ndarray, error: ErrorBound) -> float:
+    def drift(self, x: np.ndarray, error: ErrorBound) -> Number:
         """max |r| times the error, and what an estimated r may be off."""
         # Where the policy never goes, nothing can be off: a cost it surely avoids is exactly zero.
-        ends = [end[error.support] for end in (self.reward, self.below, self.above)]
-        steepest = max(largest(end) for end in ends)
-        if steepest == 0.0 or not math.isfinite(steepest):
-            return steepest
-        off = np.maximum(np.abs(self.above - self.reward), np.abs(self.below - self.reward))
-        own = total(x * np.where(x > 0, off, 0.0))[0] * (1 + 8 * EPS)
-        return steepest * error.size + own + 4 * EPS * total(self.reward * x)[1] + UNDERFLOW
+        of, ends = self.scalars, (self.reward, self.below, self.above)
+        if not all(of.finite(end[error.support]) for end in ends):
+            return math.inf
+        steepest = of.greatest(of.largest(end[error.support]) for end in ends)
+        if steepest == 0.0:
+            return of.number(0.0)
+        off = of.maximum(np.abs(self.above - self.reward), np.abs(self.below - self.reward))
+        own = of.total((x * off)[error.support])[0] * (1 + 8 * of.eps)
+        rounding = 4 * of.eps * of.total(self.reward * x)[1] + of.tiny
+        return steepest * error.size + own + rounding
 
     def tangent(self, parameters: Parameters) -> AffineBound:
         return AffineBound(self.above, 0.0, 0.0, np.abs(self.above))
@@ -149,7 +170,7 @@ class LinearForm(ClosedForm):
         return AffineBound(self.below, 0.0, 0.0, np.abs(self.below))
 
 
-def entropy_drift(cells: int, moved: float, most: float) -> float:
+def entropy_drift(cells: int, moved: Number, most: Number, of: ScalarKind) -> Number:
     """A bound on sum |eta(p) - eta(p')|, eta(t) = -t log t, for |p - p'|_1 <= moved, p, p' in [0, most].
 
     eta is concave: over a step d it rises by at most eta(d) and falls by at most d (1 + log(most)), which is
@@ -159,7 +180,7 @@ def entropy_drift(cells: int, moved: float, most: float) -> float:
         return 0.0
     if not moved < 0.3:
         return math.inf
-    return moved * (math.log(cells / moved) + math.log(max(1.0, most + moved)))
+    return moved * (of.log(cells / moved) + of.log(of.greatest([of.number(1.0), most + moved])))
 
 
 class EntropyForm(ClosedForm):
@@ -168,38 +189,42 @@ class EntropyForm(ClosedForm):
     curvature = CONCAVE
 
     def __init__(self, inner: AffineMap) -> None:
-        self.inner = inner
-        if not inner.nonnegative or inner.offset.any():
+        self.inner, self.scalars = inner, inner.scalars
+        if not inner.nonnegative or (inner.offset != 0).any():
             raise CertificateError("an entropy in the problem is of numbers that may be negative")
 
-    def value(self, x: np.ndarray) -> float:
+    def value(self, x: np.ndarray) -> Number:
         u = self.inner(x)
-        return total(-u[u > 0] * np.log(u[u > 0]))[0] if (u >= 0).all() else -math.inf
+        return -math.inf if (u < 0).any() else -self.scalars.total(self.scalars.times_log(u))[0]
 
-    def drift(self, x: np.ndarray, error: ErrorBound) -> float:
+    def drift(self, x: np.ndarray, error: ErrorBound) -> Number:
         """See ``entropy_drift``; rounding is relative in u and absolute in its logarithm."""
-        u = self.inner(x)
+        u, of = self.inner(x), self.scalars
+        moved = self.inner.column_norm(error.support, 1) * error.size
+        off = entropy_drift(int(self.inner.live.sum()), moved, of.largest(u), of)
+        if of.exact:
+            return off
         positive = u[u > 0]
         size = total(positive * (np.abs(np.log(positive)) + 2.0))[1]
-        moved = self.inner.column_norm(error.support, 1) * error.size
-        off = entropy_drift(int(self.inner.live.sum()), moved, largest(u))
-        return off + (8 + self.inner.terms) * EPS * size + UNDERFLOW
+        return off + (8 + self.inner.terms) * of.eps * size + of.tiny
 
     def tangent(self, parameters: Parameters) -> AffineBound:
         """Slope -(log q + 1), constant sum q; rows that no policy reaches have u = 0 and need none."""
-        log_q = numbers(parameters, "log_q", (self.inner.rows,))
-        live = self.inner.live
-        constant, size = total(np.exp(log_q[live]))
-        if not math.isfinite(constant):
+        of, live = self.scalars, self.inner.live
+        log_q = of.array(numbers(parameters, "log_q", (self.inner.rows,)))
+        constant, size = of.total(np.exp(log_q[live]))
+        if not of.finite(constant):
             raise CertificateError("'log_q' in the certificate is too large: its bound is infinite")
         sizes = np.where(live, np.abs(log_q) + 1.0, 0.0)
-        reward, steep = self.inner.pull_back(np.where(live, -log_q - 1.0, 0.0), sizes)
+        slope = np.where(live, -log_q - 1.0, of.number(0.0))
+        reward, steep = self.inner.pull_back(slope, sizes)
         return AffineBound(reward, constant, size, steep)
 
     def chord(self, anywhere: Anywhere) -> AffineBound:
-        found = chords_above(times_log, *anywhere.enclosure(self.inner))
+        of = self.scalars
+        found = chords_above(of.times_log, *anywhere.enclosure(self.inner), of)
         reward, steep = self.inner.pull_back(-found.slope)
-        return AffineBound(reward, -total(found.constant)[0], float(found.size.sum()), steep)
+        return AffineBound(reward, -of.total(found.constant)[0], of.total(found.size)[0], steep)
 
 
 class RelativeEntropyForm(ClosedForm):
@@ -213,25 +238,26 @@ class RelativeEntropyForm(ClosedForm):
     curvature = CONVEX
 
     def __init__(self, p: AffineMap, q: AffineMap) -> None:
-        self.p, self.q = p, q
+        self.p, self.q, self.scalars = p, q, p.scalars
         if not (p.nonnegative and q.nonnegative):
             raise CertificateError("a relative entropy in the problem is of negative numbers")
         self.live = p.live | q.live
         self.fixed = p.live & ~q.live
         if (q.offset[self.fixed] <= 0).any():
             raise CertificateError("the target of a kl distance must be positive where policies go")
-        self.logs = np.log(np.where(q.offset > 0, q.offset, 1.0))
+        self.logs = np.log(np.where(q.offset > 0, q.offset, self.scalars.number(1.0)))
         self.moving = q.live
         self.ratio = self._ratio()
         still = ~self.live
-        self.constant = _divergence(p.offset[still], q.offset[still])
-        if not math.isfinite(self.constant):
+        bounded = np.zeros(int(still.sum()), dtype=bool)
+        self.constant = self._divergence(p.offset[still], q.offset[still], bounded)
+        if not self.scalars.finite(self.constant):
             raise CertificateError("a relative entropy in the problem is infinite for every policy")
 
     def _ratio(self) -> float:
         """C: p <= C q in the rows where q moves; infinite where the matrices do not say so."""
         above, below = self.p.matrix[self.moving], self.q.matrix[self.moving]
-        b, c = self.p.offset[self.moving], self.q.offset[self.moving]
+        b, c = (self.scalars.rough(one.offset[self.moving]) for one in (self.p, self.q))
         inverse = below.copy()
         inverse.data = 1.0 / inverse.data
         ratios = above.multiply(inverse).tocsr()
@@ -240,26 +266,39 @@ class RelativeEntropyForm(ClosedForm):
         fixed = largest(b[c > 0] / c[c > 0])
         return max(1.0, largest(ratios.data), fixed) * (1 + 1e-12)
 
-    def value(self, x: np.ndarray) -> float:
-        return _divergence(self.p(x), self.q(x))
+    def value(self, x: np.ndarray) -> Number:
+        return self._divergence(self.p(x), self.q(x), self.moving & math.isfinite(self.ratio))
 
-    def drift(self, x: np.ndarray, error: ErrorBound) -> float:
+    def _divergence(self, p: np.ndarray, q: np.ndarray, bounded: np.ndarray) -> Number:
+        """sum p log(p/q) - p + q; where q may be zero and p <= C q, at most q max(1, C log C + 1)."""
+        of, sure = self.scalars, q > 0
+        if (p < 0).any() or (q < 0).any() or (~(p <= 0) & ~sure & ~bounded).any():
+            return math.inf
+        logs = np.log(np.where(sure, q, of.number(1.0)))
+        rows = of.times_log(p) - p * logs - p + q
+        if bounded.any():
+            most = max(1.0, self.ratio * math.log(self.ratio) + 1.0) * (1 + 1e-12)
+            rows = np.where(sure | ~bounded, rows, of.nonnegative(q) * most)
+        return of.total(rows)[0]
+
+    def drift(self, x: np.ndarray, error: ErrorBound) -> Number:
         """Of rows with a fixed q as for the entropy, plus the linear part; else see ``_moving_drift``."""
-        p, q = self.p(x), self.q(x)
-        logs = np.abs(np.log(np.where(p > 0, p, 1.0))) + np.abs(np.log(np.where(q > 0, q, 1.0)))
-        size = total(p * (logs + 4.0) + q)[1]
-        terms = 8 + self.p.terms + self.q.terms
+        p, q, of = self.p(x), self.q(x), self.scalars
         moved = self.p.column_norm(error.support, 1) * error.size
-        off = 0.0
+        off = of.number(0.0)
         if self.fixed.any():
-            spread = largest(self.logs[self.fixed]) + 1.0
-            off += entropy_drift(int(self.fixed.sum()), moved, largest(p)) + spread * moved
+            spread = of.largest(self.logs[self.fixed]) + 1.0
+            off += entropy_drift(int(self.fixed.sum()), moved, of.largest(p), of) + spread * moved
         if self.moving.any():
             shifted = self.q.column_norm(error.support, 1) * error.size
-            off += self._moving_drift(float(q[self.moving].sum()), moved, shifted)
-        return off + terms * EPS * size + UNDERFLOW
+            off += self._moving_drift(of.total(q[self.moving])[0], moved, shifted)
+        if of.exact:
+            return off
+        logs = np.abs(np.log(np.where(p > 0, p, 1.0))) + np.abs(np.log(np.where(q > 0, q, 1.0)))
+        size = total(p * (logs + 4.0) + q)[1]
+        return off + (8 + self.p.terms + self.q.terms) * of.eps * size + of.tiny
 
-    def _moving_drift(self, mass: float, moved: float, shifted: float) -> float:
+    def _moving_drift(self, mass: Number, moved: Number, shifted: Number) -> Number:
         """With h = q k(r), r = p/q in [0, C]: |h' - h| <= |q' - q| max k + q |k(r') - k(r)|.
 
         q |r' - r| <= |p' - p| + C |q' - q|, and |k(r') - k(r)| <= w(|r' - r|), w(d) = d (1 + 2 log C - log d),
@@ -268,79 +307,83 @@ class RelativeEntropyForm(ClosedForm):
         """
         if not math.isfinite(self.ratio):
             return math.inf
-        bend = math.log(self.ratio)
-        highest = max(1.0, self.ratio * bend - self.ratio + 1.0)
-        step = moved + self.ratio * shifted
+        of, ratio = self.scalars, self.scalars.number(self.ratio)
+        bend = of.log(ratio)
+        highest = of.greatest([of.number(1.0), ratio * bend - ratio + 1.0])
+        step = moved + ratio * shifted
         if step <= 0:
             return 0.0
-        if not (mass > 0 and step / mass < self.ratio**2):
+        if not (mass > 0 and step / mass < ratio * ratio):
             return math.inf
-        off = highest * shifted + step * (1.0 + 2.0 * bend - math.log(step / mass))
+        off = highest * shifted + step * (1.0 + 2.0 * bend - of.log(step / mass))
         return off * (1 + 1e-12)  # the mass itself is rounded
 
     def tangent(self, parameters: Parameters) -> AffineBound:
         """Slope a for p and -(e^a - 1) for q."""
-        a = np.where(self.live, numbers(parameters, "log_ratio", (self.p.rows,)), 0.0)
+        of = self.scalars
+        given = numbers(parameters, "log_ratio", (self.p.rows,))
+        a = of.array(np.where(self.live, given, 0.0))
         growth = np.expm1(a)
-        constant, size = total(np.concatenate([a * self.p.offset, -growth * self.q.offset]))
-        if not (math.isfinite(constant) and np.isfinite(growth[self.moving]).all()):
+        constant, size = of.total(np.concatenate([a * self.p.offset, -growth * self.q.offset]))
+        if not (of.finite(constant) and of.finite(growth[self.moving])):
             raise CertificateError(
                 "'log_ratio' in the certificate is too large: its bound is infinite"
             )
         reward, steep = self.p.pull_back(a)
         if self.moving.any():
-            less, steeper = self.q.pull_back(np.where(self.moving, growth, 0.0))
+            less, steeper = self.q.pull_back(np.where(self.moving, growth, of.number(0.0)))
             reward, steep = reward - less, 2.0 * (steep + steeper)
         return AffineBound(reward, constant + self.constant, size + self.constant, steep)
 
     def chord(self, anywhere: Anywhere) -> AffineBound:
         """Of rows with a fixed q chords in p; where q moves, ``_moving_chord``."""
+        of, nothing = self.scalars, self.scalars.number(0.0)
         low, high = anywhere.enclosure(self.p)
         q, logs = self.q.offset, self.logs
-        fixed = chords_above(lambda p: times_log(p) - p * logs - p + q, low, high)
-        slope = np.where(self.fixed, fixed.slope, 0.0)
-        inner = np.where(self.fixed, fixed.constant + slope * self.p.offset, 0.0)
-        constant, size = total(inner)
-        size += float(fixed.size[self.fixed].sum())
+        fixed = chords_above(lambda p: of.times_log(p) - p * logs - p + q, low, high, of)
+        slope = np.where(self.fixed, fixed.slope, nothing)
+        inner = np.where(self.fixed, fixed.constant + slope * self.p.offset, nothing)
+        constant, size = of.total(inner)
+        size += of.total(fixed.size[self.fixed])[0]
         reward, steep = self.p.pull_back(slope)
         if self.moving.any():
             more, steeper = self._moving_chord(anywhere)
             reward, steep = reward + more, steep + steeper
         return AffineBound(reward, constant + self.constant, size + self.constant, steep)
 
-    def _moving_chord(self, anywhere: Anywhere) -> tuple[np.ndarray, float]:
+    def _moving_chord(self, anywhere: Anywhere) -> tuple[np.ndarray, np.ndarray]:
         """Where p and q look at one state, their ratio is the policy's own: its tangent is exact."""
-        above, below = anywhere.per_state(self.p), anywhere.per_state(self.q)
-        for one in (above, below):
+        patterns = [anywhere.per_state(one).pattern for one in (self.p, self.q)]
+        for one in patterns:
             if (np.diff(one.indptr)[self.moving] > 1).any():
                 raise NotKnownError("a relative entropy mixes states")
-        p, q = (np.asarray(one.sum(axis=1)).ravel() for one in (above, below))
-        same = np.asarray(abs(above).sign().multiply(abs(below).sign()).sum(axis=1)).ravel() > 0
-        if self.p.offset[self.moving].any() or self.q.offset[self.moving].any():
+        if (self.p.offset != 0)[self.moving].any() or (self.q.offset != 0)[self.moving].any():
             raise NotKnownError("a relative entropy has offsets")
+        p, q = (one.numbers.times(anywhere.played) for one in (self.p, self.q))
+        same = np.asarray(patterns[0].multiply(patterns[1]).sum(axis=1)).ravel() > 0
         if (self.moving & (p > 0) & ~same).any():
             raise NotKnownError("a relative entropy may be infinite")
         known = self.moving & same & (p > 0)
-        ratio = np.log(np.where(known, p, 1.0)) - np.log(np.where(known, q, 1.0))
-        a = np.where(known, ratio, np.where(self.moving, -LARGEST_LOG, 0.0))
-        reward, steep = self.p.pull_back(np.where(known, a, 0.0))
-        less, steeper = self.q.pull_back(np.where(self.moving, np.expm1(a), 0.0))
+        one, nothing = self.scalars.number(1.0), self.scalars.number(0.0)
+        logs = np.log(np.where(known, p, one)) - np.log(np.where(known, q, one))
+        growth = np.where(known, np.expm1(logs), np.where(self.moving, -one, nothing))
+        reward, steep = self.p.pull_back(np.where(known, logs, nothing))
+        less, steeper = self.q.pull_back(growth)
         return reward - less, 2.0 * (steep + steeper)
 
 
-def _divergence(p: np.ndarray, q: np.ndarray) -> float:
-    """sum p log(p/q) - p + q; infinite where q is zero and p is not."""
-    if (p < 0).any() or (q < 0).any() or (q[p > 0] == 0).any():
-        return math.inf
-    logs = np.log(np.where(p > 0, p, 1.0)) - np.log(np.where(q > 0, q, 1.0))
-    return total(np.where(p > 0, p * logs, 0.0) - p + q)[0]
-
-
 class CustomForm(ClosedForm):
-    """A user's function. Its concavity (convexity), value and gradient are taken on trust."""
+    """A user's function. Its concavity (convexity), value and gradient are taken on trust, in floats."""
 
-    def __init__(self, plain: dict[str, Any], shape: tuple[int, int], flow_miss: FlowMiss) -> None:
+    def __init__(
+        self,
+        plain: dict[str, Any],
+        shape: tuple[int, int],
+        flow_miss: FlowMiss,
+        scalars: ScalarKind = FLOATS,
+    ) -> None:
         self.name, self.shape, self.flow_miss = str(plain["name"]), shape, flow_miss
+        self.scalars = scalars
         self.curvature = {"concave": CONCAVE, "convex": CONVEX}[str(plain["curvature"])]
         self.function = plain.get("function")
         constant = plain.get("lipschitz")
@@ -364,19 +407,26 @@ class CustomForm(ClosedForm):
             )
         return self.function
 
-    def value(self, x: np.ndarray) -> float:
-        return float(self._own().value(x))
+    def value(self, x: np.ndarray) -> Number:
+        of, near = self.scalars, self.scalars.rough(x)
+        value = float(self._own().value(near))
+        away = of.at_most(of.total(np.abs(x - of.array(near)))[0])
+        return of.about(value, self._slope(near) * away + 64 * EPS * abs(value))
 
-    def drift(self, x: np.ndarray, error: ErrorBound) -> float:
-        """With a declared Lipschitz constant; otherwise to first order, which the promise covers."""
-        slope = self.lipschitz
-        if slope is None:
-            slope = float(np.abs(self._own().gradient(x)).max())
-        return slope * error.size + 64 * EPS * abs(self.value(x))
+    def _slope(self, x: np.ndarray) -> float:
+        """The declared Lipschitz constant; otherwise to first order, which the promise covers."""
+        if self.lipschitz is not None:
+            return self.lipschitz
+        return float(np.abs(self._own().gradient(x)).max())
+
+    def drift(self, x: np.ndarray, error: ErrorBound) -> Number:
+        near = self.scalars.rough(x)
+        rounding = 64 * EPS * abs(float(self._own().value(near)))
+        return self._slope(near) * error.size + rounding
 
     def tangent(self, parameters: Parameters) -> AffineBound:
         """The gradient at any occupancy z: elsewhere nobody promised concavity (-x^3)."""
-        z = numbers(parameters, "z", self.shape)
+        of, z = self.scalars, numbers(parameters, "z", self.shape)
         if (z < 0).any() or not self.flow_miss(z) <= FLOW_ROUNDING * (1.0 + float(z.sum())):
             raise CertificateError(
                 f"'z' in the certificate, where {self.name} is linearised, is no occupancy"
@@ -386,5 +436,6 @@ class CustomForm(ClosedForm):
         if not (math.isfinite(value) and np.isfinite(gradient).all()):
             raise CertificateError(f"{self.name} has no finite gradient at the point given")
         inner, size = total(gradient * z)
-        steep = np.full(self.shape, largest(gradient))
-        return AffineBound(gradient, value - inner, size + abs(value), steep)
+        size, steep = size + abs(value), np.full(self.shape, largest(gradient))
+        constant = of.about(value - inner, 16 * EPS * size)
+        return AffineBound(of.about(gradient, 16 * EPS * steep), constant, size, steep)

@@ -12,13 +12,12 @@ import scipy.sparse as sp
 
 from cvxmdp.checker.affine_maps import AffineMap
 from cvxmdp.checker.arithmetic import (
-    EPS,
     LARGEST_FACTOR,
-    UNDERFLOW,
     AffineBound,
     CertificateError,
     ErrorBound,
     NotKnownError,
+    Number,
     Parameters,
     largest,
     numbers,
@@ -40,6 +39,7 @@ from cvxmdp.checker.closed_forms import (
 )
 from cvxmdp.checker.convex_forms import ExponentialForm, HingePowerForm, HuberForm
 from cvxmdp.checker.norm_form import NormForm
+from cvxmdp.checker.scalars import FLOATS, ScalarKind
 from cvxmdp.checker.target_sets import read_set
 
 MOST_PARTS = 100_000  # of one function in a problem
@@ -53,10 +53,13 @@ class SumForm(ClosedForm):
     """sum_k weight_k phi_k + offset."""
 
     def __init__(
-        self, weights: Sequence[float], forms: Sequence[ClosedForm], offset: float
+        self, weights: Sequence[Number], forms: Sequence[ClosedForm], offset: float
     ) -> None:
         self.weights, self.forms, self.offset = list(weights), list(forms), offset
+        if not self.forms:
+            raise CertificateError("a sum in the problem is of nothing")
         self.promises, self.drifts = _joined(forms), all(form.drifts for form in forms)
+        self.scalars = forms[0].scalars
         for weight, form in self.weighted():
             if weight < 0:
                 form.turn()
@@ -69,18 +72,21 @@ class SumForm(ClosedForm):
         for form in self.forms:
             form.turn()
 
-    def weighted(self) -> list[tuple[float, ClosedForm]]:
+    def weighted(self) -> list[tuple[Number, ClosedForm]]:
         """The terms with their weights."""
         return list(zip(self.weights, self.forms, strict=True))
 
-    def value(self, x: np.ndarray) -> float:
-        return math.fsum([*(w * form.value(x) for w, form in self.weighted()), self.offset])
+    def value(self, x: np.ndarray) -> Number:
+        terms = (w * form.value(x) for w, form in self.weighted())
+        return self.scalars.added([*terms, self.offset])
 
-    def drift(self, x: np.ndarray, error: ErrorBound) -> float:
+    def drift(self, x: np.ndarray, error: ErrorBound) -> Number:
         """The weighted sum of the drifts, and rounding."""
         drift = sum(abs(w) * form.drift(x, error) for w, form in self.weighted())
+        if self.scalars.exact:
+            return drift
         size = sum(abs(w * form.value(x)) for w, form in self.weighted())
-        return drift + 4 * EPS * (size + abs(self.offset))
+        return drift + 4 * self.scalars.eps * (size + abs(self.offset))
 
     def tangent(self, parameters: Parameters) -> AffineBound:
         """The weighted sum of tangents."""
@@ -91,7 +97,8 @@ class SumForm(ClosedForm):
         pairs = [(w, one) for w, one in zip(self.weights, bounds, strict=True) if w != 0]
         none = np.zeros(bounds[0].reward.shape)
         reward = sum((weight * tangent.reward for weight, tangent in pairs), none)
-        constant = math.fsum([*(w * tangent.constant for w, tangent in pairs), self.offset])
+        constants = (w * tangent.constant for w, tangent in pairs)
+        constant = self.scalars.added([*constants, self.offset])
         size = sum(abs(w) * t.size for w, t in pairs) + abs(self.offset)
         steep = sum((abs(w) * t.steep for w, t in pairs), none)
         terms = 1 + len(pairs) / 8  # each further term, and weights that sum to one, round again
@@ -107,8 +114,8 @@ class SumForm(ClosedForm):
         return self._summed([form.chord(anywhere) for form in self.forms])
 
 
-def _times(weight: float, curvature: int) -> int:
-    return AFFINE if weight == 0 else int(math.copysign(1.0, weight)) * curvature
+def _times(weight: Number, curvature: int) -> int:
+    return curvature * (int(weight > 0) - int(weight < 0))
 
 
 class OuterForm(ClosedForm):
@@ -118,13 +125,13 @@ class OuterForm(ClosedForm):
 
     def __init__(self, inner: ClosedForm, what: str) -> None:
         self.inner, self.promises = _concave(inner, what), inner.promises
-        self.drifts = inner.drifts
+        self.drifts, self.scalars = inner.drifts, inner.scalars
 
     def turn(self) -> None:
         self.inner.turn()
 
-    def outer(self, inside: np.ndarray) -> np.ndarray:
-        """The function itself."""
+    def outer(self, inside: Number) -> Number:
+        """The function itself, of a positive number."""
         raise NotImplementedError
 
     def chord(self, anywhere: Anywhere) -> AffineBound:
@@ -132,15 +139,16 @@ class OuterForm(ClosedForm):
         low, high = anywhere.at_least(self.inner), anywhere.at_most(self.inner)
         if not low > 0:
             raise NotKnownError("what must be positive may not be")
+        of = self.scalars
         if not high < math.inf:
-            least = float(self.outer(np.array(low)))
+            least = self.outer(of.number(low))
             none = np.zeros(anywhere.visited.x.shape)
             return AffineBound(none, least, 2.0 * abs(least), none)
-        ends = np.array([low]), np.array([max(low, high)])
-        found = chords_above(lambda t: -self.outer(t), *ends)
-        slope, constant = -float(found.slope[0]), -float(found.constant[0])
+        ends = of.array([low]), of.array([max(low, high)])
+        found = chords_above(lambda t: -of.array([self.outer(t[0])]), *ends, of)
+        slope, constant = -found.slope[0], -found.constant[0]
         inner = self.inner.chord(anywhere)
-        size = float(found.size[0]) + abs(slope) * (inner.size + abs(inner.constant))
+        size = found.size[0] + abs(slope) * (inner.size + abs(inner.constant))
         constant += slope * inner.constant
         return AffineBound(slope * inner.reward, constant, size, abs(slope) * inner.steep)
 
@@ -151,26 +159,27 @@ class LogForm(OuterForm):
     def __init__(self, inner: ClosedForm) -> None:
         super().__init__(inner, "a logarithm")
 
-    def outer(self, inside: np.ndarray) -> np.ndarray:
-        return np.log(inside)
+    def outer(self, inside: Number) -> Number:
+        return self.scalars.log(inside)
 
-    def value(self, x: np.ndarray) -> float:
+    def value(self, x: np.ndarray) -> Number:
         """Minus infinity outside the domain."""
         inside = self.inner.value(x)
-        return math.log(inside) if inside > 0 else -math.inf
+        return self.outer(inside) if inside > 0 else -math.inf
 
-    def drift(self, x: np.ndarray, error: ErrorBound) -> float:
+    def drift(self, x: np.ndarray, error: ErrorBound) -> Number:
         """-log(1 - drift / value), if the inside is surely positive."""
-        inside, drift = self.inner.value(x), self.inner.drift(x, error) + UNDERFLOW
+        of, inside = self.scalars, self.inner.value(x)
+        drift = self.inner.drift(x, error) + of.tiny
         if not inside > drift:
             return math.inf
-        return -math.log1p(-drift / inside) + 4 * EPS * (1 + abs(math.log(inside)))
+        return -of.log1p(-drift / inside) + 4 * of.eps * (1 + abs(of.log(inside)))
 
     def tangent(self, parameters: Parameters) -> AffineBound:
         """log t - 1 + inner / t."""
         t, inner = _point(parameters, self.inner)
-        constant = math.log(t) - 1.0 + inner.constant / t
-        size = inner.size / t + abs(math.log(t)) + 1.0
+        constant = self.outer(t) - 1.0 + inner.constant / t
+        size = inner.size / t + abs(self.outer(t)) + 1.0
         return AffineBound(inner.reward / t, constant, size, inner.steep / t)
 
 
@@ -179,31 +188,31 @@ class PowerForm(OuterForm):
 
     def __init__(self, inner: ClosedForm, exponent: float) -> None:
         super().__init__(inner, "a power")
-        self.exponent, self.sign = exponent, math.copysign(1.0, exponent)
+        self.exponent, self.sign = self.scalars.number(exponent), math.copysign(1.0, exponent)
         if not (exponent < 0 or 0 < exponent < 1) or not math.isfinite(exponent):
             raise CertificateError(f"a power of {exponent} in the problem is not between 0 and 1")
 
-    def outer(self, inside: np.ndarray) -> np.ndarray:
-        return np.asarray(self.sign * inside**self.exponent)
-
-    def value(self, x: np.ndarray) -> float:
-        """Minus infinity outside the domain."""
-        inside = self.inner.value(x)
-        if inside < 0 or (inside == 0 and self.exponent < 0):
-            return -math.inf
+    def outer(self, inside: Number) -> Number:
         return self.sign * inside**self.exponent
 
-    def drift(self, x: np.ndarray, error: ErrorBound) -> float:
+    def value(self, x: np.ndarray) -> Number:
+        """Minus infinity outside the domain."""
+        inside = self.inner.value(x)
+        if inside > 0:
+            return self.outer(inside)
+        return self.scalars.number(0.0) if inside >= 0 and self.exponent > 0 else -math.inf
+
+    def drift(self, x: np.ndarray, error: ErrorBound) -> Number:
         """At most |p| (a - |a - b|)^(p-1) |a - b|, for p > 0 also |a - b|^p, if the inside is surely there."""
-        inside, drift = self.inner.value(x), self.inner.drift(x, error)
+        of, inside, drift = self.scalars, self.inner.value(x), self.inner.drift(x, error)
         p = self.exponent
         if not inside >= drift or (p < 0 and not inside > drift):
             return math.inf
-        rounding = 8 * EPS * abs(self.value(x))
-        off = drift**p if p > 0 else math.inf
+        bounds = [of.power(drift, p)] if p > 0 else []
         if inside > drift:
-            off = min(off, abs(p) * (inside - drift) ** (p - 1.0) * drift)
-        return off * (1 + 16 * EPS) + rounding + UNDERFLOW
+            bounds.append(abs(p) * (inside - drift) ** (p - 1.0) * drift)
+        rounding = 8 * of.eps * abs(self.value(x))
+        return of.least(bounds) * (1 + 16 * of.eps) + rounding + of.tiny
 
     def tangent(self, parameters: Parameters) -> AffineBound:
         """sign(p) (1 - p) t^p + |p| t^(p-1) inner."""
@@ -225,13 +234,13 @@ def _concave(form: ClosedForm, what: str) -> ClosedForm:
     return form
 
 
-def _point(parameters: Parameters, inner: ClosedForm) -> tuple[float, AffineBound]:
+def _point(parameters: Parameters, inner: ClosedForm) -> tuple[Number, AffineBound]:
     """Where an outer function is linearised, and the tangent of the inner one."""
     t = float(numbers(parameters, "t", ()))
     if not 1.0 / LARGEST_FACTOR <= t <= LARGEST_FACTOR:
         raise CertificateError(f"'t' in the certificate must be positive; it is {t}")
     (part,) = parts_of(parameters, 1)
-    return t, inner.tangent(part)
+    return inner.scalars.number(t), inner.tangent(part)
 
 
 class MinimumForm(ClosedForm):
@@ -241,15 +250,16 @@ class MinimumForm(ClosedForm):
 
     def __init__(self, forms: Sequence[ClosedForm]) -> None:
         self.forms = [_concave(form, "a minimum") for form in forms]
-        self.promises, self.drifts = _joined(forms), all(form.drifts for form in forms)
         if not self.forms:
             raise CertificateError("a minimum in the problem is of nothing")
+        self.promises, self.drifts = _joined(forms), all(form.drifts for form in forms)
+        self.scalars = self.forms[0].scalars
 
-    def value(self, x: np.ndarray) -> float:
-        return min(form.value(x) for form in self.forms)
+    def value(self, x: np.ndarray) -> Number:
+        return self.scalars.least(form.value(x) for form in self.forms)
 
-    def drift(self, x: np.ndarray, error: ErrorBound) -> float:
-        return max(form.drift(x, error) for form in self.forms)
+    def drift(self, x: np.ndarray, error: ErrorBound) -> Number:
+        return self.scalars.greatest(form.drift(x, error) for form in self.forms)
 
     def tangent(self, parameters: Parameters) -> AffineBound:
         """A convex combination of tangents."""
@@ -257,8 +267,10 @@ class MinimumForm(ClosedForm):
         if not largest(weights) > 0:
             raise CertificateError("the weights of a minimum in the certificate are all zero")
         weights = weights / largest(weights)  # or their sum could overflow, and all become zero
+        shares = self.scalars.array(weights)
+        shares = shares / self.scalars.added(shares)
         parts = parts_of(parameters, len(self.forms))
-        return SumForm(list(weights / weights.sum()), self.forms, 0.0).tangent({"parts": parts})
+        return SumForm(list(shares), self.forms, 0.0).tangent({"parts": parts})
 
     def turn(self) -> None:
         for form in self.forms:
@@ -280,11 +292,13 @@ class FormSetting(NamedTuple):
         usable: boolean (S, A), the pairs that some policy can take.
         flow_miss: what the flow equations miss at an (S, A) array, to see that it is an occupancy.
         boxes: the least and the largest value of signals that are estimated, by name.
+        scalars: what functions are computed in.
     """
 
     usable: np.ndarray
     flow_miss: FlowMiss
     boxes: Mapping[str, tuple[np.ndarray, np.ndarray]] = MappingProxyType({})
+    scalars: ScalarKind = FLOATS
 
 
 def read_form(plain: Any, setting: FormSetting) -> ClosedForm:
@@ -294,7 +308,7 @@ def read_form(plain: Any, setting: FormSetting) -> ClosedForm:
     kind = plain.get("kind")
     shape = (int(setting.usable.shape[0]), int(setting.usable.shape[1]))
     if kind == "linear":
-        return LinearForm(numbers(plain, "reward", shape), _box(plain, setting))
+        return LinearForm(numbers(plain, "reward", shape), _box(plain, setting), setting.scalars)
     if kind == "entropy":
         return EntropyForm(_read_map(plain, "map", None, setting))
     if kind == "relative_entropy":
@@ -302,9 +316,10 @@ def read_form(plain: Any, setting: FormSetting) -> ClosedForm:
         return RelativeEntropyForm(p, _read_map(plain, "base_map", "base_offset", setting, p.rows))
     if kind == "norm":
         inner = _read_map(plain, "map", "offset", setting)
-        return NormForm(inner, read_set(plain.get("set"), inner.rows), str(plain.get("norm")))
+        target = read_set(plain.get("set"), inner.rows, setting.scalars)
+        return NormForm(inner, target, str(plain.get("norm")))
     if kind == "custom":
-        return CustomForm(plain, shape, setting.flow_miss)
+        return CustomForm(plain, shape, setting.flow_miss, setting.scalars)
     parts = plain.get("parts")
     if not isinstance(parts, list) or len(parts) > MOST_PARTS:
         raise CertificateError(f"there is no closed form to certify a function of kind {kind!r}")
@@ -335,10 +350,11 @@ def _box(plain: dict[str, Any], setting: FormSetting) -> tuple[np.ndarray, np.nd
     factor = float(numbers(plain, "factor", ()))
     if factor == 0:
         return None
-    ends = [np.where(setting.usable, factor * end, 0.0) for end in box]
-    off = 4 * EPS
-    low, high = np.minimum(*ends), np.maximum(*ends)
-    return low - off * np.abs(low), high + off * np.abs(high)
+    of, nothing = setting.scalars, setting.scalars.number(0.0)
+    ends = [np.where(setting.usable, factor * end, nothing) for end in box]
+    low, high = ends if factor > 0 else ends[::-1]
+    off = 4 * of.eps
+    return (low - off * np.abs(low), high + off * np.abs(high)) if off else (low, high)
 
 
 def _read_map(
@@ -355,4 +371,4 @@ def _read_map(
         raise CertificateError(f"{name!r} of a function in the problem has another number of rows")
     height = int(matrix.shape[0])
     added = np.zeros(height) if offset is None else numbers(plain, offset, (height,))
-    return AffineMap(matrix, added, setting.usable)
+    return AffineMap(matrix, added, setting.usable, setting.scalars)

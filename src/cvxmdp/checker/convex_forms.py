@@ -7,13 +7,12 @@ import math
 import numpy as np
 
 from cvxmdp.checker.arithmetic import (
-    EPS,
     LARGEST_FACTOR,
-    UNDERFLOW,
     AffineBound,
     CertificateError,
     ErrorBound,
     NotKnownError,
+    Number,
     Parameters,
     numbers,
     parts_of,
@@ -32,44 +31,42 @@ class ConvexOuterForm(ClosedForm):
         if inner.curvature == CONCAVE:
             raise CertificateError("a convex function in the problem is of one that is not convex")
         self.inner, self.promises, self.drifts = inner, inner.promises, inner.drifts
+        self.scalars = inner.scalars
 
     def turn(self) -> None:
         self.inner.turn()
 
-    def outer(self, t: float) -> float:
+    def outer(self, t: Number) -> Number:
         """h(t)."""
         raise NotImplementedError
 
-    def slope(self, t: float) -> float:
+    def slope(self, t: Number) -> Number:
         """h'(t)."""
         raise NotImplementedError
 
-    def value(self, x: np.ndarray) -> float:
+    def value(self, x: np.ndarray) -> Number:
         try:
             return self.outer(self.inner.value(x))
         except OverflowError:
             return math.inf
 
-    def drift(self, x: np.ndarray, error: ErrorBound) -> float:
+    def drift(self, x: np.ndarray, error: ErrorBound) -> Number:
         """The mean value theorem: h' is largest at the upper end."""
         inside, drift = self.inner.value(x), self.inner.drift(x, error)
         try:
             off = self.slope(inside + drift) * drift
         except OverflowError:
             return math.inf
-        return off * (1 + 1e-12) + 16 * EPS * abs(self.value(x)) + UNDERFLOW
-
-    def point(self, parameters: Parameters) -> tuple[float, Parameters]:
-        """Any t is as good as true, brought to where floats hold h; and the parameters of the part."""
-        t = float(numbers(parameters, "t", ()))
-        (part,) = parts_of(parameters, 1)
-        return min(max(t, -self.most), self.most), part
+        return off * (1 + 1e-12) + 16 * self.scalars.eps * abs(self.value(x)) + self.scalars.tiny
 
     def tangent(self, parameters: Parameters) -> AffineBound:
-        t, part = self.point(parameters)
+        """At any t, brought to where floats hold h."""
+        given = float(numbers(parameters, "t", ()))
+        (part,) = parts_of(parameters, 1)
+        t = self.scalars.number(min(max(given, -self.most), self.most))
         inner, slope = self.inner.tangent(part), self.slope(t)
-        if not math.isfinite(slope * t):
-            raise CertificateError(f"'t' in the certificate is too large: {t}")
+        if not self.scalars.finite(slope * t):
+            raise CertificateError(f"'t' in the certificate is too large: {given}")
         found = tangent_through(slope, self.outer(t) - slope * t, inner)
         return found._replace(size=found.size + 2.0 * (self.outer(t) + slope * abs(t)))
 
@@ -78,10 +75,10 @@ class ConvexOuterForm(ClosedForm):
         inner = self.inner.chord(anywhere)
         below = inner._replace(reward=-inner.reward, constant=-inner.constant)
         try:
-            most = self.outer(-anywhere.affine_at_least(below))
+            most = self.outer(self.scalars.number(-anywhere.affine_at_least(below)))
         except OverflowError:
             most = math.inf
-        if not math.isfinite(most):
+        if not self.scalars.finite(most):
             raise NotKnownError("a convex function may be larger than any float")
         none = np.zeros(anywhere.visited.x.shape)
         return AffineBound(none, most, 2.0 * most, none)
@@ -92,8 +89,8 @@ class ExponentialForm(ConvexOuterForm):
 
     most = 700.0
 
-    def outer(self, t: float) -> float:
-        return math.exp(t)
+    def outer(self, t: Number) -> Number:
+        return self.scalars.exp(t)
 
     slope = outer
 
@@ -103,15 +100,15 @@ class HingePowerForm(ConvexOuterForm):
 
     def __init__(self, inner: ClosedForm, exponent: float) -> None:
         super().__init__(inner)
-        self.exponent = exponent
+        self.exponent = self.scalars.number(exponent)
         if not 1 < exponent < math.inf:
             raise CertificateError(f"a power of {exponent} in the problem is not above 1")
 
-    def outer(self, t: float) -> float:
-        return float(max(t, 0.0) ** self.exponent)
+    def outer(self, t: Number) -> Number:
+        return self.scalars.power(t, self.exponent)
 
-    def slope(self, t: float) -> float:
-        return float(self.exponent * max(t, 0.0) ** (self.exponent - 1.0))
+    def slope(self, t: Number) -> Number:
+        return self.exponent * self.scalars.power(t, self.exponent - 1.0)
 
 
 class HuberForm(ConvexOuterForm):
@@ -119,12 +116,13 @@ class HuberForm(ConvexOuterForm):
 
     def __init__(self, inner: ClosedForm, width: float) -> None:
         super().__init__(inner)
-        self.width = width
+        self.width = self.scalars.number(width)
         if not 0 < width <= LARGEST_FACTOR:
             raise CertificateError(f"a Huber function in the problem has the width {width}")
 
-    def outer(self, t: float) -> float:
-        return min(max(t, 0.0), self.width) ** 2 + 2.0 * self.width * max(t - self.width, 0.0)
+    def outer(self, t: Number) -> Number:
+        near, beyond = self.slope(t) / 2.0, self.scalars.nonnegative(t - self.width)
+        return near * near + 2.0 * self.width * beyond
 
-    def slope(self, t: float) -> float:
-        return 2.0 * min(max(t, 0.0), self.width)
+    def slope(self, t: Number) -> Number:
+        return 2.0 * self.scalars.least([self.scalars.nonnegative(t), self.width])

@@ -4,7 +4,7 @@ A float is a binary fraction and is read as the number it is. What arithmetic ca
 logarithm) is a ball: a centre and a radius, which Arb computes so that the true value is always inside
 (Johansson, 2017). An inequality is taken as true only if it holds for everything in the balls.
 
-Balls stand in NumPy arrays of objects, so that formulas read as they do elsewhere. The library is
+Balls stand in NumPy arrays of objects, so that formulas read as they do elsewhere (``BALLS``). The library is
 python-flint, the extra ``exact``; nothing else needs it.
 """
 
@@ -20,6 +20,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from cvxmdp.checker.arithmetic import CertificateError
+from cvxmdp.checker.scalars import ScalarKind
 
 BITS = 256
 Ball = Any  # flint.arb
@@ -52,9 +53,7 @@ def balls(array: Any) -> np.ndarray:
     """An array of floats as the numbers they are."""
     values = np.asarray(array, dtype=np.float64)
     arb = flint().arb
-    found = np.empty(values.size, dtype=object)
-    found[:] = [arb(value) for value in values.ravel().tolist()]
-    return found.reshape(values.shape)
+    return np.asarray(_shaped([arb(value) for value in values.ravel().tolist()], values.shape))
 
 
 def add_up(terms: Iterable[Ball]) -> Ball:
@@ -122,3 +121,107 @@ def refuse_unless(condition: bool, message: str) -> None:
     """Raise where something that a proof needs does not surely hold."""
     if not condition:
         raise CertificateError(message)
+
+
+class BallScalars(ScalarKind):
+    """Balls of ``BITS`` bits, inside ``precisely()``."""
+
+    eps, tiny = 0.0, 0.0
+
+    def number(self, value: float) -> Ball:
+        return ball(value)
+
+    def array(self, values: Any) -> np.ndarray:
+        given = np.asarray(values)
+        return given if given.dtype == object else balls(given)
+
+    def about(self, values: Any, radius: Any) -> Any:
+        given = np.asarray(values, dtype=np.float64)
+        within = np.broadcast_to(radius, given.shape).ravel().tolist()
+        pairs = zip(given.ravel().tolist(), within, strict=True)
+        return _shaped([ball(one, off) for one, off in pairs], given.shape)
+
+    def matrix(self, matrix: sp.csr_array) -> ExactMatrix:
+        return ExactMatrix(matrix)
+
+    def rough(self, values: Any) -> np.ndarray:
+        given = np.asarray(values, dtype=object)
+        near = [float(ball(one).mid()) for one in given.ravel()]
+        return np.array(near).reshape(given.shape)
+
+    def at_least(self, value: Any) -> float:
+        return at_least(ball(value))
+
+    def finite(self, values: Any) -> bool:
+        return all(ball(one).is_finite() for one in np.asarray(values, dtype=object).ravel())
+
+    def total(self, terms: np.ndarray) -> tuple[Ball, Ball]:
+        return add_up(terms.ravel()), ball(0.0)  # of what rounding needs there is nothing
+
+    def added(self, terms: Iterable[Ball]) -> Ball:
+        return add_up(terms)
+
+    def sums(self, places: np.ndarray, terms: np.ndarray, size: int) -> np.ndarray:
+        found = np.full(size, ball(0.0))
+        for place, term in zip(places.tolist(), terms, strict=True):
+            found[place] = found[place] + term
+        return found
+
+    def greatest(self, values: Iterable[Any]) -> Ball:
+        return greatest(ball(value) for value in values)
+
+    def tops(self, values: np.ndarray) -> np.ndarray:
+        return np.asarray(_shaped([greatest(one) for one in values.T], values.shape[1:]))
+
+    def largest(self, values: np.ndarray) -> Ball:
+        return greatest([ball(0.0), *np.abs(values).ravel()])
+
+    def maximum(self, first: Any, second: Any) -> Any:
+        one, other = np.broadcast_arrays(
+            np.asarray(first, dtype=object), np.asarray(second, dtype=object)
+        )
+        pairs = zip(one.ravel(), other.ravel(), strict=True)
+        return _shaped([ball(a).max(ball(b)) for a, b in pairs], one.shape)
+
+    def nonnegative(self, values: Any) -> Any:
+        given = np.asarray(values, dtype=object)
+        return _shaped([ball(one).nonnegative_part() for one in given.ravel()], given.shape)
+
+    def times_log(self, values: np.ndarray) -> np.ndarray:
+        return np.asarray(_shaped([_times_log(u) for u in values.ravel()], values.shape))
+
+    def power(self, value: Ball, exponent: Ball) -> Ball:
+        top = value if value > 0 else ball(value).upper()
+        return top**exponent if top > 0 else ball(0.0)
+
+    def log(self, value: Ball) -> Ball:
+        return ball(value).log()
+
+    def log1p(self, value: Ball) -> Ball:
+        return ball(value).log1p()
+
+    def exp(self, value: Ball) -> Ball:
+        return ball(value).exp()
+
+    def sqrt(self, value: Ball) -> Ball:
+        return ball(value).nonnegative_part().sqrt()
+
+
+def _shaped(values: list[Ball], shape: tuple[int, ...]) -> Any:
+    """An array of balls; one ball where there is no shape."""
+    if not shape:
+        return values[0]
+    found = np.empty(len(values), dtype=object)
+    found[:] = values
+    return found.reshape(shape)
+
+
+def _times_log(u: Ball) -> Ball:
+    """U log u is not above this, for u >= 0: where the ball of u holds zero, it is not above zero."""
+    if u > 0:
+        return u * u.log()
+    refuse_unless(bool(u < 1), "an argument of a logarithm is not known well enough")
+    return ball(0.0)
+
+
+BALLS = BallScalars()

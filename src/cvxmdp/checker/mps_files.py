@@ -33,8 +33,7 @@ from cvxmdp.checker.checked_episodes import CheckedEpisodes
 from cvxmdp.checker.checked_finite import CheckedFinite
 from cvxmdp.checker.checked_flow import CheckedFlow, Proof
 from cvxmdp.checker.closed_forms import ClosedForm
-from cvxmdp.checker.exact_forms import exact_form
-from cvxmdp.checker.exact_numbers import Ball, precisely
+from cvxmdp.checker.exact_numbers import BALLS, Ball, ball, precisely, refuse_unless
 
 Numbers = dict[str, Fraction]
 
@@ -199,12 +198,13 @@ class LinearFunction:
         flat = form.flat_parameters
         if flat is None:
             raise CertificateError(f"{name} is not linear: MPS holds linear programs")
-        tangent = exact_form(form).tangent(flat)
-        self.reward = [_fraction(one) for one in tangent.reward]
-        self.constant = _fraction(tangent.constant)
+        tangent = form.tangent(flat)
+        self.reward = [_fraction(one) for one in tangent.reward.ravel()]
+        self.constant = _fraction(ball(tangent.constant))
 
 
 def _fraction(number: Ball) -> Fraction:
+    refuse_unless(number.is_exact(), "a number of the problem has more digits than are kept here")
     mantissa, exponent = (int(part) for part in number.mid().man_exp())
     return Fraction(mantissa) * Fraction(2) ** exponent
 
@@ -214,10 +214,10 @@ def linear_proof(document: Mapping[str, Any], plain: Mapping[str, Any]) -> tuple
     claims, proof = document["claims"], decode_tree(document["evidence"].get("proof"))
     if claims["infeasible"] or not proof or "confidence" in claims:
         raise CertificateError("only a bound on the objective of a model as it stands is exported")
-    problem = PlainProblem(plain)
-    if type(problem.flow) not in PROGRAMS:
-        raise CertificateError("the problem's horizon has no linear program here")
     with precisely():
+        problem = PlainProblem(plain, scalars=BALLS)
+        if type(problem.flow) not in PROGRAMS:
+            raise CertificateError("the problem's horizon has no linear program here")
         f = LinearFunction(problem.objective, "the objective")
         limits = {name: LinearFunction(g, repr(name)) for name, g in problem.slacks.items()}
     program: FlowProgram = PROGRAMS[type(problem.flow)](problem.flow, plain)

@@ -14,9 +14,9 @@ from cvxmdp.checker.arithmetic import (
     AffineBound,
     CertificateError,
     ErrorBound,
+    Number,
     Parameters,
     largest,
-    total,
 )
 from cvxmdp.checker.chords import chords_above
 from cvxmdp.checker.closed_forms import CONVEX, Anywhere, ClosedForm
@@ -30,7 +30,7 @@ class NormForm(ClosedForm):
 
     def __init__(self, inner: AffineMap, target: PointSet, norm: str) -> None:
         self.inner, self.target, self.norm = inner, target, norm
-        self.promises = target.promises
+        self.scalars, self.promises = inner.scalars, target.promises
         if norm not in ("l1", "l2", "l2-squared"):
             raise CertificateError(f"there is no closed form to certify a norm {norm!r}")
         if norm == "l1" and not target.splits:
@@ -38,53 +38,56 @@ class NormForm(ClosedForm):
                 "an l1 distance in the problem is to a set that is no point or box"
             )
 
-    def _residual(self, x: np.ndarray) -> np.ndarray:
-        u = self.inner(x)
-        return u - self.target.nearest(u)
+    def value(self, x: np.ndarray) -> Number:
+        """The norm of the way to the set."""
+        return self.target.distance(self.inner(x), self.norm)
 
-    def value(self, x: np.ndarray) -> float:
-        """The norm of the residual."""
-        residual = self._residual(x)
-        if self.norm == "l1":
-            return total(np.abs(residual))[0]
-        square = total(residual * residual)[0]
-        return square if self.norm == "l2-squared" else math.sqrt(square)
-
-    def drift(self, x: np.ndarray, error: ErrorBound) -> float:
+    def drift(self, x: np.ndarray, error: ErrorBound) -> Number:
         """Distances change by no more than the point moves; squares by (2 D + e) e."""
-        u, residual = self.inner(x), self._residual(x)
-        # Rounding moves each entry of the residual by a few units in the last place of u and z.
-        off = self.inner.rounding(x) + 16 * EPS * (2 * np.abs(u) + np.abs(residual))
-        order = 1 if self.norm == "l1" else 2
-        rounding = float(np.linalg.norm(off, order)) * (1 + off.size * EPS)
-        moved = self.inner.column_norm(error.support, order) * error.size
-        moved += rounding + self.target.astray(u) + UNDERFLOW
-        length = self.value(x)
+        of, length = self.scalars, self.value(x)
         if self.norm == "l2-squared":
-            length = math.sqrt(length)
-            return (2 * length + moved) * moved + 16 * EPS * length**2
-        return moved + 16 * EPS * length
+            length = of.sqrt(length)
+        moved = self.inner.column_norm(error.support, 1 if self.norm == "l1" else 2) * error.size
+        if not of.exact:
+            moved += self._rounding(x)
+        if self.norm == "l2-squared":
+            return (2 * length + moved) * moved + 16 * of.eps * length * length
+        return moved + 16 * of.eps * length
+
+    def _rounding(self, x: np.ndarray) -> float:
+        """Each entry of the way is off by a few units in the last place of u and of the way itself."""
+        u, order = self.inner(x), 1 if self.norm == "l1" else 2
+        off = self.inner.rounding(x)
+        off += 16 * EPS * (2 * np.abs(u) + np.abs(u - self.target.nearest(u)))
+        rounding = float(np.linalg.norm(off, order)) * (1 + off.size * EPS)
+        return rounding + self.target.astray(u) + UNDERFLOW
 
     def tangent(self, parameters: Parameters) -> AffineBound:
         """<v, u> - support(v), or the same for the square."""
+        of = self.scalars
         v, sizes = self.target.direction(parameters, self.inner.rows)
-        scale = self.scale(v, sizes)
+        scale = of.number(self.scale(of.rough(v), of.rough(sizes)))
+        if (
+            of.exact and self.norm != "l2-squared"
+        ):  # what floats took is as good as sure: now it is sure
+            size = scale * (of.largest(v) if self.norm == "l1" else of.length(v))
+            scale = scale / of.greatest([size, of.number(1.0)])
         v, sizes = scale * v, scale * sizes
         support, size = self.target.support(v, parameters, scale)
-        if not math.isfinite(support):
+        if not of.finite(support):
             raise CertificateError("a direction in the certificate has an infinite support")
         reward, steep = self.inner.pull_back(v, sizes)
-        constant = total(v * self.inner.offset)[0] - support
-        size += total(sizes * np.abs(self.inner.offset))[0]
+        constant = of.total(v * self.inner.offset)[0] - support
+        size += of.total(sizes * np.abs(self.inner.offset))[0]
         if self.norm == "l2-squared":
-            square, spread = total(v * v)[0], total(sizes * sizes)[0]
+            square, spread = of.total(v * v)[0], of.total(sizes * sizes)[0]
             return AffineBound(
                 2.0 * reward, 2.0 * constant - square, 2.0 * size + spread, 2.0 * steep
             )
         return AffineBound(reward, constant, size, steep)
 
     def scale(self, v: np.ndarray, sizes: np.ndarray) -> float:
-        """What brings a direction into the unit ball of the dual norm."""
+        """What brings a direction into the unit ball of the dual norm, by floats."""
         if self.norm == "l1":
             return 1.0 / max(1.0, largest(v))
         if self.norm == "l2":
@@ -97,20 +100,24 @@ class NormForm(ClosedForm):
 
         Entry by entry for l1 and for squares; |d| <= (r + |d|^2 / r) / 2 for every r > 0, best at r = |d|.
         """
+        of = self.scalars
         low, high = anywhere.enclosure(self.inner)
-        t = self.target.nearest(np.clip(self.inner(anywhere.visited.x), low, high))
-        furthest = float(np.linalg.norm(np.maximum(np.abs(low - t), np.abs(high - t))))
-        astray = self.target.astray(t) + 16 * EPS * float(np.linalg.norm(t))
+        middle = np.clip(of.rough(self.inner(anywhere.visited.x)), of.rough(low), of.rough(high))
+        near = self.target.nearest(middle)
+        t, astray = of.array(near), self.target.outside(near)
+        furthest = of.length(of.maximum(np.abs(low - t), np.abs(high - t)))
         if self.norm == "l1":
-            astray *= math.sqrt(t.size)
+            astray = astray * of.sqrt(of.number(t.size))
             return self._chord(lambda y: np.abs(y - t), low, high, astray)
-        square = self._chord(lambda y: (y - t) ** 2, low, high, (2.0 * furthest + astray) * astray)
+        more = (2.0 * furthest + astray) * astray
+        square = self._chord(lambda y: (y - t) * (y - t), low, high, more)
         if self.norm == "l2-squared":
             return square
         below = square._replace(reward=-square.reward, constant=-square.constant)
         # Beside numbers of this size, a smaller r would only magnify rounding.
-        least = math.sqrt(EPS) * (furthest + float(np.linalg.norm(t))) + UNDERFLOW
-        r = max(math.sqrt(max(-anywhere.affine_at_least(below), 0.0)), least)
+        least = math.sqrt(EPS) * (float(of.rough(furthest)) + float(np.linalg.norm(near)))
+        nearby = math.sqrt(max(-anywhere.affine_at_least(below), 0.0))
+        r = of.number(max(nearby, least + UNDERFLOW))
         half = 0.5 / r
         constant = 0.5 * r + half * square.constant + astray
         size = r + half * (abs(square.constant) + square.size)
@@ -121,9 +128,10 @@ class NormForm(ClosedForm):
         phi: Callable[[np.ndarray], np.ndarray],
         low: np.ndarray,
         high: np.ndarray,
-        more: float,
+        more: Number,
     ) -> AffineBound:
-        found = chords_above(phi, low, high)
+        of = self.scalars
+        found = chords_above(phi, low, high, of)
         reward, steep = self.inner.pull_back(found.slope)
-        constant, size = total(found.constant + found.slope * self.inner.offset)
-        return AffineBound(reward, constant + more, size + float(found.size.sum()), steep)
+        constant, size = of.total(found.constant + found.slope * self.inner.offset)
+        return AffineBound(reward, constant + more, size + of.total(found.size)[0], steep)

@@ -17,25 +17,66 @@ import math
 from collections.abc import Callable
 from contextlib import suppress
 from functools import cached_property
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 import scipy.sparse as sp
 
 from cvxmdp.checker.affine_maps import AffineMap
-from cvxmdp.checker.arithmetic import (
-    EPS,
-    UNDERFLOW,
-    AffineBound,
-    CertificateError,
-    NotKnownError,
-    largest,
-)
-from cvxmdp.checker.checked_models import CheckedModels
-from cvxmdp.checker.closed_forms import ClosedForm
+from cvxmdp.checker.arithmetic import AffineBound, CertificateError, NotKnownError, Number
+from cvxmdp.checker.checked_flow import Visited
+from cvxmdp.checker.closed_forms import ClosedForm, PerState
+from cvxmdp.checker.scalars import ScalarKind
 
 MOST_FEATURES = 500  # that are enclosed one by one
 Values = Callable[[np.ndarray], np.ndarray]  # rewards per visit (J, S) -> V, (J, S): any, good ones
+
+
+class CheckedRows(Protocol):
+    """A set of distributions for every row."""
+
+    def largest(self, values: np.ndarray, wanted: np.ndarray) -> np.ndarray:
+        """No p of a row's set has a larger p.W: (rows, J) for W = values, floats (outcomes, J).
+
+        Args:
+            values: W, one column each.
+            wanted: boolean (rows,); the bound of other rows is left at the largest W.
+        """
+
+
+class ModelSet(Protocol):
+    """What is known of a set of models: ``CheckedModels`` in floats, ``ExactModels`` in balls.
+
+    Attributes:
+        shape: (S, A).
+        reached, usable: boolean (S,) and (S, A).
+    """
+
+    shape: tuple[int, int]
+    reached: np.ndarray
+    usable: np.ndarray
+
+    @property
+    def scalars(self) -> ScalarKind: ...
+
+    @property
+    def rows(self) -> CheckedRows: ...
+
+    @property
+    def gamma(self) -> Number: ...
+
+    @property
+    def longest(self) -> Number:
+        """No occupancy of any model has more mass."""
+
+    def chosen(self, policy: Any) -> np.ndarray:
+        """A policy's probabilities, (S, A), refused unless they are some."""
+
+    def near(self, policy: Any) -> Visited:
+        """Its occupancy in the estimate, and how far those in other models may be from it."""
+
+    def start(self, values: np.ndarray) -> np.ndarray:
+        """The largest rho.W of W = values, floats (S + 1, J): (J,)."""
 
 
 class PolicyAnywhere:
@@ -47,11 +88,12 @@ class PolicyAnywhere:
         values: gives V for rewards per visit of a state; a certificate's, or found on the way.
     """
 
-    def __init__(self, models: CheckedModels, policy: Any, values: Values) -> None:
-        self.models, self.values = models, values
-        self.policy = models.read_policy(policy)
+    def __init__(self, models: ModelSet, policy: Any, values: Values) -> None:
+        self.models, self.values, self.scalars = models, values, models.scalars
+        self.policy = models.chosen(policy)
         self.taken = (self.policy > 0) & models.usable
-        self.visited = models.visited(self.policy)
+        self.played = np.where(self.taken, self.policy, self.scalars.number(0.0)).ravel()
+        self.visited = models.near(policy)
 
     def at_least(self, form: ClosedForm) -> float:
         """What a concave function surely reaches; minus infinity where that is not known."""
@@ -61,8 +103,8 @@ class PolicyAnywhere:
         if form.drifts:
             x, error, _ = self.visited
             value = form.value(x)
-            if math.isfinite(value):
-                found.append(value - form.drift(x, error))
+            if self.scalars.finite(value):
+                found.append(self.scalars.at_least(value - form.drift(x, error)))
         return max(one for one in found if not math.isnan(one))
 
     def at_most(self, form: ClosedForm) -> float:
@@ -76,77 +118,94 @@ class PolicyAnywhere:
 
     def affine_at_least(self, bound: AffineBound) -> float:
         """<reward, y> + constant, in every model."""
-        shown = np.where(self.taken, bound.reward, 0.0)
-        if not np.isfinite(shown).all() or not math.isfinite(bound.constant):
+        of = self.scalars
+        shown = np.where(self.taken, bound.reward, of.number(0.0))
+        if not of.finite(shown) or not of.finite(bound.constant):
             raise NotKnownError("a signal has no promised bounds where the policy goes")
         gained = (self.policy * shown).sum(axis=1)
-        steep = largest(np.where(self.taken, bound.steep, 0.0))
-        steep += self.models.shape[1] * largest(shown)
-        lost = 16 * EPS * (bound.size + steep * self.models.longest) + UNDERFLOW
-        return float(self.returns(gained[None, :])[0]) + bound.constant - lost
+        found = self.returns(gained[None, :])[0] + bound.constant
+        if not of.exact:
+            steep = of.largest(np.where(self.taken, bound.steep, 0.0))
+            steep += self.models.shape[1] * of.largest(shown)
+            found = found - 16 * of.eps * (bound.size + steep * self.models.longest) - of.tiny
+        return of.at_least(found)
 
     def returns(self, rewards: np.ndarray) -> np.ndarray:
         """Lower bounds of the returns of rewards per visit, (J, S), (J,)."""
-        models, moving = self.models, np.flatnonzero(rewards.any(axis=1))
-        found = np.zeros(len(rewards))
-        if not moving.size:
+        models, of, moving = self.models, self.scalars, (rewards != 0).any(axis=1)
+        found = of.array(np.zeros(len(rewards)))
+        if not moving.any():
             return found
         rewards = rewards[moving]
-        values = np.asarray(self.values(rewards), dtype=np.float64)
+        values = np.asarray(self.values(of.rough(rewards)), dtype=np.float64)
         if values.shape != rewards.shape or not np.isfinite(values).all():
             raise CertificateError("the certificate holds no usable values of its policy")
-        last = np.zeros((1, moving.size))
+        last = np.zeros((1, len(rewards)))
         outcomes = np.concatenate([np.where(models.reached, values, 0.0).T, last])
         least = -models.rows.largest(-outcomes, self.taken.ravel())
-        played = np.where(self.taken, self.policy, 0.0)
-        after = np.einsum("sa,saj->sj", played, least.reshape(*models.shape, moving.size))
-        left = (outcomes[:-1] - rewards.T - models.discount * after)[models.reached].max(axis=0)
-        sizes = np.abs(rewards).max(axis=1) + 2.0 * np.abs(outcomes).max(axis=0)
-        room = np.maximum(left, 0.0) + (models.shape[1] + 16) * EPS * sizes
+        after = self.played[:, None] * np.where(self.taken.ravel()[:, None], least, of.number(0.0))
+        after = after.reshape(*models.shape, len(rewards)).sum(axis=1)
+        left = of.array(outcomes[:-1]) - rewards.T - models.gamma * after
+        room = of.nonnegative(of.tops(left[models.reached]))
         start = -models.start(-outcomes)
-        found[moving] = start - room * models.longest * (1 + 8 * EPS) - 8 * EPS * sizes
+        if of.exact:
+            found[moving] = start - room * models.longest
+            return found
+        sizes = np.abs(rewards).max(axis=1) + 2.0 * np.abs(outcomes).max(axis=0)
+        room = room + (models.shape[1] + 16) * of.eps * sizes
+        found[moving] = start - room * models.longest * (1 + 8 * of.eps) - 8 * of.eps * sizes
         return found
 
     @cached_property
     def visits(self) -> tuple[np.ndarray, np.ndarray]:
-        """Bounds on the visits of every state, (S,) each."""
-        states, reached = self.models.shape[0], self.models.reached
-        ones = np.eye(states)[reached]
-        low, high = np.zeros(states), np.zeros(states)
-        low[reached] = np.maximum(self.returns(ones), 0.0)
-        high[reached] = np.minimum(-self.returns(-ones), self.models.longest)
+        """Bounds on the visits of every state, floats (S,) each."""
+        of, reached = self.scalars, self.models.reached
+        ones = of.array(np.eye(reached.size)[reached])
+        low, high = np.zeros(reached.size), np.zeros(reached.size)
+        low[reached] = np.maximum(of.rounded_down(self.returns(ones)), 0.0)
+        longest = of.at_most(self.models.longest)
+        high[reached] = np.minimum(of.rounded_up(-self.returns(-ones)), longest)
         return low, high
 
     def enclosure(self, inner: AffineMap) -> tuple[np.ndarray, np.ndarray]:
-        """Bounds on u = M x + b, (rows,) each.
+        """Bounds on u = M x + b, (rows,) each, floats as the numbers they are.
 
         Where every row looks at one state, u is known as well as the visits of that state are: then those are
         enclosed, and else every row by two evaluations of its own.
         """
-        per_state = self.per_state(inner)
-        own = np.diff(per_state.indptr)
+        of, per_state = self.scalars, self.per_state(inner)
+        own = np.diff(per_state.pattern.indptr)
+        row, state = np.repeat(np.arange(inner.rows), own), per_state.pattern.indices
+        low, high = of.array(np.zeros(inner.rows)), of.array(np.zeros(inner.rows))
         if own.max(initial=0) <= 1:
             _require_few(int(self.models.reached.sum()))
-            ends = [np.asarray(per_state @ bound) for bound in self.visits]
-            low, high = np.minimum(*ends), np.maximum(*ends)
+            ends = [per_state.entries * of.array(bound[state]) for bound in self.visits]
+            low[row], high[row] = -of.maximum(-ends[0], -ends[1]), of.maximum(*ends)
         else:
             _require_few(int((own > 0).sum()))
-            rewards = per_state.toarray()
+            rewards = of.array(np.zeros((inner.rows, self.models.shape[0])))
+            rewards[row, state] = per_state.entries
             low, high = self.returns(rewards), -self.returns(-rewards)
-            low = np.where((rewards >= 0).all(axis=1), np.maximum(low, 0.0), low)
-        off = (inner.terms + 16) * EPS * (np.abs(low) + np.abs(high) + np.abs(inner.offset))
-        low, high = low + inner.offset - off, high + inner.offset + off
-        return (np.maximum(low, 0.0) if inner.nonnegative else low), np.maximum(high, low)
+            low = np.where((rewards >= 0).all(axis=1), of.nonnegative(low), low)
+        off = (inner.terms + 16) * of.eps
+        off = off * (np.abs(low) + np.abs(high) + np.abs(inner.offset)) if off else 0.0
+        low = of.rounded_down(low + inner.offset - off)
+        high = of.rounded_up(high + inner.offset + off)
+        low = np.maximum(low, 0.0) if inner.nonnegative else low
+        return of.array(low), of.array(np.maximum(high, low))
 
-    def per_state(self, inner: AffineMap) -> sp.csr_array:
-        """M as a function of the visits of states, (rows, S): x(s,a) = pi(a|s) X(s)."""
+    def per_state(self, inner: AffineMap) -> PerState:
+        """M as a function of the visits of states: x(s,a) = pi(a|s) X(s)."""
         states, actions = self.models.shape
-        pairs = np.arange(states * actions)
-        played = np.where(self.taken, self.policy, 0.0).ravel()
-        spread = sp.csr_array((played, (pairs, pairs // actions)), shape=(pairs.size, states))
-        found = sp.csr_array(inner.matrix @ spread)
-        found.eliminate_zeros()
-        return found
+        matrix = inner.matrix
+        row = np.repeat(np.arange(inner.rows), np.diff(matrix.indptr))
+        used = self.taken.ravel()[matrix.indices]
+        row, pair = row[used], matrix.indices[used]
+        cells, place = np.unique(row * states + pair // actions, return_inverse=True)
+        terms = self.scalars.array(matrix.data[used]) * self.played[pair]
+        entries = self.scalars.sums(place, terms, cells.size)
+        spots = (np.ones(cells.size), (cells // states, cells % states))
+        return PerState(sp.csr_array(spots, shape=(inner.rows, states)), entries)
 
 
 def _require_few(features: int) -> None:

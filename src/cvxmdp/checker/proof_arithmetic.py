@@ -9,13 +9,14 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable, Mapping
-from typing import Any, NamedTuple, Protocol
+from contextlib import AbstractContextManager, nullcontext
+from typing import Any, Protocol
 
 import numpy as np
 import scipy.sparse as sp
 
-from cvxmdp.checker.arithmetic import LARGEST_FACTOR, CertificateError, NotVerifiableError
-from cvxmdp.checker.bounds import PlainProblem, proof_part, upper_bound
+from cvxmdp.checker.arithmetic import ErrorBound, NotVerifiableError
+from cvxmdp.checker.bounds import PlainProblem, lagrangian_tangent, upper_bound
 from cvxmdp.checker.checked_average import CheckedAverage
 from cvxmdp.checker.checked_episodes import CheckedEpisodes
 from cvxmdp.checker.checked_finite import CheckedFinite
@@ -24,8 +25,8 @@ from cvxmdp.checker.closed_forms import ClosedForm
 from cvxmdp.checker.exact_average import ExactAverage
 from cvxmdp.checker.exact_finite import ExactFinite
 from cvxmdp.checker.exact_flow import ExactEpisodes, ExactFlow
-from cvxmdp.checker.exact_forms import exact_form
-from cvxmdp.checker.exact_numbers import ExactMatrix, at_least, at_most, ball, balls, precisely
+from cvxmdp.checker.exact_numbers import BALLS, ExactMatrix, at_most, balls, precisely
+from cvxmdp.checker.scalars import FLOATS, ScalarKind
 
 FLOATING = "floating point with error terms"
 EXACT = "exact arithmetic"
@@ -41,29 +42,40 @@ class ProofArithmetic(Protocol):
 
     Attributes:
         level: its name, for people.
+        scalars: what functions of a problem are read for.
     """
 
-    level: str
+    @property
+    def level(self) -> str: ...
+
+    @property
+    def scalars(self) -> ScalarKind: ...
+
+    def working(self) -> AbstractContextManager[None]:
+        """In which problems are read and everything is computed."""
 
     def upper_bound(
         self, problem: PlainProblem, multipliers: Mapping[str, float], proof: Mapping[str, Any]
     ) -> float:
         """What no feasible policy's f exceeds."""
 
-    def visited(self, problem: PlainProblem, policy: Any) -> Any:
+    def visited(self, problem: PlainProblem, policy: Any) -> Visited:
         """The occupancy of a policy, for the two below."""
 
-    def value(self, form: ClosedForm, visited: Any) -> float:
+    def value(self, form: ClosedForm, visited: Visited) -> float:
         """A function of it, near enough to compare with."""
 
-    def surely(self, form: ClosedForm, visited: Any) -> float:
+    def surely(self, form: ClosedForm, visited: Visited) -> float:
         """What a function of it is at least."""
 
 
 class Floating:
     """NumPy's floats, with explicit terms for all rounding."""
 
-    level = FLOATING
+    level, scalars = FLOATING, FLOATS
+
+    def working(self) -> AbstractContextManager[None]:
+        return nullcontext()
 
     def upper_bound(
         self, problem: PlainProblem, multipliers: Mapping[str, float], proof: Mapping[str, Any]
@@ -74,13 +86,13 @@ class Floating:
         return problem.flow.visited(policy)
 
     def value(self, form: ClosedForm, visited: Visited) -> float:
-        return form.value(visited.x)
+        return float(form.value(visited.x))
 
     def surely(self, form: ClosedForm, visited: Visited) -> float:
         value = form.value(visited.x)
         if not math.isfinite(value):
             return -math.inf
-        return value - form.drift(visited.x, visited.error)
+        return float(value - form.drift(visited.x, visited.error))
 
 
 FLOWS: dict[type[CheckedFlow], Any] = {
@@ -90,14 +102,8 @@ FLOWS: dict[type[CheckedFlow], Any] = {
 }
 
 
-class ExactVisits(NamedTuple):
-    """An occupancy as balls, (S * A,)."""
-
-    x: np.ndarray
-
-
 class Exact:
-    """Balls of 256 bits: every inequality holds as it stands, with no word about rounding.
+    """Balls of 256 bits, inside ``working()``: inequalities hold as they stand, with no word about rounding.
 
     Args:
         plain: the problem's plain data, whose numbers are read as the binary fractions they are.
@@ -105,7 +111,7 @@ class Exact:
         tell: is told what is computed next.
     """
 
-    level = EXACT
+    level, scalars = EXACT, BALLS
 
     def __init__(
         self,
@@ -116,6 +122,9 @@ class Exact:
         self.plain, self.limit, self.tell = plain, limit, tell
         self.flow: ExactFlow | None = None
         self.began = time.monotonic()
+
+    def working(self) -> AbstractContextManager[None]:
+        return precisely()
 
     def _flow(self, problem: PlainProblem) -> ExactFlow:
         if self.flow is None:
@@ -149,37 +158,22 @@ class Exact:
     def upper_bound(
         self, problem: PlainProblem, multipliers: Mapping[str, float], proof: Mapping[str, Any]
     ) -> float:
-        if set(multipliers) != set(problem.slacks):
-            raise CertificateError("there must be a multiplier for every constraint, and no others")
-        with precisely():
-            flow = self._flow(problem)
-            self._begin("what no policy exceeds")
-            tangent = exact_form(problem.objective).tangent(proof_part(proof, "objective"))
-            reward, constant = tangent.reward, tangent.constant
-            slacks = proof_part(proof, "slacks")
-            for name, form in problem.slacks.items():
-                multiplier = float(multipliers[name])
-                if not 0 <= multiplier <= LARGEST_FACTOR:
-                    raise CertificateError(f"the multiplier of {name!r} is {multiplier}")
-                if multiplier > 0:
-                    part = exact_form(form).tangent(proof_part(slacks, name))
-                    reward = reward + part.reward * ball(multiplier)
-                    constant = constant + part.constant * ball(multiplier)
-            return at_most(flow.best_return(reward, proof) + constant)
+        flow = self._flow(problem)
+        self._begin("what no policy exceeds")
+        tangent = lagrangian_tangent(problem, multipliers, proof)
+        return at_most(flow.best_return(tangent.reward.ravel(), proof) + tangent.constant)
 
-    def visited(self, problem: PlainProblem, policy: Any) -> ExactVisits:
-        with precisely():
-            flow = self._flow(problem)
-            self._begin("where a policy goes")
-            return ExactVisits(flow.visited(policy))
+    def visited(self, problem: PlainProblem, policy: Any) -> Visited:
+        flow = self._flow(problem)
+        self._begin("where a policy goes")
+        x = flow.visited(policy).reshape(problem.flow.shape)
+        return Visited(x, ErrorBound(0.0, problem.flow.usable), 0.0)
 
-    def value(self, form: ClosedForm, visited: ExactVisits) -> float:
+    def value(self, form: ClosedForm, visited: Visited) -> float:
         self._begin("a function of it")
-        with precisely():
-            found = exact_form(form).bound(visited.x)
-            return float(found.mid()) if found.is_finite() else -math.inf
+        found = form.value(visited.x)
+        return float(BALLS.rough(found)) if BALLS.finite(found) else -math.inf
 
-    def surely(self, form: ClosedForm, visited: ExactVisits) -> float:
+    def surely(self, form: ClosedForm, visited: Visited) -> float:
         self._begin("a function of it")
-        with precisely():
-            return at_least(exact_form(form).bound(visited.x))
+        return BALLS.at_least(form.value(visited.x))

@@ -10,10 +10,12 @@ from scipy.optimize import linprog, nnls
 from cvxmdp.checker.arithmetic import (
     EPS,
     CertificateError,
+    NotVerifiableError,
+    Number,
     Parameters,
     numbers,
-    total,
 )
+from cvxmdp.checker.scalars import FLOATS, ScalarKind
 
 
 class PointSet:
@@ -22,25 +24,44 @@ class PointSet:
     promises: tuple[str, ...] = ()
     splits = True  # into coordinates: the nearest point is nearest in every norm
 
-    def __init__(self, point: np.ndarray) -> None:
-        self.point = point
+    def __init__(self, point: np.ndarray, scalars: ScalarKind = FLOATS) -> None:
+        self.centre, self.point, self.scalars = point, scalars.array(point), scalars
 
     def nearest(self, u: np.ndarray) -> np.ndarray:
-        """The point of the set nearest to u."""
-        return self.point
+        """The point of the set nearest to u, in floats."""
+        return self.centre
+
+    def distance(self, u: np.ndarray, norm: str) -> Number:
+        """Of u to the set, in the norm."""
+        return self.measured(u - self.point, norm)
+
+    def measured(self, way: np.ndarray, norm: str) -> Number:
+        """A norm, by its name."""
+        if norm == "l1":
+            return self.scalars.total(np.abs(way))[0]
+        square = self.scalars.total(way * way)[0]
+        return square if norm == "l2-squared" else self.scalars.sqrt(square)
 
     def astray(self, u: np.ndarray) -> float:
         """How far the computed nearest point may be outside the set, beyond rounding its entries."""
         return 0.0
 
+    def outside(self, z: np.ndarray) -> Number:
+        """How far z, a point that ``nearest`` gave, is from the set at most."""
+        if self.scalars.exact:
+            return self.distance(self.scalars.array(z), "l2")
+        return self.astray(z) + 16 * EPS * float(np.linalg.norm(z))
+
     def direction(self, parameters: Parameters, rows: int) -> tuple[np.ndarray, np.ndarray]:
         """The direction v that the parameters stand for, and the sizes of what was added up in it."""
-        v = numbers(parameters, "v", (rows,))
+        v = self.scalars.array(numbers(parameters, "v", (rows,)))
         return v, np.abs(v)
 
-    def support(self, v: np.ndarray, parameters: Parameters, scale: float) -> tuple[float, float]:
+    def support(
+        self, v: np.ndarray, parameters: Parameters, scale: Number
+    ) -> tuple[Number, Number]:
         """max <v, z> over the set (or an upper bound), and the size of the terms."""
-        return total(v * self.point)
+        return self.scalars.total(v * self.point)
 
 
 class BallSet(PointSet):
@@ -48,45 +69,64 @@ class BallSet(PointSet):
 
     splits = False
 
-    def __init__(self, center: np.ndarray, radius: float) -> None:
-        super().__init__(center)
+    def __init__(self, center: np.ndarray, radius: float, scalars: ScalarKind = FLOATS) -> None:
+        super().__init__(center, scalars)
         self.radius = radius
 
     def nearest(self, u: np.ndarray) -> np.ndarray:
-        away = u - self.point
+        away = u - self.centre
         length = float(np.linalg.norm(away))
-        return u if length <= self.radius else self.point + away * (self.radius / length)
+        return u if length <= self.radius else self.centre + away * (self.radius / length)
+
+    def distance(self, u: np.ndarray, norm: str) -> Number:
+        """|u - center| beyond the radius."""
+        of = self.scalars
+        beyond = of.nonnegative(of.length(u - self.point) - of.number(self.radius))
+        return beyond * beyond if norm == "l2-squared" else beyond
 
     def astray(self, u: np.ndarray) -> float:
         """Rounding of the way to the center, which can be much longer than u."""
-        return (8 + u.size) * EPS * (float(np.abs(self.point).sum()) + self.radius)
+        return (8 + u.size) * EPS * (float(np.abs(self.centre).sum()) + self.radius)
 
-    def support(self, v: np.ndarray, parameters: Parameters, scale: float) -> tuple[float, float]:
+    def support(
+        self, v: np.ndarray, parameters: Parameters, scale: Number
+    ) -> tuple[Number, Number]:
         """<v, center> + radius |v|."""
-        value, size = total(v * self.point)
-        reach = self.radius * float(np.linalg.norm(v)) * (1 + v.size * EPS)
+        of = self.scalars
+        value, size = of.total(v * self.point)
+        reach = self.radius * of.length(v) * (1 + (v.size + 2) * of.eps)
         return value + reach, size + reach
 
 
 class BoxSet(PointSet):
-    """lower <= z <= upper."""
+    """lower <= z <= upper; sides may be infinite."""
 
-    def __init__(self, lower: np.ndarray, upper: np.ndarray) -> None:
-        self.lower, self.upper = lower, upper
+    def __init__(self, lower: np.ndarray, upper: np.ndarray, scalars: ScalarKind = FLOATS) -> None:
+        self.lower, self.upper, self.scalars = lower, upper, scalars
 
     def nearest(self, u: np.ndarray) -> np.ndarray:
         return np.clip(u, self.lower, self.upper)
 
+    def distance(self, u: np.ndarray, norm: str) -> Number:
+        """Beyond the sides; an infinite one is never reached."""
+        of, way = self.scalars, self.scalars.array(np.zeros(u.shape))
+        below, above = np.isfinite(self.lower), np.isfinite(self.upper)
+        way[below] = way[below] + of.nonnegative(of.array(self.lower[below]) - u[below])
+        way[above] = way[above] + of.nonnegative(u[above] - of.array(self.upper[above]))
+        return self.measured(way, norm)
+
     def direction(self, parameters: Parameters, rows: int) -> tuple[np.ndarray, np.ndarray]:
         """A direction along which the box ends; elsewhere the support would be infinite."""
-        v, sizes = super().direction(parameters, rows)
+        v = numbers(parameters, "v", (rows,))
         endless = ((v > 0) & ~np.isfinite(self.upper)) | ((v < 0) & ~np.isfinite(self.lower))
-        return np.where(endless, 0.0, v), sizes
+        return self.scalars.array(np.where(endless, 0.0, v)), self.scalars.array(np.abs(v))
 
-    def support(self, v: np.ndarray, parameters: Parameters, scale: float) -> tuple[float, float]:
+    def support(
+        self, v: np.ndarray, parameters: Parameters, scale: Number
+    ) -> tuple[Number, Number]:
         """Each coordinate on its own."""
         corner = np.where(v > 0, self.upper, np.where(v < 0, self.lower, 0.0))
-        return total(np.where(v == 0, 0.0, v * np.where(v == 0, 0.0, corner)))
+        return self.scalars.total(v * self.scalars.array(corner))
 
 
 class PolytopeSet(PointSet):
@@ -94,8 +134,10 @@ class PolytopeSet(PointSet):
 
     splits = False
 
-    def __init__(self, matrix: np.ndarray, bounds: np.ndarray) -> None:
-        self.matrix, self.bounds = matrix, bounds
+    def __init__(
+        self, matrix: np.ndarray, bounds: np.ndarray, scalars: ScalarKind = FLOATS
+    ) -> None:
+        self.matrix, self.bounds, self.scalars = matrix, bounds, scalars
         self.inside = self._deep_inside()
         self.promises = (
             ()
@@ -115,18 +157,37 @@ class PolytopeSet(PointSet):
         return np.zeros(size) if found.x is None else np.asarray(found.x[:-1])
 
     def _excess(self, z: np.ndarray) -> np.ndarray:
-        """An upper bound on matrix @ z - bounds."""
+        """An upper bound on matrix @ z - bounds, z floats."""
+        of = self.scalars
+        beyond = of.array(self.matrix) @ of.array(z) - of.array(self.bounds)
         sizes = np.abs(self.matrix) @ np.abs(z) + np.abs(self.bounds)
-        return np.asarray(self.matrix @ z - self.bounds + (z.size + 4) * EPS * sizes)
+        return np.asarray(beyond + (z.size + 4) * of.eps * sizes)
+
+    def _share(self, z: np.ndarray) -> Number:
+        """From z, which may be outside by e_i > 0 at face i, towards a point inside by -s_i > 0, the share
+        e_i / (e_i - s_i) of the way is enough.
+        """
+        out = self.scalars.nonnegative(self._excess(z))
+        return self.scalars.greatest(out / (out - self._excess(self.inside)))
+
+    def distance(self, u: np.ndarray, norm: str) -> Number:
+        """To the computed projection; exactly, to a point near it that is surely in the set."""
+        of = self.scalars
+        z = self.nearest(of.rough(u))
+        if not of.exact:
+            return self.measured(u - z, norm)
+        if self.promises:
+            raise NotVerifiableError("a polytope has no interior: no point is surely in it")
+        inside = of.array(self.inside)
+        return self.measured(u - of.array(z) - self._share(z) * (inside - of.array(z)), norm)
 
     def astray(self, u: np.ndarray) -> float:
         """How far the computed projection has to go towards the inside to be surely in the set."""
         if self.promises:
             return 0.0
         z = self.nearest(u)
-        out = np.maximum(self._excess(z), 0.0)
-        share = float((out / (out - self._excess(self.inside))).max())
-        return share * float(np.linalg.norm(z - self.inside)) * (1 + (z.size + 8) * EPS)
+        way = float(np.linalg.norm(z - self.inside))
+        return float(self._share(z)) * way * (1 + (z.size + 8) * EPS)
 
     def nearest(self, u: np.ndarray) -> np.ndarray:
         """The projection, from its dual: non-negative least squares (Lawson and Hanson)."""
@@ -143,36 +204,39 @@ class PolytopeSet(PointSet):
     def direction(self, parameters: Parameters, rows: int) -> tuple[np.ndarray, np.ndarray]:
         weights = np.maximum(numbers(parameters, "w", self.bounds.shape), 0.0)
         sizes = np.abs(self.matrix).T @ weights * (1 + weights.size / 8)
-        return self.matrix.T @ weights, sizes
+        of = self.scalars
+        return of.array(self.matrix.T) @ of.array(weights), of.array(sizes)
 
-    def support(self, v: np.ndarray, parameters: Parameters, scale: float) -> tuple[float, float]:
+    def support(
+        self, v: np.ndarray, parameters: Parameters, scale: Number
+    ) -> tuple[Number, Number]:
         """<w, bounds>."""
-        weights = np.maximum(numbers(parameters, "w", self.bounds.shape), 0.0)
-        return total(scale * weights * self.bounds)
+        of = self.scalars
+        weights = of.array(np.maximum(numbers(parameters, "w", self.bounds.shape), 0.0))
+        return of.total(scale * weights * of.array(self.bounds))
 
 
-def read_set(plain: Any, rows: int) -> PointSet:
+def read_set(plain: Any, rows: int, scalars: ScalarKind = FLOATS) -> PointSet:
     """A set from plain data, refused unless it is one in R^rows that is not obviously empty."""
     kind = plain.get("kind") if isinstance(plain, dict) else None
     if kind == "point":
-        return PointSet(_array(plain, "target", (rows,)))
+        return PointSet(_array(plain, "target", (rows,)), scalars)
     if kind == "ball":
         radius = float(_array(plain, "radius", ()))
         if radius < 0:
             raise CertificateError("the radius of a ball in the problem is negative")
-        return BallSet(_array(plain, "center", (rows,)), radius)
+        return BallSet(_array(plain, "center", (rows,)), radius, scalars)
     if kind == "box":
         lower, upper = (_array(plain, side, (rows,), infinite=True) for side in ("lower", "upper"))
         if not (lower <= upper).all():
             raise CertificateError("a box in the problem is empty")
-        return BoxSet(lower, upper)
+        return BoxSet(lower, upper, scalars)
     if kind == "polytope":
         bounds = np.asarray(plain["bounds"], dtype=np.float64)
         if bounds.ndim != 1:
             raise CertificateError("the bounds of a polytope in the problem are not a vector")
-        return PolytopeSet(
-            _array(plain, "matrix", (bounds.size, rows)), _array(plain, "bounds", (bounds.size,))
-        )
+        matrix = _array(plain, "matrix", (bounds.size, rows))
+        return PolytopeSet(matrix, _array(plain, "bounds", (bounds.size,)), scalars)
     raise CertificateError(f"there is no closed form to certify the distance to a {kind!r}")
 
 
