@@ -2,6 +2,7 @@ r"""Affine problems as the classical linear program of constrained MDPs (Altman,
 
     maximise <r, x>   subject to   <g_i, x> + c_i >= 0,   x >= 0,   and the flow equations.
 
+A minimum of several affine functions is maximised as a further variable t that none of them is below.
 Its duals are a whole proof: the multipliers of the constraints, and as values V those of the flow equations.
 """
 
@@ -11,12 +12,13 @@ import importlib.util
 import math
 import time
 from dataclasses import dataclass
+from typing import Any, NamedTuple
 
 import numpy as np
 import scipy.sparse as sp
 from scipy.optimize import linprog
 
-from cvxmdp.models.flow import Flow
+from cvxmdp.models.flow import Equations, Flow
 from cvxmdp.problems.conic_statement import largest
 from cvxmdp.problems.lowered import Evidence, Lowered
 
@@ -75,6 +77,41 @@ def conic_is_faster(model: Flow) -> bool:
     return importlib.util.find_spec("cvxpy") is not None
 
 
+class _Written(NamedTuple):
+    """The program in x / mass over the usable pairs, and t last if f is a minimum of several functions.
+
+    Attributes:
+        arguments: of ``linprog``: a row each for those functions, then for the slacks.
+        unit: of f, in which it is handed over.
+        sizes: the same of each row's function.
+    """
+
+    arguments: dict[str, Any]
+    unit: float
+    sizes: np.ndarray
+
+
+def _write(lowered: Lowered, equations: Equations) -> _Written:
+    usable, pieces = lowered.flow.usable, lowered.objective.pieces()
+    slacks = [part for g in lowered.slacks.values() if (part := g.affine()) is not None]
+    assert pieces and len(slacks) == len(lowered.slacks), "a linear program"
+    below = pieces if len(pieces) > 1 else []
+    unit = largest(*(piece.reward[usable] for piece in pieces))
+    sizes = np.array([unit] * len(below) + [largest(slack.reward[usable]) for slack in slacks])
+    bounded, costs = [*below, *slacks], -pieces[0].reward[usable] / unit
+    rows = -np.array([part.reward[usable] for part in bounded]).reshape(-1, costs.size)
+    rows, flow = rows / sizes[:, None], equations.matrix
+    bounds: list[tuple[float | None, None]] = [(0.0, None)] * costs.size
+    if below:
+        costs, bounds = np.append(np.zeros(costs.size), -1.0), [*bounds, (None, None)]
+        rows = np.column_stack([rows, np.arange(len(bounded)) < len(below)])
+        flow = sp.hstack([flow, sp.csr_array((flow.shape[0], 1))])
+    right = np.array([part.offset for part in bounded]) / lowered.flow.mass / sizes
+    limits = {"A_ub": rows, "b_ub": right} if bounded else {}
+    equal = {"A_eq": flow, "b_eq": equations.right}
+    return _Written({"c": costs, "bounds": bounds, **limits, **equal}, unit, sizes)
+
+
 def solve_linear(
     lowered: Lowered,
     tolerance: float,
@@ -82,11 +119,8 @@ def solve_linear(
     seconds: float = math.inf,
     method: str | None = None,
 ) -> LinearAnswer:
-    """Solve a problem whose functions are all affine, in at most so many seconds, by one of ``METHODS``."""
+    """Solve a problem that is a linear program, in at most so many seconds, by one of ``METHODS``."""
     model, usable = lowered.flow, lowered.flow.usable
-    parts = [function.affine() for function in lowered.functions]
-    objective, *slacks = [part for part in parts if part is not None]
-    assert len(slacks) == len(lowered.slacks), "an affine problem"
     simplex = small(model) if method is None else method == METHODS[0]
     tolerance = max(tolerance, LEAST_TOLERANCE)
     options = {
@@ -99,32 +133,25 @@ def solve_linear(
         options["ipm_optimality_tolerance"] = max(tolerance, LEAST_GAP)
         # Its presolve substitutes states into each other: little where steps are local, else a dense mess.
         options["presolve"] = successors_per_state(model) <= LOCAL
-    unit = largest(objective.reward[usable])
-    units = np.array([largest(slack.reward[usable]) for slack in slacks])
-    rows = np.array([-slack.reward[usable] for slack in slacks]).reshape(-1, usable.sum())
     equations = model.equations()
+    arguments, unit, sizes = _write(lowered, equations)
     started = time.perf_counter()
-    found = linprog(
-        -objective.reward[usable] / unit,
-        A_ub=rows / units[:, None] if slacks else None,
-        b_ub=[slack.offset / model.mass for slack in slacks] / units if slacks else None,
-        A_eq=equations.matrix,
-        b_eq=equations.right,
-        method="highs-ds" if simplex else "highs-ipm",
-        options=options,
-    )
+    found = linprog(**arguments, method="highs-ds" if simplex else "highs-ipm", options=options)
     spent = time.perf_counter() - started
     x, evidence = None, None
     if found.x is not None:
         x = np.zeros(model.shape)
-        x[usable] = model.mass * np.maximum(found.x, 0.0)
+        x[usable] = model.mass * np.maximum(found.x[: usable.sum()], 0.0)
         # linprog minimises, so its marginals are minus ours.
-        marginals = -found.ineqlin.marginals * unit / units if slacks else np.zeros(0)
-        multipliers = np.maximum(marginals, 0.0) + 0.0
+        marginals = -found.ineqlin.marginals if sizes.size else np.zeros(0)
+        prices = np.maximum(marginals * unit / sizes, 0.0) + 0.0
+        weights, multipliers = np.split(prices, [sizes.size - len(lowered.slacks)])
         duals = np.zeros(model.shape[0])
         duals[model.reached] = equations.values(-found.eqlin.marginals * unit)
         named = dict(zip(lowered.slacks, multipliers.tolist(), strict=True))
         tangents = lowered.tangents_at(x)
+        if weights.size:
+            tangents["objective"]["weights"] = weights
         values: np.ndarray | None = duals
         if model.strict:
             named, values = lowered.proving_values(named, tangents)

@@ -3,7 +3,8 @@ r"""Finding tangents, multipliers and values that make a bound tight. Nothing he
 Four ways, from cheap to thorough, each as good a proof as any other:
 
 1. linearise at an occupancy at hand, with multipliers at hand: one MDP solve;
-2. a conic program whose dual variables are the tangents (``algorithms.conic``), for small models;
+2. a conic program whose dual variables are the tangents (``algorithms.conic``), for models that are not large;
+   a linear one, where it is that and the model is small, without a conic solver;
 3. column generation, for models that are too large for it;
 4. natural policy gradient on the Lagrangian with averaged tangents, for functions of which only the
    gradient is known, and where all else failed.
@@ -21,6 +22,7 @@ import numpy as np
 from cvxmdp.algorithms.columns.generation import Generation
 from cvxmdp.algorithms.conic import has_conic_form, solve_conic
 from cvxmdp.algorithms.lagrangian_ascent import LagrangianAscent
+from cvxmdp.algorithms.linear_program import small, solve_linear
 from cvxmdp.atoms.shapes import SumShape
 from cvxmdp.base.errors import MissingExtraError, SolverError
 from cvxmdp.base.progress import Progress
@@ -55,9 +57,14 @@ def is_large(claims: Claims) -> bool:
 
 
 def by_program(claims: Claims, scaled: bool = True) -> Proof | None:
-    """The proof that a conic program finds, for models that are not too large for it."""
+    """The proof that a linear or conic program finds, for models that are not too large for it."""
     if is_large(claims) or not has_conic_form(claims.lowered):
         return None
+    if claims.lowered.linear and small(claims.flow):
+        found = solve_linear(claims.lowered, PROGRAM_TOLERANCE, seconds=LONGEST_SEARCH).evidence
+        proof = None if found is None else claims.prove(found)
+        if proof is not None:
+            return proof
     try:
         found = solve_conic(
             claims.lowered, PROGRAM_TOLERANCE, scaled=scaled, seconds=LONGEST_SEARCH

@@ -106,6 +106,12 @@ class Lowered:
         return all(function.affine() is not None for function in self.functions)
 
     @property
+    def linear(self) -> bool:
+        """True for a linear program: affine slacks, and an objective that is a minimum of affine functions."""
+        known = [self.objective.pieces(), *(slack.affine() for slack in self.slacks.values())]
+        return all(part is not None for part in known)
+
+    @property
     def arguments(self) -> list[Shape]:
         """What must be positive where objective and slacks are to be finite: arguments of logarithms."""
         return [inner for f in self.functions for step in walk(f) for inner in step.node.positive()]

@@ -54,6 +54,10 @@ class MinimumShape(Composite):
         parts = tuple(part.softened(x) for part in self.parts)
         return SoftMinimum(parts, np.full(count, 1.0 / count), 1.0 / max(size, 1e-9))
 
+    def pieces(self) -> list[Affine] | None:
+        parts = [affine for part in self.parts if (affine := part.affine()) is not None]
+        return parts if len(parts) == len(self.parts) else None
+
     def conic(self, program: ConicProgram) -> ConicForm:
         """A variable that is at most each part, in units of the minimum; the duals are the weights."""
         forms, unit = [part.conic(program) for part in self.parts], program.size(self.value)

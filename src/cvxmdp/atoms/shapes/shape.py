@@ -7,7 +7,8 @@ u = M x of the occupancy x, shape (S, A), or a sum, logarithm or minimum of othe
 - ``value(x)`` and ``gradient(x)``: NumPy in, NumPy float64 out, whatever JAX's precision flag; JAX in, JAX out,
   traceable. Where the function has a kink, the gradient is one element of the super- (sub-) differential.
   Where the gradient is unbounded at the border of the domain, the shape's own docstring says what is returned;
-- ``affine()``: the reward and the offset when the function is affine, else None;
+- ``affine()``: the reward and the offset when the function is affine, else None; ``pieces()``: several of them
+  where it is their minimum;
 - ``extended()``: the same function beyond its domain, for samplers only; ``softened(x)``: with its kinks made
   round;
 - ``conic(program)``: the CVXPY form of phi(u), and how the tangent's parameters are read off its duals;
@@ -171,6 +172,11 @@ class Shape(Tree["Shape"], Pytree):
     def affine(self) -> Affine | None:
         """Reward and offset when the function is affine, else None."""
         return None
+
+    def pieces(self) -> list[Affine] | None:
+        """Affine functions whose minimum it is, else None."""
+        affine = self.affine()
+        return None if affine is None else [affine]
 
     def extended(self) -> Shape:
         """The same function, extended to points that are no occupancies.
