@@ -128,6 +128,18 @@ def test_a_solver_is_a_frozen_record_of_settings(name):
 
 
 @every_solver
+def test_counts_are_whole_numbers_of_any_kind(name):
+    solver = SOLVERS[name].solver
+    counts = [one for one in ("iterations", "steps") if hasattr(solver, one)]
+    for count in counts:
+        assert getattr(replace(solver, **{count: np.int64(7)}), count) == 7
+        for wrong in (0, -1, True, 2.0, "7", None, [7]):
+            with pytest.raises(cm.SettingsError, match=f"{count} .*at least 1; got"):
+                replace(solver, **{count: wrong})
+    assert counts or name == "ConvexProgram"
+
+
+@every_solver
 def test_an_answer_is_plain_numbers_of_its_policy(name, problem, answers):
     found = answers(name)
     assert isinstance(found.status, cm.Status)

@@ -169,7 +169,7 @@ def test_tables(swept):
         ({"budget/hazrd": [1]}, r"unknown axis 'budget/hazrd'.*budget/hazard"),
         ({"primal_step": 0.1}, r"'primal_step' takes a list of values; got 0\.1"),
         ({"primal_step": []}, "'primal_step' has no values"),
-        ({"momentum": [2.0]}, r"momentum must be in \(0, 1\].*got 2\.0"),
+        ({"momentum": [2.0]}, r"momentum must be positive and at most 1.*got 2\.0"),
     ],
 )
 def test_wrong_axes_are_named_before_anything_runs(problem, over, message):

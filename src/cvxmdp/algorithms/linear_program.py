@@ -94,7 +94,8 @@ class _Written(NamedTuple):
 def _write(lowered: Lowered, equations: Equations) -> _Written:
     usable, pieces = lowered.flow.usable, lowered.objective.pieces()
     slacks = [part for g in lowered.slacks.values() if (part := g.affine()) is not None]
-    assert pieces and len(slacks) == len(lowered.slacks), "a linear program"
+    assert pieces is not None, "a linear program"
+    assert len(slacks) == len(lowered.slacks), "a linear program"
     below = pieces if len(pieces) > 1 else []
     unit = largest(*(piece.reward[usable] for piece in pieces))
     sizes = np.array([unit] * len(below) + [largest(slack.reward[usable]) for slack in slacks])

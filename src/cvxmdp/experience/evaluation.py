@@ -13,6 +13,7 @@ from cvxmdp.atoms import Constraint, Curvature, Utility
 from cvxmdp.atoms.utility import require_curvature, signal_names
 from cvxmdp.base.errors import ExperienceError, ProblemError, did_you_mean
 from cvxmdp.base.removed import refusing_removed
+from cvxmdp.base.settings import whole
 from cvxmdp.experience.concentration import Radius, VectorBound, bernstein_radius
 from cvxmdp.experience.environments.environment import Actor, Environment
 from cvxmdp.experience.environments.gymnasium_env import GymnasiumEnv
@@ -108,8 +109,7 @@ def evaluate(
         )
     if seed is None:
         raise ExperienceError("evaluate draws episodes: give seed=, an integer, to say which")
-    if not isinstance(episodes, int | np.integer) or episodes < 2:
-        raise ExperienceError(f"episodes must be a whole number, at least 2; got {episodes!r}")
+    whole("episodes", episodes, 2, ExperienceError)
     if not 0.0 < confidence < 1.0:
         raise ExperienceError(f"confidence must be between 0 and 1; got {confidence!r}")
     if problem is None and maximize is None and minimize is None:

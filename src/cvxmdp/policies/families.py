@@ -23,7 +23,7 @@ import numpy as np
 
 from cvxmdp.base.arrays import on_simplex
 from cvxmdp.base.compiling import program
-from cvxmdp.base.errors import PolicyError
+from cvxmdp.base.errors import PolicyError, SettingsError
 from cvxmdp.base.pytrees import Pytree
 from cvxmdp.models.space import Space
 from cvxmdp.policies.feature_space import FeatureSpace
@@ -48,6 +48,15 @@ class PolicyFamily(Protocol):
 
     def bind(self, space: Space) -> BoundFamily:
         """The family on this model's states and actions."""
+
+
+def require_family(policy: Any) -> None:
+    """An error where ``policy=`` is no family."""
+    if isinstance(policy, type) or not isinstance(policy, PolicyFamily):
+        hint = f"; write {policy.__name__}()" if isinstance(policy, type) else ""
+        raise SettingsError(
+            f"policy must be a family such as Table(), MLP(32) or LinearSoftmax(features); got {policy!r}{hint}"
+        )
 
 
 class BoundFamily(Pytree):

@@ -24,6 +24,7 @@ import numpy as np
 
 from cvxmdp.base.arrays import Array, namespace
 from cvxmdp.base.errors import ExperienceError, PolicyError
+from cvxmdp.base.settings import whole
 
 
 class Norms(NamedTuple):
@@ -56,12 +57,6 @@ def one_hot(index: Array, size: int) -> Array:
     return (index[..., None] == xp.arange(size)).astype(float)
 
 
-def _whole(given: Any, what: str) -> int:
-    if isinstance(given, bool) or not isinstance(given, int | np.integer) or given < 1:
-        raise ExperienceError(f"{what} must be a whole number, at least 1; got {given!r}")
-    return int(given)
-
-
 def _flat(observations: Array, size: int, what: str) -> Array:
     flat = observations.reshape(observations.shape[0], -1)
     if flat.shape[1] != size:
@@ -80,7 +75,7 @@ class OneHot:
     made_of: ClassVar[tuple[str, ...]] = ("size",)  # what files hold
 
     def __post_init__(self) -> None:
-        _whole(self.size, "the size of one-hot features")
+        whole("the size of one-hot features", self.size, error=ExperienceError)
 
     @classmethod
     def of_arrays(cls, arrays: dict[str, np.ndarray]) -> OneHot:
@@ -125,7 +120,9 @@ class UniformBins:
         counts = list(bins) if np.ndim(bins) else [bins] * self.low.size
         if len(counts) != self.low.size:
             raise ExperienceError(f"{len(counts)} numbers of bins for {self.low.size} dimensions")
-        self.bins = np.array([_whole(count, "the number of bins") for count in counts])
+        self.bins = np.array(
+            [whole("the number of bins", count, error=ExperienceError) for count in counts]
+        )
 
     @property
     def size(self) -> int:
@@ -170,9 +167,10 @@ class RandomFourier:
     made_of = ("directions", "phases")
 
     def __init__(self, dimension: int, size: int, *, seed: int, scale: Any = 1.0) -> None:
-        self.size = _whole(size, "the number of features")
+        self.size = whole("the number of features", size, error=ExperienceError)
         width = np.broadcast_to(
-            np.asarray(scale, dtype=np.float64), (_whole(dimension, "dimension"),)
+            np.asarray(scale, dtype=np.float64),
+            (whole("dimension", dimension, error=ExperienceError),),
         )
         if not (np.isfinite(width) & (width > 0)).all():
             raise ExperienceError(f"the scale of Fourier features must be positive; got {scale!r}")
@@ -218,7 +216,7 @@ class FeatureFunction:
     norms: Norms | None = None
 
     def __post_init__(self) -> None:
-        _whole(self.size, "the size of features")
+        whole("the size of features", self.size, error=ExperienceError)
         if self.norms is not None:
             object.__setattr__(self, "norms", Norms(*self.norms))
 

@@ -12,6 +12,7 @@ import jax
 from cvxmdp.base.checkpoints import Checkpoints, recorded
 from cvxmdp.base.errors import ProblemError, SettingsError
 from cvxmdp.base.progress import Progress
+from cvxmdp.base.settings import whole
 from cvxmdp.problems.problem import Problem
 from cvxmdp.runs.axes import Case, read_cases
 from cvxmdp.runs.backends.backend import Backend
@@ -70,11 +71,10 @@ def sweep(
     """
     if not isinstance(problem, Problem):
         raise ProblemError(f"sweep takes a Problem; got {problem!r}")
-    if isinstance(rows, bool) or not isinstance(rows, int) or rows < 1:
-        raise SettingsError(f"rows must be a whole number of at least 1; got {rows!r}")
+    whole("rows", rows)
     cases = [_rarely_evaluated(case) for case in read_cases(problem, solver, over, seeds)]
-    if lanes is not None and (isinstance(lanes, bool) or not isinstance(lanes, int) or lanes < 1):
-        raise SettingsError(f"lanes must be a whole number of at least 1; got {lanes!r}")
+    if lanes is not None:
+        whole("lanes", lanes)
     where: Backend = ThisProcess() if backend is None else backend
     if is_played(problem):
         lanes = 1

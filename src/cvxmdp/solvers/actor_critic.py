@@ -9,12 +9,9 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from operator import index
 from typing import Any, ClassVar
 
-import numpy as np
-
-from cvxmdp.base.errors import SettingsError
+from cvxmdp.base.settings import number, whole
 from cvxmdp.policies.families import PolicyFamily
 from cvxmdp.solvers.actor_critic_work import ActorCriticWork
 from cvxmdp.solvers.contract import Task, Work
@@ -71,33 +68,15 @@ class ActorCritic:
     has_lanes: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
-        _require_count("steps", self.steps)
+        whole("steps", self.steps)
         for name in COUNTS:
             if getattr(self, name) is not None:
-                _require_count(name, getattr(self, name))
+                whole(name, getattr(self, name))
         for name in (*POSITIVE, *SHARES, "entropy", "integral", "proportional"):
-            self._require_number(name, getattr(self, name))
-
-    def _require_number(self, name: str, value: Any) -> None:
-        if value is None and name not in ("clip", "std", "ramp", "proportional"):
-            return
-        plain = isinstance(value, int | float | np.number) and not isinstance(value, bool)
-        least = 0.0 if name not in POSITIVE else math.ulp(0.0)
-        most = 1.0 if name in SHARES else math.inf
-        if not plain or not (least <= value <= most) or math.isinf(value):
-            kind = "positive" if name in POSITIVE else "not negative"
-            limit = " and at most 1" if name in SHARES else ""
-            raise SettingsError(f"{name} must be {kind}{limit}; got {value!r}")
+            value, most = getattr(self, name), 1.0 if name in SHARES else math.inf
+            if value is not None or name in ("clip", "std", "ramp", "proportional"):
+                number(name, value, positive=name in POSITIVE, most=most)
 
     def prepare(self, task: Task) -> Work[Any]:
         """See ``Solver``. ``start=`` is a solution of this learner, or a policy of its family."""
         return ActorCriticWork(self, task)
-
-
-def _require_count(name: str, given: Any) -> None:
-    try:
-        count = index(given)
-    except TypeError:
-        count = 0
-    if count < 1 or isinstance(given, bool):
-        raise SettingsError(f"{name} must be a whole number of at least 1; got {given!r}")

@@ -17,6 +17,7 @@ from typing import Any, ClassVar
 
 from cvxmdp.base.errors import SettingsError
 from cvxmdp.base.removed import refusing_removed
+from cvxmdp.base.settings import whole
 from cvxmdp.solvers.column_work import ColumnWork
 from cvxmdp.solvers.contract import Task, Work
 from cvxmdp.solvers.never import without_forbidden
@@ -47,14 +48,9 @@ class ColumnGeneration:
             raise SettingsError(
                 f"tolerance is a relative gap between 0 and 1; got {self.tolerance!r}. A usual value is 1e-6."
             )
-        for name, least in (("iterations", 1), ("columns", 5)):
-            given = getattr(self, name)
-            if name == "columns" and given is None:
-                continue
-            if isinstance(given, bool) or not isinstance(given, int) or given < least:
-                raise SettingsError(
-                    f"{name} must be a whole number of at least {least}; got {given!r}"
-                )
+        whole("iterations", self.iterations)
+        if self.columns is not None:
+            whole("columns", self.columns, 5)
 
     def prepare(self, task: Task) -> Work[Any]:
         """See ``Solver``. Nothing here is random, and a seed is not needed.

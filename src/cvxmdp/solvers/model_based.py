@@ -13,10 +13,10 @@ which is a truncation.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from operator import index
 from typing import Any, ClassVar
 
 from cvxmdp.base.errors import SettingsError
+from cvxmdp.base.settings import whole
 from cvxmdp.experience.confidence import confidence_level
 from cvxmdp.solvers.contract import Task, Work, require_listed_actions, require_stationary
 from cvxmdp.solvers.model_based_work import ModelBasedWork
@@ -44,14 +44,7 @@ class ModelBased:
     has_lanes: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
-        try:
-            steps = index(self.steps)
-        except TypeError:
-            steps = 0
-        if steps < 1 or isinstance(self.steps, bool):
-            raise SettingsError(
-                f"steps is how long to play, a whole number of at least 1; got {self.steps!r}"
-            )
+        whole("steps", self.steps, what="how long to play")
         confidence_level(self.confidence, 1)
 
     def prepare(self, task: Task) -> Work[Any]:

@@ -22,14 +22,14 @@ what ``primal_step="auto"`` does); ``zero_violation`` finds a pessimism.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
 from cvxmdp.base.errors import SettingsError
 from cvxmdp.base.removed import refusing_removed
-from cvxmdp.policies.families import Direct, PolicyFamily, Table
+from cvxmdp.base.settings import number, one_of, whole
+from cvxmdp.policies.families import Direct, PolicyFamily, Table, require_family
 from cvxmdp.problems.problem import Problem
 from cvxmdp.solvers.contract import Task, Work, require_gradients
 from cvxmdp.solvers.never import without_forbidden
@@ -89,53 +89,30 @@ class PDPG:
     has_lanes: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
-        if not isinstance(self.iterations, int) or self.iterations < 1:
-            raise SettingsError(
-                f"iterations must be a positive whole number; got {self.iterations!r}"
-            )
-        if not isinstance(self.check_every, int) or self.check_every < 1:
-            raise SettingsError(
-                f"check_every must be a positive whole number; got {self.check_every!r}"
-            )
-        if self.direction not in ("natural", "vanilla"):
-            raise SettingsError(f'direction must be "natural" or "vanilla"; got {self.direction!r}')
-        if self.iterate not in ITERATES:
-            raise SettingsError(
-                f"iterate must be one of {', '.join(ITERATES)}; got {self.iterate!r}"
-            )
-        if isinstance(self.pessimism, str) and self.pessimism not in ("auto", "theory"):
-            raise SettingsError(
-                f'pessimism must be numbers, "auto" or "theory"; got {self.pessimism!r}'
-            )
-        if self.tolerance is not None and not (
-            isinstance(self.tolerance, int | float) and self.tolerance > 0
-        ):
-            raise SettingsError(f"tolerance must be positive, or None; got {self.tolerance!r}")
-        if isinstance(self.policy, type) or not isinstance(self.policy, PolicyFamily):
-            hint = f"; write {self.policy.__name__}()" if isinstance(self.policy, type) else ""
-            raise SettingsError(
-                f"policy must be a family such as Table() or MLP(32), not {self.policy!r}{hint}"
-            )
+        whole("iterations", self.iterations)
+        whole("check_every", self.check_every)
+        one_of("direction", self.direction, ["natural", "vanilla"])
+        one_of("iterate", self.iterate, ITERATES)
+        if isinstance(self.pessimism, str):
+            one_of("pessimism", self.pessimism, ["auto", "theory"], "numbers")
+        if self.tolerance is not None:
+            number("tolerance", self.tolerance, other="None")
+        require_family(self.policy)
         self._check_steps()
 
     def _check_steps(self) -> None:
         step = self.primal_step
         if isinstance(step, str):
-            if step != "auto":
-                raise SettingsError(f'primal_step must be "auto", a number, ...; got {step!r}')
+            one_of("primal_step", step, ["auto"], "a number, Normalised(number)")
             if self.dual_step is not None:
                 raise SettingsError(
                     'primal_step="auto" chooses the dual step itself; give a number for both, or none'
                 )
             return
         size = step.step if isinstance(step, Normalised) else step
-        if isinstance(size, bool) or not (isinstance(size, int | float) or hasattr(size, "update")):
-            raise SettingsError(
-                'primal_step must be "auto", a number, Normalised(number) or an Optax transformation; '
-                f"got {step!r}"
-            )
-        if isinstance(size, int | float) and not (math.isfinite(size) and size > 0):
-            raise SettingsError(f"primal_step must be positive and finite; got {size}")
+        if not hasattr(size, "update"):
+            other = "'auto', Normalised(number) or an Optax transformation"
+            number("primal_step", size, other=other)
 
     @classmethod
     def theory(

@@ -18,7 +18,6 @@ is larger (Jensen).
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
@@ -27,10 +26,11 @@ import numpy as np
 
 from cvxmdp.base.errors import SettingsError
 from cvxmdp.base.removed import refuse_removed, refusing_removed
+from cvxmdp.base.settings import number, one_of, whole
 from cvxmdp.certificates.certify import Certifier
 from cvxmdp.certificates.slater import slater
 from cvxmdp.experience.judging import CHECK
-from cvxmdp.policies.families import PolicyFamily, Table
+from cvxmdp.policies.families import PolicyFamily, Table, require_family
 from cvxmdp.problems.problem import Problem
 from cvxmdp.solvers.confident import ConfidentlyFeasible
 from cvxmdp.solvers.contract import Task, Work, require_gradients
@@ -122,63 +122,31 @@ class VRPDPG:
     has_lanes: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
-        for name in (
-            "iterations",
-            "horizon",
-            "batch_size",
-            "check",
-            "evaluate_every",
-            "record_every",
-        ):
-            value = getattr(self, name)
-            if name in ("horizon", "batch_size", "record_every") and value is None:
-                continue
-            if isinstance(value, bool) or not isinstance(value, int) or value < 1:
-                raise SettingsError(f"{name} must be a whole number of at least 1; got {value!r}")
-        step = self.primal_step
-        if not (step is None or hasattr(step, "update") or _is_number(step, above=0.0)):
-            raise SettingsError(
-                f"primal_step must be positive and finite, or an Optax transformation; got "
-                f"{self.primal_step!r}"
-            )
-        if isinstance(self.momentum, str):
-            if self.momentum != SQUARE_ROOT:
-                raise SettingsError(
-                    f"momentum must be a number or {SQUARE_ROOT!r}; got {self.momentum!r}"
-                )
-        elif self.momentum is not None and not (
-            _is_number(self.momentum, above=0.0) and self.momentum <= 1.0
-        ):
-            raise SettingsError(
-                f"momentum must be in (0, 1]: 1 forgets the past, small values average over it; got "
-                f"{self.momentum!r}"
-            )
+        for name in ("iterations", "check", "evaluate_every"):
+            whole(name, getattr(self, name))
+        for name in ("horizon", "batch_size", "record_every"):
+            if getattr(self, name) is not None:
+                whole(name, getattr(self, name))
+        if not (self.primal_step is None or hasattr(self.primal_step, "update")):
+            number("primal_step", self.primal_step, other="an Optax transformation")
+        if self.momentum not in (None, SQUARE_ROOT):  # 1 forgets the past, less averages over it
+            number("momentum", self.momentum, most=1.0, other=repr(SQUARE_ROOT))
         refuse_removed("VRPDPG", [f'iterate="{self.iterate}"'])
-        if self.iterate is not None and self.iterate not in ITERATES:
-            raise SettingsError(
-                f"iterate must be one of {', '.join(ITERATES)}; got {self.iterate!r}"
-            )
-        if isinstance(self.pessimism, str) and self.pessimism != "auto":
-            raise SettingsError(f'pessimism must be numbers or "auto"; got {self.pessimism!r}')
-        if isinstance(self.policy, type) or not isinstance(self.policy, PolicyFamily):
-            raise SettingsError(
-                f"policy must be a family such as Table(), MLP(32) or LinearSoftmax(features); got "
-                f"{self.policy!r}"
-            )
+        if self.iterate is not None:
+            one_of("iterate", self.iterate, ITERATES)
+        if isinstance(self.pessimism, str):
+            one_of("pessimism", self.pessimism, ["auto"], "numbers")
+        require_family(self.policy)
         self._check_departures()
 
     def _check_departures(self) -> None:
         for name in ("primal_decay", "dual_decay", "explore"):
-            value = getattr(self, name)
-            if value is not None and not (_is_number(value, above=-1.0) and value >= 0):
-                raise SettingsError(f"{name} must be finite and not negative; got {value!r}")
+            if getattr(self, name) is not None:
+                number(name, getattr(self, name), positive=False)
         for name in ("baseline", "safe"):
             if getattr(self, name) not in (True, False, None):
                 raise SettingsError(f"{name} must be True or False; got {getattr(self, name)!r}")
-        if self.direction not in DIRECTIONS:
-            raise SettingsError(
-                f"direction must be one of {', '.join(DIRECTIONS)}; got {self.direction!r}"
-            )
+        one_of("direction", self.direction, DIRECTIONS)
         beyond = self.safe or self.explore or self.direction != "gradient"
         if beyond and hasattr(self.primal_step, "update"):
             raise SettingsError(
@@ -254,8 +222,3 @@ class VRPDPG:
         if task.problem.environment is None:
             return ZeroViolation(Certifier(task.problem), work)
         return ConfidentlyFeasible(task, settings.horizon, work)
-
-
-def _is_number(value: Any, above: float) -> bool:
-    plain = isinstance(value, int | float | np.number) and not isinstance(value, bool)
-    return plain and above < value < math.inf

@@ -9,6 +9,7 @@ from pathlib import Path
 import numpy as np
 
 from cvxmdp.base.errors import ModelError
+from cvxmdp.base.settings import one_of
 from cvxmdp.base.storage import whole_file
 from cvxmdp.models.table import TabularMDP
 
@@ -35,10 +36,7 @@ def to_prism(mdp: TabularMDP, path: str | Path, *, dialect: str = "prism") -> li
     Returns:
         The files written.
     """
-    if dialect not in DIALECTS:
-        raise ModelError(
-            f"dialect must be one of {', '.join(map(repr, DIALECTS))}; got {dialect!r}"
-        )
+    one_of("dialect", dialect, DIALECTS, error=ModelError)
     if not isinstance(mdp, TabularMDP):
         raise ModelError(f"to_prism writes a TabularMDP; got {type(mdp).__name__}")
     prefix = Path(path)

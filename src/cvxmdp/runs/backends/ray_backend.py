@@ -21,6 +21,7 @@ from typing import Any
 from cvxmdp.base.checkpoints import Checkpoints
 from cvxmdp.base.errors import ExperienceError, SettingsError, require
 from cvxmdp.base.progress import Progress
+from cvxmdp.base.settings import whole
 from cvxmdp.problems.problem import Problem
 from cvxmdp.problems.solution import Status
 from cvxmdp.runs.backends.backend import Answer, Backend
@@ -52,8 +53,8 @@ class Ray(Backend):
     gpus: float = 0.0
 
     def __post_init__(self) -> None:
-        if self.workers is not None and (type(self.workers) is not int or self.workers < 1):
-            raise SettingsError(f"workers is a whole number of at least 1; got {self.workers!r}")
+        if self.workers is not None:
+            whole("workers", self.workers)
         if not isinstance(self.address, str | None):
             raise SettingsError(
                 f"address is a text such as 'auto', or None to start Ray here; got {self.address!r}"
