@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 import tempfile
+from collections.abc import Callable
 from dataclasses import replace
 from itertools import count
 from numbers import Real
@@ -124,6 +125,7 @@ def loosened(certificate: Certificate, problem: Problem) -> Certificate:
                 for name, least in certificate.slack.items()
             },
             slack_bound=max(certificate.slack_bound, found.slack_bound),
+            reaches=_weaker(certificate.sense)(certificate.reaches, found.reaches),
         )
         if any(least < 0 for least in looser.slack.values()) and certificate.confidence is None:
             looser = _without_policy(looser)
@@ -131,6 +133,11 @@ def loosened(certificate: Certificate, problem: Problem) -> Certificate:
     if not found:
         raise ProblemError(f"nothing could be proven in exact arithmetic. {found}")
     return replace(certificate, level=found.level)
+
+
+def _weaker(sense: str) -> Callable[[float, float], float]:
+    """Of what a policy reaches."""
+    return min if sense == "maximize" else max
 
 
 def _without_policy(certificate: Certificate) -> Certificate:

@@ -19,7 +19,6 @@ from cvxmdp.base.errors import ProblemError
 from cvxmdp.certificates.certificate import UNDERFLOW, size_of
 from cvxmdp.checker.arithmetic import CertificateError
 from cvxmdp.checker.bounds import (
-    MOVED,
     Achieved,
     PlainProblem,
     achieved,
@@ -131,14 +130,10 @@ class Claims:
     def least_size(self) -> float:
         """See ``Certificate.least_size``; zero where it is not known."""
         try:
-            change, rounding = (
-                change_of(self.checked, self.flow.uniform_occupancy, moved)
-                for moved in (MOVED, 0.0)
-            )
+            found = SHORT * change_of(self.checked, self.flow.uniform_occupancy)
         except CertificateError:
             return 0.0
-        # Exact arithmetic has nothing that rounding hides: only what is beyond it is claimed.
-        return max(0.0, SHORT * change - rounding) if math.isfinite(change) else 0.0
+        return found if math.isfinite(found) else 0.0
 
     def prove(self, evidence: Evidence, guess: np.ndarray | None = None) -> Proof | None:
         """The bound of the evidence; None where none follows.

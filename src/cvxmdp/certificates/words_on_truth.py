@@ -10,7 +10,7 @@ import math
 from typing import TYPE_CHECKING
 
 from cvxmdp.base.text_tables import number, text_table
-from cvxmdp.certificates.certificate_words import gap_words
+from cvxmdp.certificates.certificate_words import gap_words, level_words
 
 if TYPE_CHECKING:
     from cvxmdp.certificates.certificate import Certificate
@@ -21,7 +21,9 @@ def words_on_truth(certificate: Certificate) -> str:
     lines = _none(certificate) if certificate.infeasible else _bounds(certificate)
     if certificate.contradicts:
         lines.append("These two contradict each other: one of the promises below is false.")
-    promises = "Rests on these promises: " + "; ".join(certificate.assumes) + "."
+    promises = (
+        f"Rests on these promises: {'; '.join(certificate.assumes)}.{level_words(certificate)}"
+    )
     return "\n".join([f"{subject_of(certificate.confidence, certificate.data)}:", *lines, promises])
 
 

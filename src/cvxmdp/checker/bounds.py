@@ -210,16 +210,14 @@ class Achieved:
         return all(slack >= 0 for slack in self.slack.values()) and math.isfinite(self.objective)
 
 
-def change_of(
-    problem: PlainProblem, uniform: np.ndarray | None = None, moved: float = MOVED
-) -> float:
-    """What the objective changes by, at most, when a thousandth of the uniform policy's visits move.
+def change_of(problem: PlainProblem, uniform: np.ndarray | None = None) -> float:
+    """What the objective changes by, at most, when a thousandth of the uniform policy's visits move, in floats.
 
-    ``uniform`` is its occupancy, (S, A), where that is known. When nothing moves, what rounding may hide.
+    ``uniform`` is its occupancy, (S, A), where that is known.
     """
     x = problem.flow.visited(problem.flow.uniform).x if uniform is None else uniform
-    of, error = problem.setting.scalars, ErrorBound(moved * float(x.sum()), problem.flow.usable)
-    return of.at_least(problem.objective.drift(of.array(x), error))
+    moved = ErrorBound(MOVED * float(x.sum()), problem.flow.usable)
+    return float(problem.objective.drift(x, moved))
 
 
 def achieved(

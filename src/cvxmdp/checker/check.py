@@ -23,8 +23,8 @@ from cvxmdp.checker.bounds import PlainProblem, change_of
 from cvxmdp.checker.certificate_document import decode, decode_tree, read_document
 from cvxmdp.checker.fingerprint import fingerprint
 from cvxmdp.checker.policy_anywhere import PolicyAnywhere
-from cvxmdp.checker.proof_arithmetic import EXACT, FLOATING, OWN, Exact, Floating, ProofArithmetic
-from cvxmdp.checker.scalars import ScalarKind
+from cvxmdp.checker.proof_arithmetic import EXACT, FLOATING, OWN, Floating, ProofArithmetic
+from cvxmdp.checker.scalars import FLOATS, ScalarKind
 from cvxmdp.checker.true_problem import RecordedValues, TrueProblem, true_problem
 
 COMMON = {"infeasible", "sense", "statement", "assumes"}
@@ -55,6 +55,8 @@ class Check:
         level: the arithmetic it was checked in.
         slack: what each constraint's slack is shown to be at least, of the policy.
         slack_bound: what the smallest slack of every policy is shown to be at most, of a conflict.
+        reaches: what the policy's objective is shown to be at least (at most when minimising) in every model
+            that may be the true one, whatever its slack.
     """
 
     accepted: bool
@@ -67,6 +69,7 @@ class Check:
     level: str = FLOATING
     slack: Mapping[str, float] = field(default_factory=dict)
     slack_bound: float = math.nan
+    reaches: float = math.nan
 
     def __bool__(self) -> bool:
         return self.accepted
@@ -123,14 +126,14 @@ def _checked(
 ) -> Check:
     problem, floor = _subject(document, plain, arithmetic.scalars)
     stated = _claims(document, fingerprint(plain), problem)
-    if isinstance(arithmetic, Exact) and isinstance(problem, TrueProblem):
-        raise CertificateError(
-            "what is claimed of the true model is checked in floating point only, so far"
-        )
     if stated["infeasible"]:
         found = _check_infeasible(document, stated, problem, arithmetic)
     else:
         found = _check_bounds(document, stated, problem, arithmetic, floor)
+        if "least_size" in stated:
+            # No proof rests on it: it is what floats say it is.
+            floats, _ = _subject(document, plain, FLOATS)
+            found = _with_least_size(found, stated, floats)
     own = any(form.promises for form in (problem.objective, *problem.slacks.values()))
     return replace(
         found, level=arithmetic.level + (OWN if own and arithmetic.level == EXACT else "")
@@ -148,8 +151,8 @@ def _subject(
     if not isinstance(known, Mapping):
         raise CertificateError("it speaks of the true model, and the problem has no counts")
     if known.get("kind") == "counts":
-        return true_problem(plain, _number(stated, "confidence")), _true_floor
-    return true_problem(plain, math.nan), _true_floor
+        return true_problem(plain, _number(stated, "confidence"), scalars), _true_floor
+    return true_problem(plain, math.nan, scalars), _true_floor
 
 
 def _claims(document: dict[str, Any], known: str, problem: PlainProblem) -> dict[str, Any]:
@@ -260,6 +263,7 @@ class _Findings:
         self.reasons: list[str] = []
         self.unverified: list[str] = []
         self.slack: dict[str, float] = {}
+        self.reaches = math.nan
 
     def verified(self, what: str, compute: Callable[[], float]) -> float | None:
         """The number, or None where it cannot be had."""
@@ -292,7 +296,6 @@ def _check_bounds(
     if lower is not None and not stated_lower <= lower:
         found.reasons.append(f"lower bound {stated_lower:.17g} is claimed; {lower:.17g} is shown.")
     _check_uniform(stated, problem, arithmetic, found)
-    _check_least_size(stated, problem, found)
     return Check(
         not found.reasons and not found.unverified,
         tuple(found.reasons),
@@ -302,6 +305,7 @@ def _check_bounds(
         _unchecked(document),
         tuple(found.unverified),
         slack=found.slack,
+        reaches=problem.sign * found.reaches,
     )
 
 
@@ -379,7 +383,8 @@ def _true_floor(
             raise CertificateError("something is claimed of a policy that is not there")
         return -math.inf
     values = RecordedValues(decode_tree(document["evidence"].get("values")))
-    anywhere = PolicyAnywhere(problem.flow, decode(policy), values)
+    arithmetic.visited(problem, decode(policy))  # whether there is time, where that takes long
+    anywhere = PolicyAnywhere(problem.models, decode(policy), values)
     claims = {"the objective": (problem.objective, claimed)}
     claims |= {f"the slack of {name!r}": (problem.slacks[name], slack[name]) for name in slack}
     shown = []
@@ -392,6 +397,7 @@ def _true_floor(
                 f"{what} is claimed to be at least {least:.17g}; {known:.17g} is shown."
             )
         shown.append(known)
+    found.reaches, found.slack = shown[0], dict(zip(slack, shown[1:], strict=True))
     return shown[0] if all(one >= 0 for one in shown[1:]) else -math.inf
 
 
@@ -421,13 +427,17 @@ def _check_uniform(
         )
 
 
-def _check_least_size(stated: dict[str, Any], problem: PlainProblem, found: _Findings) -> None:
+def _with_least_size(found: Check, stated: dict[str, Any], problem: PlainProblem) -> Check:
     """What relative gaps refer to where zero is between the bounds."""
-    if "least_size" not in stated:
-        return
-    claimed = _number(stated, "least_size")
+    claimed, more = _number(stated, "least_size"), _Findings()
     if not _number(stated, "lower") <= 0 <= _number(stated, "upper"):
-        found.reasons.append("a least size is claimed of bounds that zero is not between.")
-    size = found.verified("the least size", partial(change_of, problem))
+        more.reasons.append("a least size is claimed of bounds that zero is not between.")
+    size = more.verified("the least size", partial(change_of, problem))
     if size is not None and not claimed <= size:
-        found.reasons.append(f"a least size of {claimed:.17g} is claimed; it is {size:.17g}.")
+        more.reasons.append(f"a least size of {claimed:.17g} is claimed; it is {size:.17g}.")
+    return replace(
+        found,
+        accepted=found.accepted and not more.reasons and not more.unverified,
+        reasons=(*found.reasons, *more.reasons),
+        unverified=(*found.unverified, *more.unverified),
+    )

@@ -59,6 +59,22 @@ def entries_of(matrix: sp.csr_array) -> Places:
     return Places(np.repeat(np.arange(height), np.diff(matrix.indptr)), matrix.indices, height)
 
 
+class NuSearch(NamedTuple):
+    """What bounds the largest expectations, found by a search.
+
+    Attributes:
+        top: the largest W of what can happen, (rows, J).
+        rows: those with a ball, (K,).
+        nu: how far nu is above the top, (K, J); zero where all that was seen is at the top.
+        bound: nu - exp(-eps) prod (nu - W_x)^(s_x/s) less the top, rounded up, (K, J).
+    """
+
+    top: np.ndarray
+    rows: np.ndarray
+    nu: np.ndarray
+    bound: np.ndarray
+
+
 class ConfidenceRows:
     """Kullback-Leibler balls, one per row.
 
@@ -67,6 +83,11 @@ class ConfidenceRows:
         possible: boolean (outcomes,): what can happen at all.
         supports: like ``counts``, what can happen in each row, or None.
         level: log(N / delta).
+
+    Attributes:
+        centre: s_x / s of every entry.
+        radius: eps of every row.
+        strength: j of every row, its m being 8^j.
     """
 
     def __init__(
@@ -82,7 +103,8 @@ class ConfidenceRows:
         if (matrix.data != np.floor(matrix.data)).any() or (matrix.data < 0).any():
             raise CertificateError("counts are whole numbers that are not negative")
         self.possible, self.supports = possible, _supports(supports, matrix)
-        self.places = entries_of(matrix)
+        self.places, self.counts, self.pointers = entries_of(matrix), matrix.data, matrix.indptr
+        self.strength = np.zeros(self.places.height, dtype=np.int64)
         if not possible[matrix.indices].all():
             raise CertificateError("something was counted that is said to be impossible")
         self.centre, self.radius = self._balls(matrix.data, level)
@@ -97,7 +119,10 @@ class ConfidenceRows:
             bar = level + math.log((j + 1) * (j + 2))
             weights, found = self._ball(counts, visits, shares, 8.0**j, bar)
             better = found < radius
-            radius = np.where(better, found, radius)
+            radius, self.strength = (
+                np.where(better, found, radius),
+                np.where(better, j, self.strength),
+            )
             centre = np.where(better[rows.row], weights, centre)
         return centre, radius
 
@@ -121,6 +146,10 @@ class ConfidenceRows:
         eps = (room + spent) / np.where(known, total, 1.0)
         return weights, np.where(known, np.maximum(eps, 0.0) * (1 + ULPS) + ULPS, np.inf)
 
+    def piece(self, row: int) -> slice:
+        """The entries of a row."""
+        return slice(int(self.pointers[row]), int(self.pointers[row + 1]))
+
     def largest(self, values: np.ndarray, wanted: np.ndarray) -> np.ndarray:
         """No p of a row's set has a larger p.W: (rows, J) for W = values, (outcomes, J).
 
@@ -128,31 +157,35 @@ class ConfidenceRows:
             values: W, one column each.
             wanted: boolean (rows,); the bound of other rows is left at the largest W.
         """
+        top, rows, _, bound = self.search(values, wanted)
+        highest = top[rows]
+        # A sum and a difference of numbers of about this size.
+        sizes = np.abs(highest) + np.abs(bound)
+        top[rows] = np.minimum(highest, highest + bound + 8 * EPS * sizes)
+        return top
+
+    def search(self, values: np.ndarray, wanted: np.ndarray) -> NuSearch:
+        """A good nu for every row that is wanted, and what it shows."""
         top = _tops(values, self.possible, self.supports, self.places.height)
         used = wanted & np.isfinite(self.radius)
         keep = used[self.places.row] & (self.centre > 0)
         if not keep.any():
-            return top
+            none = np.zeros((0, values.shape[1]))
+            return NuSearch(top, np.zeros(0, dtype=np.int64), none, none)
         old = np.flatnonzero(used)
         place = np.zeros(self.places.height, dtype=np.int64)
         place[old] = np.arange(old.size)
         rows = Places(place[self.places.row[keep]], self.places.outcome[keep], old.size)
-        weight, radius, highest = self.centre[keep], self.radius[old], top[old]
-        gaps = highest[rows.row] - values[rows.outcome]
+        gaps = top[old][rows.row] - values[rows.outcome]
         if self.supports is not None and (gaps < 0).any():
             raise CertificateError("something was counted outside the supports that were declared")
-        bound = _lowest_nu(rows, weight, gaps, radius)
-        # A sum and a difference of numbers of about this size.
-        sizes = np.abs(highest) + np.abs(bound)
-        most = highest + bound + 8 * EPS * sizes
-        top[old] = np.minimum(highest, most)
-        return top
+        return NuSearch(top, old, *_lowest_nu(rows, self.centre[keep], gaps, self.radius[old]))
 
 
 def _lowest_nu(
     rows: Places, weight: np.ndarray, gaps: np.ndarray, radius: np.ndarray
-) -> np.ndarray:
-    """The least of d - exp(-eps) prod (d + gap)^weight over d > 0 that a golden section finds, rounded up.
+) -> tuple[np.ndarray, np.ndarray]:
+    """A d > 0 that a golden section finds, and d - exp(-eps) prod (d + gap)^weight there, rounded up.
 
     Args:
         rows: of the entries.
@@ -190,8 +223,9 @@ def _lowest_nu(
         fresh = height(inner)
         left, right = np.where(lower, inner, right), np.where(lower, left, inner)
         at_left, at_right = np.where(lower, fresh, at_right), np.where(lower, at_left, fresh)
+    best = spread * np.exp(np.where(at_left < at_right, left, right))
     found = spread * np.minimum(at_left, at_right)
-    return np.where(flat, 0.0, found)
+    return np.where(flat, 0.0, best), np.where(flat, 0.0, found)
 
 
 def effective_counts(counts: np.ndarray, a: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -254,17 +288,17 @@ class RelativeRows:
         """See ``ConfidenceRows.largest``."""
         rows, weight = self.rows, self.chances.data[:, None]
         seen = values[rows.outcome]
-        middle = self._medians(seen)
+        middle = self.medians(values)
         away = rows.sums(weight * np.abs(seen - middle[rows.row]))
         found = rows.sums(weight * seen) + self.share * away
         terms = int(np.bincount(rows.row, minlength=1).max()) + 16
         sizes = rows.sums(weight * (np.abs(seen) + np.abs(middle[rows.row])))
         return found + terms * EPS * (sizes + np.abs(middle))
 
-    def _medians(self, seen: np.ndarray) -> np.ndarray:
-        """Of every row and column, weighted; where rows sum to one."""
-        rows, found = self.rows, np.zeros((self.rows.height, seen.shape[1]))
-        starts = self.chances.indptr
+    def medians(self, values: np.ndarray) -> np.ndarray:
+        """Of every row and column of W, weighted; where rows sum to one."""
+        rows, seen, starts = self.rows, values[self.rows.outcome], self.chances.indptr
+        found = np.zeros((rows.height, seen.shape[1]))
         for column in range(seen.shape[1]):
             order = np.lexsort((seen[:, column], rows.row))
             reached = np.cumsum(self.chances.data[order])

@@ -52,6 +52,9 @@ class CheckedModels(CheckedEpisodes):
         starts: that of the initial distribution, or None where it is known.
         boxes: of the estimated signals, by name.
         promises: what the set rests on.
+        count: sets that hold together with the confidence.
+        visits: of each pair, (S, A).
+        signals: what is said of the estimated signals, by name.
     """
 
     def __init__(self, plain: Mapping[str, Any], confidence: float) -> None:
@@ -62,6 +65,8 @@ class CheckedModels(CheckedEpisodes):
             raise CertificateError("what holds in every model needs a discount below one")
         self.boxes: dict[str, SignalBox] = {}
         self.starts: ConfidenceRows | None = None
+        self.confidence, self.count = confidence, 0
+        self.visits, self.signals = np.zeros(self.shape), dict[str, Mapping[str, Any]]()
         self.start_moved = 0.0
         if stated:
             self._take_stated(float(known["share"]))
@@ -85,24 +90,26 @@ class CheckedModels(CheckedEpisodes):
         available = np.asarray(known["available"], dtype=bool)
         listed = np.asarray(available.any(axis=1))
         pairs = int(available.sum())
-        signals = {str(one["name"]): one for one in known["signals"]}
-        bounded = (not one["exact"] and one["bounds"] is not None for one in signals.values())
-        count = pairs * (1 + sum(bounded)) + int(known["initial"] is not None)
-        level = math.log(max(count, 1)) - math.log(1.0 - confidence)
+        self.signals = {str(one["name"]): one for one in known["signals"]}
+        bounded = (not one["exact"] and one["bounds"] is not None for one in self.signals.values())
+        self.count = pairs * (1 + sum(bounded)) + int(known["initial"] is not None)
+        level = math.log(max(self.count, 1)) - math.log(1.0 - confidence)
         level += 8 * EPS * (abs(level) + 1.0)
         possible = np.append(listed, True)
         counts, supports = known["outcomes"], known["supports"]
         self.rows = ConfidenceRows(counts, possible, supports, level)
         self.reached = listed
         self.usable = available & listed[:, None]
-        visits = np.asarray(counts.sum(axis=1), dtype=np.float64).reshape(self.shape)
+        self.visits = np.asarray(counts.sum(axis=1), dtype=np.float64).reshape(self.shape)
         self.moved = self._distances(self.rows, self._estimate()).reshape(self.shape)
         if known["initial"] is not None:
             begun = sp.csr_array(np.append(known["initial"], 0.0)[None, :])
             self.starts = ConfidenceRows(begun, np.append(listed, False), None, level)
             start = sp.csr_array(np.append(self.initial, 0.0)[None, :])
             self.start_moved = float(self._distances(self.starts, start)[0])
-        self.boxes = {name: _box(one, visits, level, self.usable) for name, one in signals.items()}
+        self.boxes = {
+            name: _box(one, self.visits, level, self.usable) for name, one in self.signals.items()
+        }
         self.promises = (*DATA_PROMISES, *(str(one) for one in known["promises"]))
 
     def _estimate(self) -> sp.csr_array:

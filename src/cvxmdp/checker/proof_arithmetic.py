@@ -25,8 +25,10 @@ from cvxmdp.checker.closed_forms import ClosedForm
 from cvxmdp.checker.exact_average import ExactAverage
 from cvxmdp.checker.exact_finite import ExactFinite
 from cvxmdp.checker.exact_flow import ExactEpisodes, ExactFlow
+from cvxmdp.checker.exact_models import ExactModels
 from cvxmdp.checker.exact_numbers import BALLS, ExactMatrix, at_most, balls, precisely
 from cvxmdp.checker.scalars import FLOATS, ScalarKind
+from cvxmdp.checker.true_problem import TrueProblem
 
 FLOATING = "floating point with error terms"
 EXACT = "exact arithmetic"
@@ -129,7 +131,12 @@ class Exact:
     def _flow(self, problem: PlainProblem) -> ExactFlow:
         if self.flow is None:
             self._expect(problem.flow)
+            if isinstance(problem, TrueProblem):
+                assert isinstance(problem.models, ExactModels)
+                self.flow = problem.models
+                return self.flow
             self.flow = FLOWS[type(problem.flow)](problem.flow, self.plain)
+        assert self.flow is not None
         return self.flow
 
     def _expect(self, flow: CheckedFlow) -> None:

@@ -10,12 +10,15 @@ import numpy as np
 from cvxmdp.checker.arithmetic import CertificateError
 from cvxmdp.checker.bounds import PlainProblem
 from cvxmdp.checker.checked_models import CheckedModels
+from cvxmdp.checker.exact_models import ExactModels
+from cvxmdp.checker.scalars import FLOATS, ScalarKind
 
 
 class TrueProblem(PlainProblem):
     """A problem whose flow is a set of models."""
 
     flow: CheckedModels
+    models: CheckedModels | ExactModels  # the same in the problem's scalars
     data = ""  # what statements rest on, in words
 
     @property
@@ -26,17 +29,21 @@ class TrueProblem(PlainProblem):
         return (*dict.fromkeys(made), *self.flow.promises)
 
 
-def true_problem(plain: Mapping[str, Any], confidence: float) -> TrueProblem:
+def true_problem(
+    plain: Mapping[str, Any], confidence: float, scalars: ScalarKind = FLOATS
+) -> TrueProblem:
     """The problem in every model of the set that holds the true one with this confidence."""
     known = plain.get("uncertainty")
     if not isinstance(known, Mapping):
         raise CertificateError("the problem has neither counts nor a stated error")
     try:
-        models = CheckedModels(plain, confidence)
+        flow = CheckedModels(plain, confidence)
+        models = ExactModels(flow, plain) if scalars.exact else flow
         slacks = dict(zip(plain["slacks"], known["slacks"], strict=True))
         functions = {"objective": known["objective"], "slacks": slacks}
         boxes = {name: (box.low, box.high) for name, box in models.boxes.items()}
-        found = TrueProblem({**plain, **functions}, models, boxes)
+        found = TrueProblem({**plain, **functions}, flow, boxes, scalars)
+        found.models = models
         found.data = data_words(known)
         return found
     except (ArithmeticError, KeyError, TypeError, AttributeError, ValueError) as error:
