@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from fractions import Fraction
 
 import numpy as np
@@ -191,3 +192,30 @@ def test_pictures_and_records_of_charged_problems(tmp_path) -> None:
     solution.plot(tmp_path / "policy.png")
     cm.report([solution], tmp_path / "report.html")
     assert "linear" in (tmp_path / "report.html").read_text("utf-8")
+
+
+def ladder(rungs: int) -> cm.TabularMDP:
+    """A rung higher with one chance in a hundred, or 0.3; else down to the ground, or the end."""
+    transition, top = np.zeros((rungs, 2, rungs)), np.zeros((rungs, 2))
+    for rung, (action, chance) in itertools.product(range(rungs), enumerate((0.01, 0.003))):
+        if rung + 1 < rungs:
+            transition[rung, action, rung + 1] = chance
+        else:
+            top[rung, action] = chance
+        transition[rung, action, 0] += 0.5 * (1 - chance)
+    return cm.TabularMDP(transition, 0, discount=1, signals={"top": top})
+
+
+@pytest.mark.parametrize(("rungs", "sense"), [(4, "minimize"), (4, "maximize"), (20, "maximize")])
+def test_rare_events_are_proven_to_their_own_digits(rungs: int, sense: str) -> None:
+    """One in 1e40: an error of visits, 1e-16, would hide it."""
+    chance = Fraction(*((0.003 if sense == "minimize" else 0.01).as_integer_ratio()))
+    stay, half = Fraction(1), Fraction(1, 2)
+    for rung in range(rungs):  # V_0 = sum of what leads back to the ground times V_0, and the top
+        stay -= chance**rung * half * (1 - chance)
+    best = float(chance**rungs / stay)
+    problem = cm.Problem(ladder(rungs), **{sense: cm.linear("top")})
+    certificate = cm.certify(problem, cm.solve(problem))
+    assert certificate.lower <= best <= certificate.upper
+    assert certificate.upper - certificate.lower <= 1e-11 * best
+    assert cm.check(certificate, problem).accepted

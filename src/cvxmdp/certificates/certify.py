@@ -286,7 +286,7 @@ class Certifier:
             proof: of the upper bound.
         """
         sign = self.problem.sign
-        ceiling = _up(proof) if proof is not None else math.inf
+        ceiling = _up(self.claims, proof) if proof is not None else math.inf
         floor, slack = -math.inf, {}
         if kept is not None:
             floor = _down(kept.achieved.objective, kept.achieved.drift)
@@ -324,9 +324,12 @@ def proven(claims: Claims, evidence: Evidence) -> Proof | None:
         return None
 
 
-def _up(proof: Proof) -> float:
-    values = proof.evidence.values
+def _up(claims: Claims, proof: Proof) -> float:
+    """A little above, of the size of the numbers that are added up: of the start, where the rest is covered."""
+    values, covered = proof.evidence.values, proof.evidence.remainder is not None
     size = 0.0 if values is None else float(np.abs(values).max(initial=0.0))
+    if values is not None and covered:
+        size = float(claims.flow.initial @ np.abs(values))
     return proof.upper + LOOSENED * max(abs(proof.upper), size)
 
 

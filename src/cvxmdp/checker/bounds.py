@@ -29,15 +29,17 @@ from cvxmdp.checker.arithmetic import (
     CertificateError,
     ErrorBound,
     Parameters,
+    total,
 )
 from cvxmdp.checker.checked_average import CheckedAverage
 from cvxmdp.checker.checked_episodes import CheckedEpisodes
 from cvxmdp.checker.checked_finite import CheckedFinite
-from cvxmdp.checker.checked_flow import CheckedFlow
+from cvxmdp.checker.checked_flow import CheckedFlow, Visited
 from cvxmdp.checker.closed_forms import CONVEX, ClosedForm
 from cvxmdp.checker.composite_forms import FormSetting, MinimumForm, read_form
 from cvxmdp.checker.scalars import FLOATS, ScalarKind
 
+RARE = 1e-9  # of the numbers added up: an error beyond it is worth another look
 MOVED = 1e-3  # of the uniform policy's visits
 SENSES = ("maximize", "minimize")
 
@@ -220,6 +222,27 @@ def change_of(problem: PlainProblem, uniform: np.ndarray | None = None) -> float
     return float(problem.objective.drift(x, moved))
 
 
+def surely(form: ClosedForm, visited: Visited) -> float:
+    """What a function of a policy's occupancy is at least."""
+    value = float(form.value(visited.x))
+    if not math.isfinite(value):
+        return -math.inf
+    drift = form.drift(visited.x, visited.error)
+    return max(float(value - drift), _as_a_return(form, visited, drift))
+
+
+def _as_a_return(form: ClosedForm, visited: Visited, drift: float) -> float:
+    """The same of an affine function that is rarely paid, so that the error of visits, ``drift``, hides it."""
+    flat = form.flat_parameters
+    if flat is None or visited.least_return is None:
+        return -math.inf
+    affine = form.tangent(flat)
+    if drift <= RARE * (total(affine.reward * visited.x)[1] + abs(affine.constant)):
+        return -math.inf
+    least = visited.least_return(affine.reward, blur_of(affine))
+    return float(least + affine.constant - affine.size * 16 * EPS - UNDERFLOW)
+
+
 def achieved(
     problem: PlainProblem, policy: np.ndarray, guess: np.ndarray | None = None
 ) -> Achieved:
@@ -227,10 +250,10 @@ def achieved(
 
     ``guess``, (S,), is how often it may visit states: that is measured, not believed.
     """
-    x, error, residual = problem.flow.visited(policy, guess)
-    drift = problem.objective.drift(x, error)
-    value = problem.objective.value(x)
-    slack = {name: form.value(x) for name, form in problem.slacks.items()}
-    sure = {name: slack[name] - form.drift(x, error) for name, form in problem.slacks.items()}
-    objective = value - drift if math.isfinite(value) and math.isfinite(drift) else -math.inf
-    return Achieved(objective, sure, slack, x, residual, drift)
+    visited = problem.flow.visited(policy, guess)
+    slack = {name: form.value(visited.x) for name, form in problem.slacks.items()}
+    sure = {name: surely(form, visited) for name, form in problem.slacks.items()}
+    objective = surely(problem.objective, visited)
+    off = problem.objective.value(visited.x) - objective
+    drift = abs(off) if math.isfinite(off) else math.inf
+    return Achieved(objective, sure, slack, visited.x, visited.residual, drift)

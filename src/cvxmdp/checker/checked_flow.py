@@ -7,7 +7,7 @@ far a policy's occupancy may be from the computed one. Nothing here is shared wi
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -27,11 +27,14 @@ class Visited(NamedTuple):
         x: as computed, (S, A).
         error: how far it may be off.
         residual: what the flow equations miss, in the sum of absolute values.
+        least_return: what a reward (S, A), each entry known up to another number, surely returns; None where
+            that is known from visits alone.
     """
 
     x: np.ndarray
     error: ErrorBound
     residual: float
+    least_return: Callable[[np.ndarray, np.ndarray], float] | None = None
 
 
 class CheckedFlow(ABC):

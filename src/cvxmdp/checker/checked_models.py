@@ -173,7 +173,7 @@ class CheckedModels(CheckedEpisodes):
         moved = total(found.x * self.moved)[0] + 2.0 * found.error.size
         away = (moved * self.discount + self.start_moved) * (1 + 8 * EPS) * self.longest
         error = ErrorBound(found.error.size + min(away, 2.0 * self.longest), self.usable)
-        return found._replace(error=error)
+        return found._replace(error=error, least_return=None)
 
 
 def opened(available: Any) -> np.ndarray:

@@ -101,7 +101,7 @@ class PolicyAnywhere:
         with suppress(NotKnownError):
             found.append(self.affine_at_least(form.chord(self)))
         if form.drifts:
-            x, error, _ = self.visited
+            x, error = self.visited.x, self.visited.error
             value = form.value(x)
             if self.scalars.finite(value):
                 found.append(self.scalars.at_least(value - form.drift(x, error)))

@@ -16,7 +16,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from cvxmdp.checker.arithmetic import ErrorBound, NotVerifiableError
-from cvxmdp.checker.bounds import PlainProblem, lagrangian_tangent, upper_bound
+from cvxmdp.checker.bounds import PlainProblem, lagrangian_tangent, surely, upper_bound
 from cvxmdp.checker.checked_average import CheckedAverage
 from cvxmdp.checker.checked_episodes import CheckedEpisodes
 from cvxmdp.checker.checked_finite import CheckedFinite
@@ -91,10 +91,7 @@ class Floating:
         return float(form.value(visited.x))
 
     def surely(self, form: ClosedForm, visited: Visited) -> float:
-        value = form.value(visited.x)
-        if not math.isfinite(value):
-            return -math.inf
-        return float(value - form.drift(visited.x, visited.error))
+        return surely(form, visited)
 
 
 FLOWS: dict[type[CheckedFlow], Any] = {

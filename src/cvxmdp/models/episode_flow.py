@@ -36,6 +36,8 @@ INVERTED = 600  # states up to which a policy's whole matrix is inverted
 SOLVED_TOGETHER = 256  # states up to which policies are evaluated several at a time
 TOGETHER_ENTRIES = 2**22
 COVERED = (1.0 + 1e-9, 1.0 + 1e-4, 1.1)  # times what is needed, so that rounding is no matter
+MOST_SWEEPS, LOOKED_AT = 5_000, 10  # plain ones, and after how many it is looked whether they go on
+SWEPT = 1e-3  # relative error of what sweeps find
 LONG = 1e3  # steps: stays that are longer take digits from solvers
 SKETCHED = 1e-11  # relative error of occupancies that sizes are measured at, in large models
 ROUNDED = 1e-12  # a row that misses one by less ends no episode
@@ -126,10 +128,30 @@ class EpisodeFlow(Flow):
         if self.shape[0] <= DENSE_LIMIT:
             best = top * np.maximum(self.best_values(excess / top)[0], 0.0)
             for more in COVERED:
-                needed = (excess + self.following(more * best)) * (1.0 + ROUNDED)
-                if (needed <= more * best[:, None])[self.usable].all():
+                if self._covers(excess, more * best):
                     return more * best
-        return COVERED[0] * top * self.stay
+        swept = self._swept(excess)
+        return swept if self._covers(excess, swept) else COVERED[0] * top * self.stay
+
+    def _covers(self, excess: np.ndarray, remainder: np.ndarray) -> bool:
+        needed = (excess + self.following(remainder)) * (1.0 + ROUNDED)
+        return bool((needed <= remainder[:, None])[self.usable].all())
+
+    def _swept(self, excess: np.ndarray) -> np.ndarray:
+        """E = (1 + k) (e + gamma P E), e >= 0, from below: sums of what is not negative lose no digits.
+
+        A factorisation knows small values up to rounding of the largest, which hides rare events. The k leaves
+        room for rounding and for where sweeps end, and is small beside what a step adds.
+        """
+        more, found = min(SWEPT, SWEPT / self.longest), np.zeros(self.shape[0])
+        for sweep in range(MOST_SWEEPS):
+            before = found
+            found = (1.0 + more) * (excess + self.following(found)).max(
+                axis=1, where=self.usable, initial=0.0
+            )
+            if sweep % LOOKED_AT == 0 and (found <= (1.0 + 0.5 * more) * before).all():
+                break
+        return found
 
     def oracle(self, device: Device | None = None) -> Oracle:
         return EpisodeOracle(self, device)
