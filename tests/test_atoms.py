@@ -649,9 +649,21 @@ def test_distance_of_actions_by_hand(norm, open_model):
     assert float(here.value(x)) == pytest.approx(0.0, abs=1e-12)
 
 
+@pytest.mark.parametrize("norm", ["l1", "kl"])
+def test_probabilities_are_a_policy_to_the_distance_of_actions(open_model, norm):
+    policy = cm.uniform_policy(open_model)
+    x = interior_point(open_model, generator(3))
+    told = cm.distance(policy, norm=norm, of="actions").lower(open_model)
+    for written in (policy.probabilities(), policy.probabilities().tolist()):
+        found = cm.distance(written, norm=norm, of="actions").lower(open_model)
+        assert float(found.value(x)) == float(told.value(x))
+
+
 def test_distance_of_actions_refuses_what_is_no_policy(open_model):
-    with pytest.raises(UtilityError, match="a policy or a solution"):
+    with pytest.raises(PolicyError, match="sum to 2, not to one"):
         cm.distance(np.ones((4, 2)), norm="l1", of="actions")
+    with pytest.raises(UtilityError, match="its probabilities as an"):
+        cm.distance(cm.ball(np.ones((4, 2)), 1.0), norm="l1", of="actions")
     with pytest.raises(UtilityError, match="available in l1, kl"):
         cm.distance(cm.uniform_policy(open_model), of="actions")
     with pytest.raises(UtilityError, match='"occupancy" or "actions"'):

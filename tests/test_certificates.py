@@ -710,9 +710,47 @@ def test_the_relative_gap_is_one_of_the_objective_however_bad_the_uniform_policy
     )
     assert certificate.relative_gap == pytest.approx(1.4 / 5.1)
     assert "Gap 1.4, relative 0.27." in str(certificate)
+    for uniform in (-1e3, -1e4, -3e4):
+        worse = replace(certificate, uniform=uniform)
+        assert worse.relative_gap == pytest.approx(1.4 / 5.1)
+    beyond = replace(certificate, uniform=-1e6)
+    assert beyond.relative_gap == pytest.approx(1.4 / 100, rel=1e-3)
+    assert "relative 0.27 to the objective, 0.014 to 0.0001 of the uniform" in str(beyond)
     near_zero = replace(certificate, upper=0.01, lower=0.0)
     assert near_zero.relative_gap == pytest.approx(0.01 / 127.01)
     assert "relative 1 to the objective, 7.9e-05 to the uniform policy" in str(near_zero)
+
+
+@pytest.mark.parametrize("penalty", [30.0, 3e3])
+def test_no_status_rests_on_how_bad_the_uniform_policy_is(penalty):
+    """A forbidding action makes the uniform policy terrible; what is left to gain stays what it is."""
+    mdp = cm.garnet(6, 3, 2, seed=1, discount=0.9)
+    reward = np.array(mdp.signals["reward"])
+    reward[:, 2] = -penalty
+    problem = cm.Problem(mdp.replace(signals={"reward": reward}), maximize=cm.linear("reward"))
+    first = np.tile([1.0, 0.0, 0.0], (6, 1))
+    certificate = cm.certify(problem, first)
+    best = cm.solve(problem).objective
+    lost = (best - problem.evaluate(first).objective) / best
+    assert lost > 0.05
+    assert certificate.relative_gap == pytest.approx(lost, rel=1e-6)
+    found = cm.solve(problem, cm.ColumnGeneration())
+    assert found.status is cm.Status.OPTIMAL
+    assert found.objective == pytest.approx(best, rel=1e-6)
+
+
+def test_endings_are_promises_whatever_the_horizon():
+    """A row that has lost an entry looks like one that ends episodes: the certificate says so."""
+    rows = np.full((2, 2, 2), 0.5)
+    rows[1, 0, 1] = 0.18
+    for horizon in ({"discount": 0.9}, {"horizon": 4}):
+        mdp = cm.TabularMDP(rows, [0.5, 0.5], signals={"reward": np.eye(2)}, **horizon)
+        problem = cm.Problem(mdp, maximize=cm.linear("reward"))
+        certificate = cm.certify(problem, cm.solve(problem))
+        assert certificate.assumes == ("1 of 4 rows ends episodes (0.32)",)
+        hidden = cm.check(replace(certificate, assumes=()), problem)
+        assert not hidden
+        assert "hides a promise" in str(hidden)
 
 
 def test_a_unit_of_slack_is_worth_the_gap_and_the_multiplier(small):

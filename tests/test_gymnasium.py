@@ -282,3 +282,23 @@ def test_wrong_spaces_and_settings() -> None:
         cm.GymnasiumEnv(3, 0.9)
     with pytest.raises(ExperienceError, match="n_envs=2 goes with an id"):
         cm.GymnasiumEnv(Counter(), 0.9, n_envs=2)
+
+
+@pytest.mark.filterwarnings("ignore:.*out of date")
+@pytest.mark.parametrize(
+    ("asked", "said"),
+    [
+        ("Taxi-v3", "Write 'Taxi-v4'"),
+        ("FrozenLake-v0", "Write 'FrozenLake-v1'"),
+        ("CliffWalking-v77", "Write 'CliffWalking-v1'"),
+        ("FrozenLakes-v1", "Did you mean 'FrozenLake-v1'"),
+        ("of_nobody/Lake-v1", "Gymnasium cannot make 'of_nobody/Lake-v1'"),
+    ],
+)
+def test_ids_that_are_none_name_one_that_is(asked, said) -> None:
+    with pytest.raises(ExperienceError, match=said):
+        cm.GymnasiumEnv(asked, 0.9)
+    with pytest.raises(ExperienceError, match=said):
+        cm.from_gymnasium_table(asked, 0.9)
+    with pytest.raises(ExperienceError, match=said):
+        cm.record_episode(cm.TabularPolicy(np.ones((1, 1))), asked, seed=0)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import io
 import signal
 import subprocess
@@ -13,11 +14,14 @@ import numpy as np
 import pytest
 
 import cvxmdp as cm
+from cvxmdp.algorithms.columns.generation import Generation
 from cvxmdp.base import checkpoints, progress
 from cvxmdp.base.saved_trees import Growing, Plain, from_arrays, to_arrays
 from cvxmdp.runs import run as driver
+from cvxmdp.runs.interruption import remember_interrupts
 from cvxmdp.runs.run import Run
 from cvxmdp.solvers.contract import MOST_ROWS, Task, Work
+from cvxmdp.solvers.convex_program import COLUMNS
 from cvxmdp.solvers.learning import Plan
 from strategies import small_problem
 
@@ -207,6 +211,29 @@ def test_a_convex_program_is_told_the_seconds_left():
     hard = cm.Problem(mdp, maximize=cm.entropy())
     found = cm.solve(hard, cm.ConvexProgram(), time_limit=1e-3)
     assert found.status is cm.Status.TIME_LIMIT
+
+
+def test_a_program_that_falls_back_to_columns_is_told_too(monkeypatch):
+    problem = cm.Problem(cm.garnet(30, 3, 5, seed=0, discount=0.99), maximize=cm.entropy())
+    taken, step = [], Generation.step
+    monkeypatch.setattr(Generation, "step", lambda self: (taken.append(0), step(self)))
+    cm.ConvexProgram().answer(problem, left=lambda: 1e-9, ways=[COLUMNS])
+    assert len(taken) == 1
+    cm.ConvexProgram().answer(problem, ways=[COLUMNS])
+    assert len(taken) > 2
+
+
+def test_an_interrupt_that_was_swallowed_before_a_run_ends_it(problem):
+    """Raised in a callback or while an object is taken away, an exception is printed and goes no further."""
+    own = signal.getsignal(signal.SIGINT)
+    try:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+        remember_interrupts()
+        with contextlib.suppress(KeyboardInterrupt):
+            signal.raise_signal(signal.SIGINT)
+        assert cm.solve(problem, SOLVERS["PDPG"]).status is cm.Status.INTERRUPTED
+    finally:
+        signal.signal(signal.SIGINT, own)
 
 
 # --- folders ---------------------------------------------------------------------------------------

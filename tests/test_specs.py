@@ -249,7 +249,8 @@ signals.reward = [0.0, 1.0]
     solution = cm.solve(problem)
     assert "1 of 2 rows ends episodes (0.32)." in str(solution).splitlines()
     certificate = cm.certify(problem, solution)
-    assert "as written, in which 1 of 2 rows ends episodes (0.32)." in str(certificate)
+    assert certificate.assumes == ("1 of 2 rows ends episodes (0.32)",)
+    assert "Rests on these promises: 1 of 2 rows ends episodes (0.32)." in str(certificate)
     assert "rows ends episodes (0.32)" in record_text(record_of(solution))
 
 

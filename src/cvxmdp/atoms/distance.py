@@ -23,6 +23,7 @@ from cvxmdp.models.space import Space
 from cvxmdp.models.table import model_of
 from cvxmdp.policies import Policy
 from cvxmdp.policies.occupancies import occupancy_of, uniform_policy
+from cvxmdp.policies.tables import TabularPolicy
 
 NORMS = ("l1", "l2", "l2-squared", "kl", "chi2")
 DIVERGENCES = ("kl", "chi2")  # of distributions: smoothing and units go with them
@@ -50,9 +51,9 @@ def distance(
             "kl" nor "chi2".
         smoothing: for "kl" and "chi2": mix the target with this share of the uniform policy's occupancy, which
             is positive wherever a policy can go.
-        of: "occupancy"; or "actions" for the change of decisions against a policy pi_0, weighted by how
-            often they are taken: sum_s d(s) |pi(.|s) - pi_0(.|s)|_1 for "l1", or with the divergence
-            KL(pi(.|s) || pi_0(.|s)) for "kl", d the state distribution.
+        of: "occupancy"; or "actions" for the change of decisions against a policy pi_0 (or the (S, A) array
+            of its probabilities), weighted by how often they are taken: sum_s d(s) |pi(.|s) - pi_0(.|s)|_1
+            for "l1", or with the divergence KL(pi(.|s) || pi_0(.|s)) for "kl", d the state distribution.
         unit: for "kl", "chi2" and of "actions": what occupancies are divided by instead of the model's own.
     """
     unit = read_unit(unit)
@@ -119,13 +120,17 @@ def _of_actions(target: Any, norm: str, smoothing: float, unit: float | None) ->
     policy = (
         None if isinstance(target, ConvexSet) else point_like(target, "the target of a distance")
     )
+    if isinstance(policy, np.ndarray):
+        policy = TabularPolicy(policy)
     if not isinstance(policy, Policy):
         raise UtilityError(
-            f'distance(..., of="actions") compares with a policy or a solution; got {target!r}'
+            'distance(..., of="actions") compares with a policy, its probabilities as an (S, A) array, or a '
+            f"solution; got {target!r}"
         )
     if norm not in ACTION_NORMS:
         raise UtilityError(
-            f"the distance of actions is available in {', '.join(ACTION_NORMS)}; got {norm!r}"
+            f"the distance of actions is available in {', '.join(ACTION_NORMS)}: give norm="
+            f'"{ACTION_NORMS[0]}"; got {norm!r}'
         )
     return ActionDistance(policy, norm, smoothing, unit)
 

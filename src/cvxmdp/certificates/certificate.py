@@ -18,8 +18,9 @@ import numpy as np
 from cvxmdp.base.errors import FileFormatError
 from cvxmdp.base.jsonable import encode_array, to_jsonable
 from cvxmdp.base.notebooks import InNotebooks
+from cvxmdp.base.relative_size import largest_of, size_of
 from cvxmdp.base.storage import whole_file
-from cvxmdp.certificates.certificate_words import certificate_words, largest_of
+from cvxmdp.certificates.certificate_words import certificate_words
 from cvxmdp.certificates.words_on_truth import words_on_truth
 from cvxmdp.checker.certificate_document import (
     FIRST_FORMAT,
@@ -41,8 +42,6 @@ ON_TRUTH = ("confidence", "data", "reaches")
 NOTES = ("given_slack", "repaired", "repair_share", "flow_residual", "flow_cost", "level")
 
 UNDERFLOW = 1e-290  # bounds allow for it, and are no further from zero where everything is zero
-# Of what separates the uniform policy from the bound: an objective below is near zero.
-NEAR_ZERO = 2e-2
 
 
 @dataclass(frozen=True)
@@ -121,9 +120,9 @@ class Certificate(InNotebooks):
     def size(self) -> float:
         """What ``relative_gap`` refers to: max(|upper|, |lower|), the size of the objective.
 
-        Where both bounds are near zero (a fiftieth of ``range`` or less), as in imitation, it is ``range``.
-        Elsewhere it is not: beside a uniform policy that is terrible every gap looks small. Where zero is
-        between the bounds, it is at least ``least_size``.
+        Where zero is between the bounds and near to both (a fiftieth of ``range`` or less), as in imitation, it
+        is ``range``, and at least ``least_size``. Elsewhere a ten-thousandth of ``range`` is the least there
+        is: beside a uniform policy that is terrible every gap would look small.
         """
         return max(size_of(self.upper, self.lower, self.range), largest_of(self.least_size))
 
@@ -135,8 +134,9 @@ class Certificate(InNotebooks):
 
     @property
     def near_zero(self) -> bool:
-        """Whether the best objective is near zero, compared with what there is to gain."""
-        return largest_of(self.upper, self.lower) <= NEAR_ZERO * self.range
+        """Whether the best objective is so near zero that gaps are not relative to its own size."""
+        size = size_of(self.upper, self.lower, self.range)
+        return largest_of(self.upper, self.lower) < size
 
     @property
     def contradicts(self) -> bool:
@@ -233,12 +233,6 @@ def is_first_format(text: str) -> bool:
     except (RecursionError, ValueError):
         return False  # no certificate at all, which is said where it is read
     return isinstance(document, dict) and document.get("format") == FIRST_FORMAT
-
-
-def size_of(upper: float, lower: float, span: float) -> float:
-    """What a gap between these bounds is compared with; ``span`` as ``Certificate.range``."""
-    size = largest_of(upper, lower)
-    return span if size <= NEAR_ZERO * span else size
 
 
 def _encoded(tree: Any) -> Any:

@@ -5,19 +5,14 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING
 
+from cvxmdp.base.relative_size import ROUNDING_SHARE, largest_of
 from cvxmdp.base.text_tables import number, text_table
-from cvxmdp.models.table import endings_in
 from cvxmdp.problems.solution_text import ESTIMATED, said_of_model
 
 if TYPE_CHECKING:
     from cvxmdp.certificates.certificate import Certificate
 
 ESTIMATE = f"it speaks of the {ESTIMATED}"
-
-
-def largest_of(*numbers: float) -> float:
-    """The largest size of the finite ones, zero if there is none."""
-    return max((abs(number) for number in numbers if math.isfinite(number)), default=0.0)
 
 
 def certificate_words(certificate: Certificate) -> str:
@@ -80,9 +75,10 @@ def gap_words(certificate: Certificate) -> str:
         if certificate.upper > 0 > certificate.lower:
             return "with zero between the bounds: no relative size says anything"
         return f"relative {relative:.2g}"
+    share = "" if certificate.lower <= 0 <= certificate.upper else f"{ROUNDING_SHARE:.4f} of "
     return (
-        f"relative {certificate.gap / size:.2g} to the objective, {relative:.2g} to the uniform policy's "
-        "distance from zero"
+        f"relative {certificate.gap / size:.2g} to the objective, {relative:.2g} to {share}the uniform "
+        "policy's distance from zero"
     )
 
 
@@ -121,9 +117,7 @@ def _errors(certificate: Certificate) -> list[str]:
 
 def _promises(certificate: Certificate) -> str:
     if not certificate.assumes:
-        endings = endings_in(certificate.statement)
-        where = f", in which {endings}" if endings else ""
-        return f"Rests on no promises, only on the problem as written{where}.{level_words(certificate)}"
+        return f"Rests on no promises, only on the problem as written.{level_words(certificate)}"
     promises = "; ".join(certificate.assumes)
     return f"Rests on these promises: {promises}.{level_words(certificate)}"
 

@@ -16,7 +16,8 @@ import numpy as np
 
 from cvxmdp.atoms import Shape
 from cvxmdp.base.errors import ProblemError
-from cvxmdp.certificates.certificate import UNDERFLOW, size_of
+from cvxmdp.base.relative_size import size_of
+from cvxmdp.certificates.certificate import UNDERFLOW
 from cvxmdp.checker.arithmetic import CertificateError
 from cvxmdp.checker.bounds import (
     Achieved,

@@ -86,18 +86,24 @@ def by_program_for(claims: Claims, multipliers: Mapping[str, float]) -> Proof | 
     return claims.prove(Evidence(dict(multipliers), tangents))
 
 
-def steps(what: str, count: int, note: Callable[[], str] = lambda: "") -> Iterator[int]:
+def steps(
+    what: str,
+    count: int,
+    note: Callable[[], str] = lambda: "",
+    seconds: float = LONGEST_SEARCH,
+) -> Iterator[int]:
     """``range(count)`` with a progress line on a terminal, once the search has taken long.
 
     Args:
         what: the search does.
-        count: of steps, at most; the search may end before, and does after ``LONGEST_SEARCH``.
+        count: of steps, at most; the search may end before.
         note: how far it is, asked after every step.
+        seconds: after which it ends, but not before its first step.
     """
     line, started = Progress(what, count, after=PATIENCE), time.perf_counter()
     try:
         for step in range(count):
-            if time.perf_counter() - started > LONGEST_SEARCH:
+            if step and time.perf_counter() - started > seconds:
                 break
             yield step
             line.update(step + 1, note())
@@ -105,22 +111,27 @@ def steps(what: str, count: int, note: Callable[[], str] = lambda: "") -> Iterat
         line.close()
 
 
-def by_columns(claims: Claims, tolerance: float = COLUMNS_TOLERANCE) -> Proof | None:
-    """The proof that column generation finds: for models too large for a conic program."""
+def by_columns(
+    claims: Claims, tolerance: float = COLUMNS_TOLERANCE, seconds: float = LONGEST_SEARCH
+) -> Proof | None:
+    """The proof that column generation finds in so many seconds: for models too large for a conic program."""
     if claims.flow.strict:
         return None
     generation = Generation(claims.lowered, tolerance, COLUMNS_KEPT)
     if generation.outside:  # no policy was found at which the objective is finite
         return None
     try:
-        return _generated(claims, generation, tolerance)
+        return _generated(claims, generation, tolerance, seconds)
     except SolverError:  # slopes beyond all numbers
         return None
 
 
-def _generated(claims: Claims, generation: Generation, tolerance: float) -> Proof | None:
+def _generated(
+    claims: Claims, generation: Generation, tolerance: float, seconds: float
+) -> Proof | None:
     hopeless = min(HOPELESS_STEPS, MORE_STEPS + int(claims.flow.actions.sum()))
-    for step in steps("looking for a proof", COLUMNS_STEPS, lambda: f"gap {generation.gap:.2g}"):
+    named, note = "looking for a proof", lambda: f"gap {generation.gap:.2g}"
+    for step in steps(named, COLUMNS_STEPS, note, seconds):
         generation.step()
         if generation.gap <= tolerance or generation.infeasible or generation.stuck:
             break

@@ -117,8 +117,10 @@ class PlainProblem:
         """What a user promised and the proof relies on."""
         forms = [self.objective, *self.slacks.values()]
         made = [promise for form in forms for promise in form.promises]
-        # What is proven of an estimated model is proven of nothing else.
-        return (*dict.fromkeys(made), *([f"it speaks of the {self.note}"] if self.note else []))
+        # What is proven of an estimated model is proven of nothing else. A row that sums to less than one ends
+        # episodes, or has lost an entry: no checker can tell.
+        of_model = [f"it speaks of the {self.note}"] if self.note else []
+        return (*dict.fromkeys(made), *of_model, *filter(None, [self.flow.endings]))
 
 
 def read_flow(plain: Mapping[str, Any]) -> CheckedFlow:

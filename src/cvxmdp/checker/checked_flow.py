@@ -46,6 +46,7 @@ class CheckedFlow(ABC):
         transition: (S * A, S); rows that end no episode sum to one, up to rounding.
         ends: boolean (S, A): rows that end episodes.
         successors: most entries of a row.
+        endings: in words, how many rows do, and with which probability; empty where none does.
         reached, usable: boolean (S,) and (S, A): what some policy visits.
     """
 
@@ -67,6 +68,7 @@ class CheckedFlow(ABC):
             raise CertificateError("the problem starts nowhere")
         self.successors = int(np.diff(transition.indptr).max(initial=0))
         self.transition, self.ends = self._divided(transition)
+        self.endings = self._endings()
         self.reached = reachable_states(self.transition, self.initial, self.shape[1])
         self.usable = self.reached[:, None] & self.actions
 
@@ -80,6 +82,16 @@ class CheckedFlow(ABC):
         parts = (transition.data / factors, transition.indices, transition.indptr)
         rows = sp.csr_array(parts, shape=transition.shape)
         return rows, np.asarray((ends & self.actions.ravel()).reshape(self.shape))
+
+    def _endings(self) -> str:
+        sums = np.asarray(self.transition.sum(axis=1)).reshape(self.shape)
+        ends = 1.0 - sums[self.ends]
+        if not ends.size:
+            return ""
+        least, most = (f"{chance:.3g}" for chance in (ends.min(), ends.max()))
+        chance = least if least == most else f"{least} to {most}"
+        rows = f"{ends.size:,} of {int(self.actions.sum()):,} rows"
+        return f"{rows} {'ends' if ends.size == 1 else 'end'} episodes ({chance})"
 
     @property
     def uniform(self) -> np.ndarray:

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from cvxmdp.base.errors import ExperienceError, require
+from cvxmdp.base.gymnasium_ids import make_environment
 from cvxmdp.base.storage import whole_file
 from cvxmdp.experience.environments.gymnasium_env import GymnasiumEnv
 from cvxmdp.experience.environments.simulated import actor_in
@@ -45,8 +46,7 @@ def record_episode(
     made_here = isinstance(env_or_id, str)
     env = env_or_id
     if made_here:
-        gymnasium = require("gymnasium", "gym")
-        env = gymnasium.make(env_or_id, render_mode="rgb_array", **make_arguments)
+        env = make_environment(env_or_id, render_mode="rgb_array", **make_arguments)
     try:
         source = GymnasiumEnv(env, 0.0, features=features)
         if not source.idles or getattr(env, "render_mode", None) != "rgb_array":

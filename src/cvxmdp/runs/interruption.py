@@ -26,7 +26,9 @@ def listening() -> Iterator[Stop]:
     own = signal.getsignal(signal.SIGINT) if _is_main() else None
     # Only Python's own way with Ctrl-C is replaced: whoever has another one (a server, a run around this one)
     # keeps it.
-    if own is not signal.default_int_handler:
+    if isinstance(own, _Remembering):
+        stop.asked = own.asked
+    elif own is not signal.default_int_handler:
         yield stop if not isinstance(own, _Handler) else own.stop
         return
     signal.signal(signal.SIGINT, _Handler(stop))
@@ -34,6 +36,24 @@ def listening() -> Iterator[Stop]:
         yield stop
     finally:
         signal.signal(signal.SIGINT, own)
+
+
+def remember_interrupts() -> None:
+    """For a command: Ctrl-C before there is a run is an exception as ever, and remembered.
+
+    An exception that comes up in a callback of compiled code, or while an object is freed, is printed there
+    and goes no further; the run that begins next would know nothing of it.
+    """
+    if _is_main() and signal.getsignal(signal.SIGINT) is signal.default_int_handler:
+        signal.signal(signal.SIGINT, _Remembering())
+
+
+class _Remembering:
+    asked = False
+
+    def __call__(self, number: int, frame: Any) -> None:
+        self.asked = True
+        signal.default_int_handler(number, frame)
 
 
 class _Handler:

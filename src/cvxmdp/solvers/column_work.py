@@ -62,7 +62,7 @@ class ColumnWork(Work[Plain]):
     name = "ColumnGeneration"
 
     def __init__(self, solver: ColumnGeneration, task: Task) -> None:
-        self.solver, self.problem = solver, task.problem
+        self.solver, self.problem, self.left = solver, task.problem, task.seconds_left
         self.every = spacing(solver.iterations, task.rows)
         task.problem.require_bounded_stays("ColumnGeneration")
         self.claims = Claims.of(task.problem)
@@ -302,7 +302,7 @@ class ColumnWork(Work[Plain]):
         if not (self._fits_a_program or linear):
             return None
         try:
-            found = ConvexProgram().answer(self.problem)
+            found = ConvexProgram().answer(self.problem, self.left)
         except MissingExtraError:
             return None
         if found.status is Status.INACCURATE:

@@ -31,7 +31,7 @@ from cvxmdp.algorithms.linear_program import (
 from cvxmdp.base.errors import MissingExtraError, SolverError
 from cvxmdp.certificates.certify import Certifier
 from cvxmdp.certificates.claims import ENOUGH
-from cvxmdp.certificates.evidence import by_columns
+from cvxmdp.certificates.evidence import LONGEST_SEARCH, by_columns
 from cvxmdp.certificates.measured import Measured, infeasible_answer, measure
 from cvxmdp.problems.lowered import Evidence, Lowered
 from cvxmdp.problems.problem import Problem
@@ -126,7 +126,7 @@ class ConvexProgram:
     def _try(self, way: str, certifier: Certifier, seconds: float) -> Found:
         seconds, lowered = max(seconds, LEAST_SECONDS), certifier.claims.lowered
         if way == COLUMNS:
-            return _by_columns(certifier)
+            return _by_columns(certifier, seconds)
         if way in METHODS:
             return _of_linear(solve_linear(lowered, self.tolerance, self.verbose, seconds, way))
         scaled = way != UNSCALED
@@ -188,11 +188,12 @@ def _of_conic(found: ConicAnswer) -> Found:
     return Found("Clarabel", found.outcome.status, found.occupancy, found.evidence, stats)
 
 
-def _by_columns(certifier: Certifier) -> Found:
+def _by_columns(certifier: Certifier, seconds: float) -> Found:
     started = time.perf_counter()
     claims = certifier.claims
     least = smallest_tolerance(claims.flow)
-    proof = by_columns(claims, max(0.1 * ENOUGH, least)) if least < USELESS else None
+    asked, seconds = max(0.1 * ENOUGH, least), min(seconds, LONGEST_SEARCH)
+    proof = by_columns(claims, asked, seconds) if least < USELESS else None
     stats = {
         "solver": "ConvexProgram (column generation)",
         "seconds": time.perf_counter() - started,

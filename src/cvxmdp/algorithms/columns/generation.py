@@ -28,6 +28,7 @@ from cvxmdp.algorithms.columns.pool import NEGLIGIBLE, Column, Columns
 from cvxmdp.algorithms.columns.smoothed_dual import smoothed_dual
 from cvxmdp.algorithms.conic import least_size
 from cvxmdp.atoms import Shape, walk
+from cvxmdp.base.relative_size import size_of
 from cvxmdp.models.flow import Flow
 from cvxmdp.models.systems import EPS
 from cvxmdp.problems.lowered import Evidence, Lowered
@@ -181,7 +182,8 @@ class Generation:
     @property
     def _size(self) -> float:
         """What gaps are relative to: rare events have small returns, and only an optimum near zero has none."""
-        found = [abs(self.upper), abs(self.upper - self.uniform)]
+        span = abs(self.upper - self.uniform)
+        found = [size_of(self.upper, self.lower, span if math.isfinite(span) else 0.0)]
         near_zero = not self.lower > 0 and not self.upper < 0
         if near_zero or not math.isfinite(self.upper):
             found += [self.scale, abs(self.uniform)]

@@ -10,6 +10,7 @@ import numpy as np
 
 from cvxmdp.base.described import described
 from cvxmdp.base.errors import ExperienceError, require
+from cvxmdp.base.gymnasium_ids import make_environment, said_as_ours
 from cvxmdp.experience.declared import read_bounds
 from cvxmdp.experience.environments.environment import Environment, LaneStep
 from cvxmdp.experience.environments.patience import ImpatientError, patience
@@ -149,9 +150,10 @@ class GymnasiumEnv(Environment):
         gymnasium = require("gymnasium", "gym")
         own = isinstance(env, str) and getattr(_spec(env), "vector_entry_point", None)
         if own and not told and workers is None:
-            return gymnasium.make_vec(
-                env, lanes, vectorization_mode="vector_entry_point", **make_arguments
-            )
+            with said_as_ours(env):
+                return gymnasium.make_vec(
+                    env, lanes, vectorization_mode="vector_entry_point", **make_arguments
+                )
 
         def one() -> Any:
             made = make()
@@ -333,8 +335,8 @@ def _spec(name: str) -> Any:
 def _maker(env: Any, arguments: dict[str, Any]) -> Callable[[], Any] | None:
     """What makes environments: of an id or a function; None of an environment."""
     if isinstance(env, str):
-        gymnasium, spec = require("gymnasium", "gym"), _spec(env)
-        return lambda: gymnasium.make(spec, **arguments)
+        spec = _spec(env)
+        return lambda: make_environment(spec, **arguments)
     if isinstance(env, type) or (callable(env) and not hasattr(env, "step")):
         return lambda: env(**arguments)
     return None

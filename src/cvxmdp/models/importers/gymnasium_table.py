@@ -9,7 +9,8 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
-from cvxmdp.base.errors import CvxmdpWarning, ModelError, require
+from cvxmdp.base.errors import CvxmdpWarning, ModelError
+from cvxmdp.base.gymnasium_ids import make_environment
 from cvxmdp.models.horizon import horizon_arguments
 from cvxmdp.models.layout import GridLayout
 from cvxmdp.models.table import TabularMDP
@@ -56,9 +57,8 @@ def from_gymnasium_table(
         **make_arguments: passed to ``gymnasium.make`` with an id, such as ``is_slippery=False``.
     """
     functions = read_table(signals, "signals", '{"fall": function}')
-    gymnasium = require("gymnasium", "gym")
     made_here = isinstance(env_or_id, str)
-    env = gymnasium.make(env_or_id, **make_arguments) if made_here else env_or_id
+    env = make_environment(env_or_id, **make_arguments) if made_here else env_or_id
     if not made_here and make_arguments:
         raise ModelError(f"{sorted(make_arguments)} only go with an id, not with an environment")
     try:
