@@ -448,6 +448,23 @@ def test_values_that_a_function_closes_over_make_another_problem(problem):
     assert mark(np.ones(3)) != mark(np.zeros(3))
 
 
+def test_functions_whose_text_does_not_tell_them_apart_are_other_problems(problem):
+    """Two on one line have one text; those typed in, or made by exec, have none."""
+
+    def mark(function):
+        return fingerprint(cm.Problem(problem.mdp, maximize=cm.concave(function)))
+
+    both = [lambda x: -1.0 * (x**2).sum(), lambda x: -2.0 * (x**2).sum()]  # fmt: skip
+    assert mark(both[0]) == mark(both[0]) != mark(both[1])
+
+    def typed(number):
+        made = {}
+        exec(f"def worth(x):\n    return -{number} * (x**2).sum()", made)
+        return made["worth"]
+
+    assert mark(typed(1.0)) == mark(typed(1.0)) != mark(typed(2.0))
+
+
 def test_arguments_and_signals_make_another_environment():
     pytest.importorskip("gymnasium")
 

@@ -49,7 +49,7 @@ def _parts(value: Any, above: tuple[int, ...], depth: int) -> Iterator[str]:
     if isinstance(value, types.ModuleType | type):
         yield f"{getattr(value, '__module__', '')}.{getattr(value, '__qualname__', value.__name__)}"
     elif isinstance(value, types.FunctionType):
-        yield _text(value)
+        yield text_of(value)
         yield from _behind(value, above, depth)
     else:
         for name, part in _pieces(value):
@@ -86,7 +86,7 @@ def _pieces(value: Any) -> Iterator[tuple[str, Any]]:
     elif not type(value).__module__.startswith(
         "multiprocessing"
     ):  # whose objects are of one process
-        yield "class", _text(type(value)) if _is_users(type(value)) else ""
+        yield "class", text_of(type(value)) if _is_users(type(value)) else ""
         yield "repr", without_address(value)
         yield from sorted(getattr(value, "__dict__", {}).items())
 
@@ -96,15 +96,30 @@ def without_address(value: Any) -> str:
     return ADDRESS.sub("", repr(value))
 
 
-def _text(thing: Any) -> str:
-    """The text of a function or class; of a function whose text is not to be had, its code."""
+def text_of(thing: Any) -> str:
+    """The text of a function or class; of a function whose text is not to be had, its code.
+
+    The text of a lambda is that of its lines: where these hold another one, its code tells them apart.
+    """
+    name = getattr(thing, "__qualname__", type(thing).__qualname__)
+    code = getattr(thing, "__code__", None)
     try:
         with PARSING:
-            return inspect.getsource(thing)
+            text = inspect.getsource(thing)
     except (OSError, TypeError):
-        code = getattr(thing, "__code__", None)
-        parts = [] if code is None else [code.co_code, repr(code.co_names).encode()]
-        return f"{thing.__qualname__} {hashlib.sha256(b''.join(parts)).hexdigest()}"
+        return f"{name} {_digest(code)}".strip()
+    several = name.endswith("<lambda>") and text.count("lambda") > 1
+    return text + _digest(code) if several else text
+
+
+def _digest(code: types.CodeType | None) -> str:
+    """Of what a function does, with its constants and the functions inside it; of one version of Python."""
+    if code is None:
+        return ""
+    inside = [
+        _digest(one) if isinstance(one, types.CodeType) else repr(one) for one in code.co_consts
+    ]
+    return hashlib.sha256(repr((code.co_code, code.co_names, inside)).encode()).hexdigest()
 
 
 def _behind(function: Any, above: tuple[int, ...], depth: int) -> Iterator[str]:

@@ -87,7 +87,7 @@ class Nearest(InNotebooks):
 
 def violation_of(slack: Mapping[str, float]) -> dict[str, float]:
     """max(0, -slack) per constraint; NaN where there is no slack to speak of."""
-    return {name: max(-value, 0.0) for name, value in slack.items()}
+    return {name: max(-value, 0.0) + 0.0 for name, value in slack.items()}  # no zero below zero
 
 
 def infeasible_message(

@@ -294,6 +294,10 @@ def frontier(
         )
     if budgets is not None and n is not None:
         raise ProblemError("give either budgets or n, not both")
+    if budgets is not None and np.ndim(budgets) != 1:
+        raise ProblemError(
+            f"budgets are a list of numbers, such as [0.01, 0.02]; got {budgets!r}. How many to choose is n="
+        )
     if budgets is not None and len(budgets) == 0:
         raise ProblemError("budgets is empty; give at least one")
     count = 9 if n is None else int(n)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import inspect
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -25,7 +24,7 @@ from cvxmdp.atoms.shapes.shape import (
     Plain,
 )
 from cvxmdp.base.arrays import Array
-from cvxmdp.base.described import behind
+from cvxmdp.base.described import behind, text_of
 from cvxmdp.base.precision import double_precision, on_device
 from cvxmdp.models.space import Space
 
@@ -139,24 +138,20 @@ class CustomShape(MappedShape):
     def constants(self, space: Space) -> Constants:
         return self._promised
 
+    @property
+    def _written(self) -> str:
+        """The user's function: its text and the values it closes over."""
+        return text_of(self.function) + behind(self.function)
+
     def plain(self) -> Plain:
         """Name and declaration; the function itself stays in memory."""
         return {
             "kind": self.kind,
             "name": self.name,
             "curvature": self.curvature,
-            "source": hashlib.sha256(_written(self.function).encode()).hexdigest(),
+            "source": hashlib.sha256(self._written.encode()).hexdigest(),
             "lipschitz": self._promised.lipschitz,
             "smoothness": self._promised.smoothness,
             "bound": self.declared.bound,
             "function": self,
         }
-
-
-def _written(function: Any) -> str:
-    """A user's function by its text (its name where that is not to be had) and the values it closes over."""
-    try:
-        text = inspect.getsource(function)
-    except (OSError, TypeError):
-        text = f"{getattr(function, '__qualname__', type(function).__name__)}"
-    return text + behind(function)
