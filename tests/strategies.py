@@ -413,6 +413,11 @@ def exact_inner(reward: np.ndarray, x: list[list[Fraction]]) -> Fraction:
     )
 
 
+def endings_promised(mdp: cm.TabularMDP) -> tuple[str, ...]:
+    """What every certificate about this model rests on: that rows which sum to less than one end episodes."""
+    return (mdp.endings,) if (mdp.ending > 0).any() else ()
+
+
 def small_problem() -> cm.Problem:
     """A 3x3 grid with a goal and a hazard, a linear and a concave constraint."""
     mdp = cm.gridworld(
