@@ -106,8 +106,8 @@ def busy_queues() -> cm.Problem:
     return cm.Problem(mdp, maximize=cm.linear("all"), subject_to=budgets)
 
 
-def frozen_lake(size: int) -> cm.Problem:
-    """Reach the goal, and fall into holes at most three quarters as often as who only wants to reach it."""
+def frozen_lake(size: int, share: float) -> cm.Problem:
+    """Reach the goal, and fall into holes at most a share as often as who only wants to reach it."""
     mdp = cm.from_gymnasium_table(
         "FrozenLake-v1",
         0.95,
@@ -115,17 +115,17 @@ def frozen_lake(size: int) -> cm.Problem:
         map_name=f"{size}x{size}",
     )
     reach = cm.linear("reward")
-    budget = {"falls": cm.linear("fall") <= spending(mdp, reach, "fall", 0.75)}
+    budget = {"falls": cm.linear("fall") <= spending(mdp, reach, "fall", share)}
     return cm.Problem(mdp, maximize=reach, subject_to=budget)
 
 
-def cliff_walking() -> cm.Problem:
-    """Slippery: reach the goal soon, with half of the time that the fastest spends on the edge."""
+def cliff_walking(slippery: bool) -> cm.Problem:
+    """Reach the goal soon, with half of the time that the fastest spends on the edge."""
     mdp = cm.from_gymnasium_table(
         "CliffWalking-v1",
         0.95,
         signals={"edge": lambda s, a, t, r, end: float(25 <= s <= 34)},
-        is_slippery=True,
+        is_slippery=slippery,
     )
     mdp = mdp.with_signals(step=np.ones(mdp.shape))
     budget = {"edge": cm.linear("edge") <= spending(mdp, -cm.linear("step"), "edge", 0.5)}
@@ -212,13 +212,16 @@ PROBLEMS: dict[str, Callable[[], cm.Problem]] = {
     "river swim, effort budget": river_swim,
     "two queues, max-min fairness, power budget": fair_queues,
     "two queues, throughput, two budgets": busy_queues,
-    "FrozenLake 4x4, 3/4 of its falls": lambda: frozen_lake(4),
-    "FrozenLake 8x8, 3/4 of its falls": lambda: frozen_lake(8),
-    "CliffWalking, half of its time on the edge": cliff_walking,
+    "FrozenLake 4x4, 9/10 of its falls": lambda: frozen_lake(4, 0.9),
+    "FrozenLake 8x8, 3/4 of its falls": lambda: frozen_lake(8, 0.75),
+    "CliffWalking, half of its time on the edge": lambda: cliff_walking(False),
+    "CliffWalking, slippery, half of its time on the edge": lambda: cliff_walking(True),
     "Taxi, 4/5 of its driving": taxi,
     "inventory, a third of its lost sales": inventory,
     "machine, half of its repairs": machine,
     "deep chain, moves": deep_chain,
+    # Where one slip decides, the noise of the slack alone is worth some percent of the range: the limit, shown.
+    "FrozenLake 4x4, 3/4 of its falls": lambda: frozen_lake(4, 0.75),
 }
 
 

@@ -50,15 +50,25 @@ class RobustFlow(DiscountedFlow):
         sets: of every pair's distribution over the states and ``end``.
         starts: of the initial distribution, one row; None where it is known.
         listed: boolean (S,): what is a state at all. In an unknown model any of them may be reached.
+        most: the longest stay of any policy in any model of the set.
     """
 
     sets: RowSets
     starts: RowSets | None
     listed: np.ndarray
+    most: float
 
     @property
     def reached(self) -> np.ndarray:
         return self.listed
+
+    @property
+    def ceiling(self) -> float:
+        return self.most
+
+    @property
+    def scale(self) -> float:
+        return 1.0 / self.most
 
     @property
     def usable(self) -> np.ndarray:
@@ -85,33 +95,18 @@ class RobustFlow(DiscountedFlow):
             change = float(np.abs(best - values).max())
             if change <= SETTLED * (1.0 + float(np.abs(best).max())):
                 break
-            chain = self._chain(found, first + actions)
+            chain = extreme_chain(self.sets, found, first + actions)
             gained = np.where(self.listed, reward.ravel()[first + actions], 0.0)
             values = solve_discounted(chain, gained, self.discount)
-        chain = self._chain(found, first + actions)
-        upper, start = self._start(values)
+        chain = extreme_chain(self.sets, found, first + actions)
+        upper, start = best_start(self.starts, self.initial, values)
         excess = float((best - values)[self.listed].max())
         visits = np.maximum(solve_discounted(chain.T, start, self.discount), 0.0)
         return Optimum(values, actions, upper + max(0.0, excess) * self.ceiling, visits)
 
     def _chain(self, found: Extreme, rows: np.ndarray) -> sp.csr_array:
         """P of some rows at their extremes, (rows, S)."""
-        states, centres = self.shape[0], self.sets.centres
-        whole = sp.csr_array(
-            (found.chances[:, 0], centres.indices, centres.indptr), shape=centres.shape
-        )[rows]
-        places = (found.rest[rows, 0], (np.arange(rows.size), found.top[rows, 0]))
-        return sp.csr_array((whole + sp.csr_array(places, shape=whole.shape))[:, :states])
-
-    def _start(self, values: np.ndarray) -> tuple[float, np.ndarray]:
-        """The largest rho.V, and that rho."""
-        if self.starts is None:
-            return float(self.initial @ values), self.initial
-        found = self.starts.largest(np.append(values, 0.0)[:, None])
-        start = np.zeros(values.size + 1)
-        np.add.at(start, self.starts.centres.indices, found.chances[:, 0])
-        start[found.top[0, 0]] += found.rest[0, 0]
-        return float(found.bound[0, 0]), start[:-1]
+        return extreme_chain(self.sets, found, rows)
 
     def best_values(
         self, reward: np.ndarray, guess: np.ndarray | None = None
@@ -130,7 +125,7 @@ class RobustFlow(DiscountedFlow):
         following = self.following(values) if following is None else following
         choices = np.where(self.usable, reward + following, -np.inf)
         excess = float((choices.max(axis=1) - values)[self.listed].max())
-        return self._start(values)[0] + max(0.0, excess) * self.ceiling
+        return best_start(self.starts, self.initial, values)[0] + max(0.0, excess) * self.ceiling
 
     def penalty(self, values: np.ndarray) -> np.ndarray:
         """gamma (p^.V - min_p p.V), (S, A): what the worst model takes from each pair."""
@@ -145,6 +140,28 @@ class RobustFlow(DiscountedFlow):
         block = max(1, BLOCK // states**2) if states <= TOGETHER else 1
         parts = [player.values(rewards[at : at + block]) for at in range(0, len(rewards), block)]
         return np.concatenate(parts)
+
+
+def extreme_chain(sets: RowSets, found: Extreme, rows: np.ndarray) -> sp.csr_array:
+    """P of some rows at the extremes of the first function, (rows, S)."""
+    centres = sets.centres
+    parts = (found.chances[:, 0], centres.indices, centres.indptr)
+    whole = sp.csr_array(parts, shape=centres.shape)[rows]
+    places = (found.rest[rows, 0], (np.arange(rows.size), found.top[rows, 0]))
+    return sp.csr_array((whole + sp.csr_array(places, shape=whole.shape))[:, :-1])
+
+
+def best_start(
+    starts: RowSets | None, initial: np.ndarray, values: np.ndarray
+) -> tuple[float, np.ndarray]:
+    """The largest rho.V, and that rho; where starts are known, of the initial distribution."""
+    if starts is None:
+        return float(initial @ values), initial
+    found = starts.largest(np.append(values, 0.0)[:, None])
+    start = np.zeros(values.size + 1)
+    np.add.at(start, starts.centres.indices, found.chances[:, 0])
+    start[found.top[0, 0]] += found.rest[0, 0]
+    return float(found.bound[0, 0]), start[:-1]
 
 
 class Worst:

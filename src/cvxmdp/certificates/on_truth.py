@@ -10,7 +10,6 @@ import numpy as np
 from cvxmdp.certificates.certificate import Certificate
 from cvxmdp.certificates.claims import Proof
 from cvxmdp.certificates.true_claims import Reached, TrueClaims
-from cvxmdp.policies import TabularPolicy
 from cvxmdp.problems.problem import Problem
 from cvxmdp.problems.solution import Solution
 
@@ -70,7 +69,7 @@ class TrueCertifier:
         return Certificate(
             upper=ceiling if sign > 0 else -floor,
             lower=floor if sign > 0 else -ceiling,
-            policy=None if policy is None else TabularPolicy(policy),
+            policy=None if policy is None else self.claims.policy(policy),
             slack=slack,
             given_slack=given,
             multipliers=proof.evidence.multipliers if proof is not None else {},

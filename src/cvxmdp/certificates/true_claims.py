@@ -21,15 +21,17 @@ import scipy.sparse as sp
 from cvxmdp.algorithms.columns.concave_master import ConcaveMaster
 from cvxmdp.algorithms.columns.linear_master import Answer, LinearMaster
 from cvxmdp.algorithms.columns.pool import Column
+from cvxmdp.algorithms.robust_finite import RobustFiniteFlow
 from cvxmdp.algorithms.robust_flow import RobustFlow
 from cvxmdp.base.errors import ProblemError
 from cvxmdp.certificates.claims import Claims, Proof, best
 from cvxmdp.certificates.evidence import by_program
 from cvxmdp.certificates.words_on_truth import subject_of
 from cvxmdp.checker.arithmetic import CertificateError, NotKnownError
+from cvxmdp.checker.checked_finite_models import CheckedFiniteModels
 from cvxmdp.checker.checked_models import CheckedModels
 from cvxmdp.checker.fingerprint import fingerprint
-from cvxmdp.checker.policy_anywhere import PolicyAnywhere
+from cvxmdp.checker.policy_over_time import policy_in
 from cvxmdp.checker.true_problem import TrueProblem, true_problem
 from cvxmdp.experience.confidence import (
     RelativeErrors,
@@ -38,8 +40,9 @@ from cvxmdp.experience.confidence import (
     confidence_level,
 )
 from cvxmdp.models.counts import Counts
+from cvxmdp.models.finite_flow import FiniteFlow
 from cvxmdp.models.table import TabularMDP
-from cvxmdp.policies.occupancies import as_policy
+from cvxmdp.policies.occupancies import rows_of
 from cvxmdp.problems.lowered import Evidence, Lowered
 from cvxmdp.problems.problem import Problem
 from cvxmdp.problems.uncertainty import Uncertainty, uncertainty_of
@@ -107,15 +110,14 @@ class TrueClaims(Claims):
                 "confidence is for models that carry their counts (from_transitions) or state their error "
                 "(mdp.uncertain); this model is taken as known"
             )
-        counts, flow = problem.mdp.counts, _flow(problem, uncertainty, confidence)
-        lowered = Lowered(problem)
+        counts, lowered = problem.mdp.counts, Lowered(problem)
         plain = lowered.plain()
-        lowered = lowered.with_objective(uncertainty.objective, uncertainty.slacks)
-        lowered.flow = flow
         try:
             checked = true_problem(plain, confidence)
         except CertificateError as error:
             raise ProblemError(f"nothing can be proven of the true model: {error}") from error
+        lowered = lowered.with_objective(uncertainty.objective, uncertainty.slacks)
+        lowered.flow = _flow(problem, uncertainty, confidence, checked.flow.longest)
         model = uncertainty.model
         return cls(lowered, checked, fingerprint(plain), confidence, counts, model)
 
@@ -131,14 +133,19 @@ class TrueClaims(Claims):
         return subject_of(math.nan if self.counts is None else self.confidence, self.data)
 
     @property
-    def models(self) -> RobustFlow:
-        assert isinstance(self.lowered.flow, RobustFlow)
+    def models(self) -> RobustFlow | RobustFiniteFlow:
+        assert isinstance(self.lowered.flow, RobustFlow | RobustFiniteFlow)
         return self.lowered.flow
 
+    @property
+    def _set(self) -> CheckedModels | CheckedFiniteModels:
+        assert isinstance(self.checked.flow, CheckedModels | CheckedFiniteModels)
+        return self.checked.flow
+
     def matrix_of(self, given: Any) -> np.ndarray:
-        """A policy's probabilities (S, A); it may take pairs that nobody tried."""
+        """A policy's rows in the flow; it may take pairs that nobody tried."""
         assert self.model is not None
-        return np.asarray(as_policy(self.model, given).probabilities())
+        return np.asarray(rows_of(self.model, given))
 
     def slack_of_estimate(self, policy: np.ndarray) -> dict[str, float]:
         """Of each constraint in the estimate, where pairs that nobody tried end at once."""
@@ -153,21 +160,19 @@ class TrueClaims(Claims):
             values.append(self.models.worst_values(policy, rewards))
             return values[-1]
 
-        assert isinstance(self.checked.flow, CheckedModels)
-        anywhere = PolicyAnywhere(self.checked.flow, policy, find)
+        anywhere = policy_in(self._set, policy, find)
         objective = anywhere.at_least(self.checked.objective)
         slack = {name: anywhere.at_least(form) for name, form in self.checked.slacks.items()}
         return Reached(objective, slack, values)
 
     def pessimism(self, policy: np.ndarray) -> list[Pessimism]:
         """What a policy surely reaches, of the objective and each slack, and which pairs keep it from more."""
-        assert isinstance(self.checked.flow, CheckedModels)
         flow = self.models
 
         def find(rewards: np.ndarray) -> np.ndarray:
             return flow.worst_values(policy, rewards)
 
-        anywhere = PolicyAnywhere(self.checked.flow, policy, find)
+        anywhere = policy_in(self._set, policy, find)
         found = []
         for form in (self.checked.objective, *self.checked.slacks.values()):
             penalty = np.zeros(flow.shape)
@@ -240,13 +245,16 @@ class TrueClaims(Claims):
         return TrueClaims(inner.lowered, inner.checked, "", self.confidence, self.counts)
 
 
-def _flow(problem: Problem, uncertainty: Uncertainty, confidence: float) -> RobustFlow:
-    """The estimate with the sets of its rows."""
+def _flow(
+    problem: Problem, uncertainty: Uncertainty, confidence: float, longest: float
+) -> RobustFlow | RobustFiniteFlow:
+    """The estimate with the sets of its rows; ``longest`` is no stay of any policy in any model."""
     flow, counts = uncertainty.model.flow, problem.mdp.counts
     starts: RowSets | None = None
     if counts is None:
         listed = flow.reached
-        sets: RowSets = RelativeErrors(_with_endings(flow.transition), problem.mdp.relative_error)
+        step = flow.single if isinstance(flow, FiniteFlow) else flow.transition
+        sets: RowSets = RelativeErrors(_with_endings(step), problem.mdp.relative_error)
     else:
         listed = counts.listed
         bounded = [one for one in counts.signals.values() if one.bounds and not one.exact]
@@ -257,10 +265,13 @@ def _flow(problem: Problem, uncertainty: Uncertainty, confidence: float) -> Robu
         if counts.initial is not None:
             begun = sp.csr_array(np.append(counts.initial, 0)[None, :])
             starts = confidence_balls(begun, level, np.append(listed, False))
+    listed, common = np.asarray(listed), (flow.transition, flow.initial, flow.actions)
     discount = uncertainty.model.discount
-    return RobustFlow(
-        flow.transition, flow.initial, flow.actions, discount, sets, starts, np.asarray(listed)
-    )
+    if isinstance(flow, FiniteFlow):
+        if listed.size < flow.shape[0]:
+            listed = np.tile(listed, flow.steps)
+        return RobustFiniteFlow(*common, discount, flow.steps, flow.single, sets, starts, listed)
+    return RobustFlow(*common, discount, sets, starts, listed, longest)
 
 
 def _with_endings(transition: sp.csr_array) -> sp.csr_array:

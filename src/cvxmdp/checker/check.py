@@ -22,7 +22,7 @@ from cvxmdp.checker.arithmetic import CertificateError, NotVerifiableError
 from cvxmdp.checker.bounds import PlainProblem, change_of
 from cvxmdp.checker.certificate_document import decode, decode_tree, read_document
 from cvxmdp.checker.fingerprint import fingerprint
-from cvxmdp.checker.policy_anywhere import PolicyAnywhere
+from cvxmdp.checker.policy_over_time import policy_in
 from cvxmdp.checker.proof_arithmetic import EXACT, FLOATING, OWN, Floating, ProofArithmetic
 from cvxmdp.checker.scalars import FLOATS, ScalarKind
 from cvxmdp.checker.true_problem import RecordedValues, TrueProblem, true_problem
@@ -384,7 +384,7 @@ def _true_floor(
         return -math.inf
     values = RecordedValues(decode_tree(document["evidence"].get("values")))
     arithmetic.visited(problem, decode(policy))  # whether there is time, where that takes long
-    anywhere = PolicyAnywhere(problem.models, decode(policy), values)
+    anywhere = policy_in(problem.models, decode(policy), values)
     claims = {"the objective": (problem.objective, claimed)}
     claims |= {f"the slack of {name!r}": (problem.slacks[name], slack[name]) for name in slack}
     shown = []

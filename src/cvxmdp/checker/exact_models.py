@@ -16,9 +16,10 @@ import numpy as np
 from cvxmdp.checker.arithmetic import EPS, CertificateError, ErrorBound
 from cvxmdp.checker.checked_confidence import ConfidenceRows, RelativeRows, mean_bounds
 from cvxmdp.checker.checked_flow import Proof, Visited
-from cvxmdp.checker.checked_models import CheckedModels, SignalBox
+from cvxmdp.checker.checked_models import CheckedModels
 from cvxmdp.checker.exact_flow import ExactEpisodes, exact_policy
 from cvxmdp.checker.exact_numbers import BALLS, Ball, add_up, at_most, ball, balls, greatest
+from cvxmdp.checker.model_sets import SignalBox
 
 SURE = 2.0  # no two distributions are further apart, in the sum of absolute values
 
@@ -198,7 +199,7 @@ def _distance(rows: ExactRows, row: int, outcomes: np.ndarray, chances: np.ndarr
 
 
 def _box(said: Mapping[str, Any], visits: np.ndarray, level: Ball, floats: SignalBox) -> SignalBox:
-    """Of an estimated signal; see ``checked_models``."""
+    """Of an estimated signal; see ``model_sets``."""
     sums = np.asarray(said["sums"], dtype=np.float64)
     low, high = (-math.inf, math.inf) if said["bounds"] is None else map(float, said["bounds"])
     least, most = np.full(sums.shape, ball(low)), np.full(sums.shape, ball(high))

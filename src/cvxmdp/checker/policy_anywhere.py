@@ -132,11 +132,16 @@ class PolicyAnywhere:
 
     def returns(self, rewards: np.ndarray) -> np.ndarray:
         """Lower bounds of the returns of rewards per visit, (J, S), (J,)."""
-        models, of, moving = self.models, self.scalars, (rewards != 0).any(axis=1)
+        of, moving = self.scalars, (rewards != 0).any(axis=1)
         found = of.array(np.zeros(len(rewards)))
         if not moving.any():
             return found
-        rewards = rewards[moving]
+        found[moving] = self._at_least(rewards[moving])
+        return found
+
+    def _at_least(self, rewards: np.ndarray) -> np.ndarray:
+        """The same of rewards of which none is zero everywhere."""
+        models, of = self.models, self.scalars
         values = np.asarray(self.values(of.rough(rewards)), dtype=np.float64)
         if values.shape != rewards.shape or not np.isfinite(values).all():
             raise CertificateError("the certificate holds no usable values of its policy")
@@ -149,12 +154,10 @@ class PolicyAnywhere:
         room = of.nonnegative(of.tops(left[models.reached]))
         start = -models.start(-outcomes)
         if of.exact:
-            found[moving] = start - room * models.longest
-            return found
+            return np.asarray(start - room * models.longest)
         sizes = np.abs(rewards).max(axis=1) + 2.0 * np.abs(outcomes).max(axis=0)
         room = room + (models.shape[1] + 16) * of.eps * sizes
-        found[moving] = start - room * models.longest * (1 + 8 * of.eps) - 8 * of.eps * sizes
-        return found
+        return np.asarray(start - room * models.longest * (1 + 8 * of.eps) - 8 * of.eps * sizes)
 
     @cached_property
     def visits(self) -> tuple[np.ndarray, np.ndarray]:

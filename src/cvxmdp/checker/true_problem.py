@@ -9,6 +9,7 @@ import numpy as np
 
 from cvxmdp.checker.arithmetic import CertificateError
 from cvxmdp.checker.bounds import PlainProblem
+from cvxmdp.checker.checked_finite_models import CheckedFiniteModels
 from cvxmdp.checker.checked_models import CheckedModels
 from cvxmdp.checker.exact_models import ExactModels
 from cvxmdp.checker.scalars import FLOATS, ScalarKind
@@ -17,8 +18,8 @@ from cvxmdp.checker.scalars import FLOATS, ScalarKind
 class TrueProblem(PlainProblem):
     """A problem whose flow is a set of models."""
 
-    flow: CheckedModels
-    models: CheckedModels | ExactModels  # the same in the problem's scalars
+    flow: CheckedModels | CheckedFiniteModels
+    models: CheckedModels | CheckedFiniteModels | ExactModels  # the same in the problem's scalars
     data = ""  # what statements rest on, in words
 
     @property
@@ -37,8 +38,8 @@ def true_problem(
     if not isinstance(known, Mapping):
         raise CertificateError("the problem has neither counts nor a stated error")
     try:
-        flow = CheckedModels(plain, confidence)
-        models = ExactModels(flow, plain) if scalars.exact else flow
+        flow = read_models(plain, confidence)
+        models = _exactly(flow, plain) if scalars.exact else flow
         slacks = dict(zip(plain["slacks"], known["slacks"], strict=True))
         functions = {"objective": known["objective"], "slacks": slacks}
         boxes = {name: (box.low, box.high) for name, box in models.boxes.items()}
@@ -50,6 +51,25 @@ def true_problem(
         if isinstance(error, CertificateError):
             raise
         raise CertificateError(f"the counts of the problem lack something: {error!r}") from error
+
+
+def read_models(plain: Mapping[str, Any], confidence: float) -> CheckedModels | CheckedFiniteModels:
+    """The set of models of a problem, by its horizon."""
+    if "average" in plain:
+        raise CertificateError(
+            "a long-run average needs that every model comes back to one state, which counts do not show"
+        )
+    kind = CheckedFiniteModels if "horizon" in plain else CheckedModels
+    return kind(plain, confidence)
+
+
+def _exactly(flow: CheckedModels | CheckedFiniteModels, plain: Mapping[str, Any]) -> ExactModels:
+    if isinstance(flow, CheckedFiniteModels) or flow.discount == 1:
+        raise CertificateError(
+            "what is claimed of the true model without a discount, or over so many steps, is checked in "
+            "floating point only"
+        )
+    return ExactModels(flow, plain)
 
 
 def data_words(known: Mapping[str, Any]) -> str:

@@ -42,6 +42,7 @@ def from_transitions(
     table: Any,
     discount: float,
     *,
+    horizon: int | None = None,
     signals: Iterable[str] | None = None,
     columns: Mapping[str, str] | None = None,
     initial: Any = None,
@@ -75,7 +76,8 @@ def from_transitions(
     Args:
         table: a pandas data frame, a mapping of names to arrays, the path of a CSV or Parquet file, or a Minari
             dataset (its folder, or loaded).
-        discount: gamma.
+        discount: gamma; 1 for sums without a discount, where episodes surely end, or with a horizon.
+        horizon: T, for the first T steps of an episode alone.
         signals: which columns are signals; every other column of numbers when not given.
         columns: other names for the columns, as {"next_state": "s2"}.
         initial: the initial distribution or state, for rows that are not whole episodes, or where it is known.
@@ -136,6 +138,7 @@ def from_transitions(
     return estimated_model(
         counts,
         discount,
+        horizon=horizon,
         initial=initial,
         known=functions,
         state_names=rows.state_names,

@@ -24,6 +24,7 @@ def estimated_model(
     counts: Counts,
     discount: float,
     *,
+    horizon: int | None = None,
     initial: Any = None,
     known: Mapping[str, Any] | None = None,
     state_names: Sequence[str] | None = None,
@@ -35,6 +36,7 @@ def estimated_model(
     Args:
         counts: what was seen.
         discount: gamma.
+        horizon: T, for the first T steps alone.
         initial: the initial distribution where it is declared; else the share of episodes that began there.
         known: signals that are known functions, arrays by name; the estimated ones are in ``counts``.
         state_names, action_names, note: of the model.
@@ -57,6 +59,7 @@ def estimated_model(
         going + stay,
         _shares(counts.initial) if initial is None else initial,
         discount,
+        horizon=horizon,
         signals={**means, **(known or {})},
         actions=mask,
         state_names=state_names,

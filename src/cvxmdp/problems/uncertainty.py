@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from cvxmdp.atoms import Shape, Utility, walk
+from cvxmdp.atoms.shapes.shape import measured
 from cvxmdp.base.errors import ProblemError
 from cvxmdp.models.counts import Counts
 from cvxmdp.models.table import TabularMDP
@@ -49,16 +50,19 @@ def uncertainty_of(problem: Problem) -> Uncertainty | None:
     mdp = problem.mdp
     if mdp.counts is None and not mdp.relative_error:
         return None
-    if not mdp.horizon.discount < 1.0 or mdp.horizon.steps is not None:
+    if not mdp.horizon.episodic:
         raise ProblemError(
-            f"{mdp.horizon}: what is known of a true model from counts or within stated errors is worked out "
-            "for discounts below one"
+            f"{mdp.horizon}: of the long-run average in a true model nothing is proven from counts or within "
+            "stated errors, which do not show that every such model comes back to one state. Give a discount "
+            "near one (mdp.replace(average=False, discount=0.999)) or a horizon=."
         )
     model = mdp if mdp.counts is None else opened(mdp, mdp.counts)
     utility = problem.utility if problem.sense == "maximize" else -problem.utility
     slacks = {name: _lowered(one.slack, model) for name, one in problem.constraints.items()}
     if mdp.counts is None:
         known: dict[str, Any] = {"kind": "relative", "share": float(mdp.relative_error)}
+        units = _unit_promises(problem)
+        known |= {"promises": units} if units else {}
     else:
         known = _plain_counts(mdp, mdp.counts, problem)
     return Uncertainty(model, _lowered(utility, model), slacks, known)
@@ -85,7 +89,7 @@ def _lowered(utility: Utility, model: TabularMDP) -> Shape:
             f"({', '.join(sorted(set(named)))}) stands in more than sums, minima and logarithms of returns. "
             "Declare it as a known function of state and action: from_transitions(..., known=...)."
         )
-    return function
+    return measured(function, model)
 
 
 def _plain_counts(mdp: TabularMDP, counts: Counts, problem: Problem) -> dict[str, Any]:
@@ -137,7 +141,17 @@ def _promises(counts: Counts, problem: Problem) -> list[str]:
         made.append(
             "distances are to the occupancies as they are written, or as the estimate has them"
         )
-    return made
+    return [*made, *_unit_promises(problem)]
+
+
+def _unit_promises(problem: Problem) -> list[str]:
+    """Undiscounted, distributions have a unit of their own in every model; here it is the estimate's."""
+    functions = (problem.objective_function, *problem.slack_functions.values())
+    flat = all(function.affine() is not None for function in functions)
+    horizon = problem.mdp.horizon
+    if flat or not horizon.plain_sums or horizon.steps is not None:
+        return []
+    return ["distributions are in units of the estimate's longest stay, or of the unit= given"]
 
 
 def with_uncertainty(plain: Mapping[str, Any], uncertainty: Uncertainty | None) -> dict[str, Any]:

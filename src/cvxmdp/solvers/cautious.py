@@ -29,7 +29,7 @@ from cvxmdp.base.errors import SettingsError
 from cvxmdp.base.text_tables import number
 from cvxmdp.certificates.true_claims import Pessimism, TrueClaims
 from cvxmdp.experience.confidence import confidence_level
-from cvxmdp.policies import TabularPolicy
+from cvxmdp.policies.occupancies import rows_of
 from cvxmdp.problems.problem import Problem
 from cvxmdp.problems.solution import Solution, Status
 from cvxmdp.solvers.contract import Solver, Task, Work
@@ -157,7 +157,7 @@ class _Search:
             if not found.has_policy:
                 return
             self.last = found
-            plan = self.plan(np.asarray(found.policy.probabilities()))
+            plan = self.plan(rows_of(self.problem.mdp, found.policy))
             if self._take(plan):
                 return
             fresh = [one.penalty for one in plan.seen]
@@ -197,14 +197,20 @@ class _Search:
             name: Constraint(slack, ">=", float(one))
             for (name, slack), one in zip(slacks.items(), least, strict=True)
         }
-        found = self.solve(self._problem(_less(utility, penalties[0]), asked))
+        found = self.solve(self._problem(self._less(utility, penalties[0]), asked))
         if found.has_policy or not slacks:
             return found
         return self.solve(self._problem(minimum(*slacks.values()), {}))
 
+    def _less(self, utility: Utility, penalty: np.ndarray) -> Utility:
+        """Less what the worst model takes, by time where there is a horizon."""
+        steps = self.problem.mdp.horizon.steps
+        shaped = penalty if steps is None else penalty.reshape(steps, -1, penalty.shape[1])
+        return utility - linear(shaped) if penalty.any() else utility
+
     def _slacks(self, penalties: list[np.ndarray]) -> dict[str, Utility]:
         pairs = zip(self.problem.constraints.items(), penalties[1:], strict=True)
-        return {name: _less(constraint.slack, b) for (name, constraint), b in pairs}
+        return {name: self._less(constraint.slack, b) for (name, constraint), b in pairs}
 
     def _problem(self, utility: Utility, constraints: dict[str, Constraint]) -> Problem:
         return Problem(self.problem.mdp, maximize=utility, subject_to=constraints)
@@ -243,7 +249,7 @@ class _Search:
         evidence = None if self.first is None else self.first.evidence
         return Solution.of_policy(
             self.problem,
-            TabularPolicy(policy),
+            self.claims.policy(policy),
             status,
             multipliers,
             stats=stats,
@@ -261,7 +267,7 @@ class _Search:
         found = self.solve(self._problem(minimum(*slacks), {}))
         if not found.has_policy:
             return self.first
-        plan = self.plan(np.asarray(found.policy.probabilities()))
+        plan = self.plan(rows_of(self.problem.mdp, found.policy))
         wanted, words = self._wanted(plan)
         message = (
             f"{self.claims.subject}: no plan could be proven to satisfy every constraint. {words}"
@@ -276,7 +282,9 @@ class _Search:
         for (name, room), one in zip(slack.items(), plan.seen[1:], strict=True):
             if room <= 0:
                 return [], f"On the estimate {name!r} has no room either: {number(room)} at most."
-            weights = (one.penalty * plan.occupancy).ravel()
+            weights = (
+                (one.penalty * plan.occupancy).reshape(-1, mdp.n_states * mdp.n_actions).sum(axis=0)
+            )
             price = max(float(weights.sum()), room - one.lower)
             if one.lower >= 0 or not weights.sum() > 0:
                 continue
@@ -299,7 +307,3 @@ class _Search:
         shown = [f"({p['state']}, {p['action']}) {p['wanted']:,} times" for p in listed[:NAMED]]
         more = f" and {len(listed) - NAMED:,} more pairs" if len(listed) > NAMED else ""
         return listed, f"Roughly, these would have to be tried: {'; '.join(shown)}{more}."
-
-
-def _less(utility: Utility, penalty: np.ndarray) -> Utility:
-    return utility - linear(penalty) if penalty.any() else utility

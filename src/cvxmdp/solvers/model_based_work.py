@@ -36,9 +36,7 @@ if TYPE_CHECKING:
     from cvxmdp.solvers.model_based import ModelBased
 
 GROWTH = 1.4  # of the counts from plan to plan
-LATELY = (
-    20  # new outcomes, times this, that are as many as all known ones make the explorer look again
-)
+LATELY = 50  # steps since the last look, times this, that are as many as all make the explorer look again
 FIRST_SHARE = 500  # the first plan comes after this part of the steps
 LEAST_FIRST = 200  # and not before so many
 LEAST_EXPLORING, MORE_EXPLORING = 0.1, 0.6  # the explorer's share is the first + the second * u
@@ -146,8 +144,8 @@ class ModelBasedWork(Work[Counted]):
 
     @staticmethod
     def much_is_new(tally: Tally) -> bool:
-        """Whether so much was seen since the last look that merging it is worth the time."""
-        return LATELY * tally.fresh.size >= tally.keys.size
+        """Whether so much was seen since the last look that another one is worth the time."""
+        return LATELY * tally.fresh.size >= tally.times.sum()
 
     def round(self, state: Counted) -> Counted:
         """One episode in every lane."""

@@ -19,7 +19,7 @@ from cvxmdp.problems.problem import Problem
 
 LANES = 16  # episodes at a time, of a model
 MOST_STATES = 100_000  # that are counted
-LENGTH = 3.0  # of an episode, times the largest mass of an occupancy
+LENGTH = 5.0  # of an episode, times the largest mass of an occupancy
 
 
 def episode_length(horizon: Horizon) -> int:

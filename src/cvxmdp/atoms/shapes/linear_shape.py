@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
 import numpy as np
@@ -81,4 +81,4 @@ class LinearShape(Shape):
 
     def of_taller(self, shape: tuple[int, int], by: Taller) -> Shape:
         """Nothing for the rows below, which a signal's reward has already; the same at all times."""
-        return LinearShape(by.spread(np.asarray(self.reward), shape))
+        return replace(self, reward=by.spread(np.asarray(self.reward), shape))
