@@ -1,200 +1,194 @@
-"""ActorCritic with no settings: what it learns on tasks of several kinds, one table.
+"""ActorCritic with no settings, and a PPO-Lagrangian beside it: every run is kept, one table of all.
 
-    python benchmarks/learners.py [--seeds 5] [--only WORDS ...] [--share 1.0]
+    python benchmarks/learners.py [--kind listed concave velocity] [--only WORDS ...] [--seeds 2] [--steps N]
+        [--rivals] [--again]
+    python benchmarks/learners.py --table
 
-Every task is learned by ``ActorCritic(steps)`` alone. Where there is a table, answers are evaluated exactly;
-the distance to the optimum is in % of the range between it and the uniform policy; elsewhere by fresh episodes.
-*Over* is the largest excess of a budget, in % of it. *Said* counts the words of the answers, for all
-constraints and seeds. ``--share`` shortens all runs.
+Runs are kept in ``benchmarks/learners.jsonl``, a line each with its date; what is there is not run again, so
+that a table grows with every call. Ours is ``ActorCritic(steps)`` alone; ``--rivals`` adds the PPO-Lagrangian
+of ``learner_rivals`` with each of three steps of its multiplier. Answers of both are judged by a hundred fresh
+episodes of the same seeds, drawn as the policy draws; where there is a table, by exact evaluation.
 """
 
 from __future__ import annotations
 
 import argparse
-import sys
+import json
 import time
 from collections import Counter
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-import gymnasium
 import numpy as np
 
 import cvxmdp as cm
 from hardware import hardware
+from learner_rivals import ppo_lagrangian
+from learner_tasks import CONCAVE, LISTED, VELOCITY, ConcaveTask, SafeTask
 
-sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "examples"))
-import two_queues
-
-
-@dataclass(frozen=True)
-class LearnerTask:
-    """What is learned.
-
-    Attributes:
-        name: for the table.
-        steps: of the simulator.
-        problem: makes it.
-        exact: the same problem over a table that is solved; None where there is none.
-    """
-
-    name: str
-    steps: int
-    problem: Callable[[], cm.Problem]
-    exact: bool = False
+KEPT = Path(__file__).with_name("learners.jsonl")
+EPISODES = 100
+FRESH = 10_000_000  # seeds of what judges
+OURS, THEIRS = "ActorCritic", "PPO-Lagrangian"
+MULTIPLIER_STEPS = (0.01, 0.1, 1.0)
+KINDS: dict[str, tuple[SafeTask | ConcaveTask, ...]] = {
+    "listed": LISTED,
+    "concave": CONCAVE,
+    "velocity": VELOCITY,
+}
+Row = dict[str, Any]
 
 
-def queues() -> cm.Problem:
-    """Fair throughput under three budgets, played as a table."""
-    return two_queues.problem(two_queues.table())
+def kept() -> list[Row]:
+    """All runs so far."""
+    return [json.loads(line) for line in KEPT.read_text().splitlines()] if KEPT.exists() else []
 
 
-def explored_grid() -> cm.Problem:
-    """Entropy on an 8x8 grid, hazards at most 2% of the time."""
-    mdp = cm.gridworld(8, slip=0.1, discount=0.95, hazards=[18, 27, 36, 45])
-    return cm.Problem(
-        mdp, maximize=cm.entropy(), subject_to={"hazard": cm.linear("hazard", per="step") <= 0.02}
-    )
+def keep(row: Row) -> None:
+    """One more."""
+    with KEPT.open("a") as file:
+        file.write(json.dumps(row) + "\n")
 
 
-def lava(budget: float) -> Callable[[], cm.Problem]:
-    """MiniGrid's LavaGapS5: reach the goal, seldom by lava."""
-
-    def make() -> Any:
-        from minigrid.wrappers import ImgObsWrapper  # an optional package
-
-        return ImgObsWrapper(gymnasium.make("MiniGrid-LavaGapS5-v0"))
-
-    def problem() -> cm.Problem:
-        told = {"lava": lambda o, a, p, r, end: float(end and r == 0)}
-        env = cm.GymnasiumEnv(make, discount=1.0, horizon=100, signals=told, n_envs=8)
-        return cm.Problem(
-            env, maximize=cm.linear("reward"), subject_to={"lava": cm.linear("lava") <= budget}
-        )
-
-    return problem
+def key(row: Row) -> tuple[Any, ...]:
+    """What a run is known by."""
+    return row["task"], row["method"], row["seed"], row["steps"]
 
 
-def cart_pole() -> cm.Problem:
-    """Balance, at most a fifth of the time left of the middle."""
-    told = {"left": lambda o, a, p, r, end: float(p[0] < 0)}
-    env = cm.GymnasiumEnv("CartPole-v1", discount=0.99, signals=told)
-    return cm.Problem(
-        env,
-        maximize=cm.linear("reward", per="step"),
-        subject_to={"left": cm.linear("left", per="step") <= 0.2},
-    )
+def played(task: SafeTask, act: Callable[[Any], Any], seed: int) -> tuple[np.ndarray, np.ndarray]:
+    """Returns and costs of fresh episodes."""
+    env, found = task.make(), np.zeros((2, EPISODES))
+    for episode in range(EPISODES):
+        seen, _ = env.reset(seed=FRESH + EPISODES * seed + episode)
+        for _ in range(task.limit):
+            seen, reward, ended, cut, info = env.step(act(seen))
+            found[:, episode] += float(reward), info["cost"]
+            if ended or cut:
+                break
+    env.close()
+    return found[0], found[1]
 
 
-def acrobot() -> cm.Problem:
-    """Swing up, with a budget on the torque that is spent."""
-    told = {"torque": lambda o, a, p, r, end: float(a != 1)}
-    env = cm.GymnasiumEnv("Acrobot-v1", discount=0.99, signals=told)
-    return cm.Problem(
-        env,
-        maximize=cm.linear("reward"),
-        subject_to={"torque": cm.linear("torque", per="step") <= 0.3},
-    )
-
-
-def treasure() -> cm.Problem:
-    """MO-Gymnasium's deep sea treasure: the treasure, in few steps."""
-    env = cm.GymnasiumEnv(
-        "mo_gymnasium:deep-sea-treasure-v0", discount=0.98, rewards=("treasure", "time"), n_envs=8
-    )
-    return cm.Problem(
-        env, maximize=cm.linear("treasure"), subject_to={"time": cm.linear("time") >= -12.0}
-    )
-
-
-TASKS = (
-    LearnerTask("two queues, log_sum, three budgets", 1_000_000, queues, exact=True),
-    LearnerTask("entropy on an 8x8 grid", 500_000, explored_grid, exact=True),
-    LearnerTask("CartPole, a fifth left of the middle", 100_000, cart_pole),
-    LearnerTask("LavaGapS5, lava at most 2%", 100_000, lava(0.02)),
-    LearnerTask("Acrobot, a budget of torque", 200_000, acrobot),
-    LearnerTask("deep sea treasure, a budget of time", 200_000, treasure),
-)
-
-
-@dataclass(frozen=True)
-class Row:
-    """One run: objective, excess in % of the budget, and its words."""
-
-    objective: float
-    over: float
-    said: tuple[str, ...]
-    seconds: float
-
-
-def run(task: LearnerTask, seed: int, share: float) -> Row:
-    """Learn once and look at what came of it."""
-    problem, started = task.problem(), time.process_time()
-    solver = cm.ActorCritic(max(1_000, int(share * task.steps)))
-    found = cm.solve(problem, solver, seed=seed, progress=False)
+def safe_row(task: SafeTask, method: str, seed: int, steps: int) -> Row:
+    """Learn once, and look at what came of it."""
+    started, said = time.process_time(), {}
+    if method == OURS:
+        solution = cm.solve(task.problem(), cm.ActorCritic(steps), seed=seed, progress=False)
+        policy, said = solution.policy, words(solution)
+        policy.seed(seed)
+        act: Callable[[Any], Any] = lambda seen: policy.predict(seen)[0]  # noqa: E731
+    else:
+        act = ppo_lagrangian(task, float(method.split()[-1]), steps, seed)
     seconds = time.process_time() - started
-    over = [
-        max(0.0, -slack) / max(abs(problem.budgets[name]), 1e-12)
-        for name, slack in found.slack.items()
-    ]
-    return Row(found.objective, 100 * max(over), tuple(found.constraint_status.values()), seconds)
+    returns, costs = played(task, act, seed)
+    found = {"return": float(returns.mean()), "cost": float(costs.mean()), "budget": task.budget}
+    errors = {"return_error": float(returns.std()) / 10.0, "cost_error": float(costs.std()) / 10.0}
+    return {**found, **errors, **said, "seconds": round(seconds, 1)}
 
 
-def interval(values: np.ndarray) -> str:
-    """Mean and the half width of its 95% interval."""
-    if values.size < 2:
-        return f"{values[0]:.4g}"
-    half = 1.96 * values.std(ddof=1) / np.sqrt(values.size)
-    return f"{values.mean():.4g} ± {half:.2g}"
+def concave_row(task: ConcaveTask, method: str, seed: int, steps: int) -> Row:
+    """Learn once; distances are in % of the range from the uniform policy to the optimum."""
+    problem, started = task.problem(), time.process_time()
+    found = cm.solve(problem, cm.ActorCritic(steps), seed=seed, progress=False)
+    seconds = time.process_time() - started
+    best = cm.solve(problem).objective
+    base = problem.evaluate(cm.uniform_policy(problem.mdp)).objective
+    over = max(max(0.0, -found.slack[name]) / abs(problem.budgets[name]) for name in found.slack)
+    gap = 100 * (best - found.objective) / (best - base)
+    return {"gap": gap, "over": 100 * over, **words(found), "seconds": round(seconds, 1)}
 
 
-def line(task: LearnerTask, rows: list[Row]) -> str:
-    """A line of the table."""
-    values, gap = np.array([row.objective for row in rows]), ""
-    if task.exact:
-        problem = task.problem()
-        best = cm.solve(problem).objective
-        base = problem.evaluate(cm.uniform_policy(problem.mdp)).objective
-        gaps = 100 * (best - values) / (best - base)
-        gap = f"{interval(gaps)}, worst {gaps.max():.2g}"
-    words = Counter(word for row in rows for word in row.said)
-    said = ", ".join(f"{count} {word}" for word, count in sorted(words.items()))
-    cells = [
-        task.name,
-        f"{task.steps:,}",
-        str(len(rows)),
-        interval(values),
-        gap,
-        f"{np.mean([row.over for row in rows]):.2g}, worst {max(row.over for row in rows):.2g}",
-        said,
-        f"{np.mean([row.seconds for row in rows]):.0f}",
-    ]
-    return f"| {' | '.join(cells)} |"
+def words(found: cm.Solution) -> Row:
+    """What an answer says of itself."""
+    said = {name: str(word) for name, word in found.constraint_status.items()}
+    return {
+        "said": said,
+        "findings": [finding.what for finding in found.findings],
+        "answer": found.stats["answer"],
+    }
+
+
+def run(
+    tasks: Iterable[SafeTask | ConcaveTask],
+    seeds: int,
+    steps: int | None,
+    rivals: bool,
+    again: bool,
+) -> None:
+    """Everything that is not kept yet."""
+    theirs = [f"{THEIRS} {step:g}" for step in MULTIPLIER_STEPS] if rivals else []
+    done = set() if again else {key(row) for row in kept()}
+    for seed in range(seeds):
+        for task in tasks:
+            for method in (OURS, *(theirs if isinstance(task, SafeTask) else [])):
+                count = steps or task.steps
+                which: Row = {"task": task.name, "method": method, "seed": seed, "steps": count}
+                if key(which) in done:
+                    continue
+                make = safe_row if isinstance(task, SafeTask) else concave_row
+                found = make(task, method, seed, count)  # type: ignore[operator]
+                date = datetime.now(UTC).date().isoformat()
+                row = {**which, "date": date, **found}
+                keep(row)
+                print(json.dumps(row), flush=True)
+
+
+def table() -> None:
+    """All runs, a line for each task, method and number of steps; the newest of runs that were repeated."""
+    newest = {key(row): row for row in kept()}
+    groups: dict[tuple[Any, ...], list[Row]] = {}
+    for row in newest.values():
+        groups.setdefault((row["task"], row["steps"], row["method"]), []).append(row)
+    print(
+        "| task | steps | method | seeds | return, or gap in % | cost (budget), or over in % | said | CPU s |"
+    )
+    print("|---|---|---|---|---|---|---|---|")
+    for (task, steps, method), rows in sorted(groups.items()):
+        safe = "return" in rows[0]
+        first = interval([row["return" if safe else "gap"] for row in rows])
+        second = interval([row["cost" if safe else "over"] for row in rows])
+        second += f" ({rows[0]['budget']:g})" if safe else ""
+        said = Counter(word for row in rows for word in row.get("said", {}).values())
+        told = ", ".join(f"{count} {word}" for word, count in sorted(said.items()))
+        seconds = f"{np.mean([row['seconds'] for row in rows]):.0f}"
+        cells = [task, f"{steps:,}", method, str(len(rows)), first, second, told, seconds]
+        print(f"| {' | '.join(cells)} |")
+
+
+def interval(values: list[float]) -> str:
+    """Mean and half width of its 95% interval over the seeds; with few of them, the worst and the best, too."""
+    numbers = np.array(values)
+    if numbers.size < 2:
+        return f"{numbers[0]:.4g}"
+    half = 1.96 * numbers.std(ddof=1) / np.sqrt(numbers.size)
+    return f"{numbers.mean():.4g} ± {half:.2g} [{numbers.min():.4g}, {numbers.max():.4g}]"
 
 
 def main() -> None:
-    """Print the table."""
+    """Run what is asked for, or print the table."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--seeds", type=int, default=5)
+    parser.add_argument("--kind", nargs="*", default=["listed", "concave"], choices=list(KINDS))
     parser.add_argument(
         "--only", nargs="*", default=[], help="tasks whose name has one of these words"
     )
-    parser.add_argument("--share", type=float, default=1.0, help="of the steps")
-    arguments = parser.parse_args()
+    parser.add_argument("--seeds", type=int, default=5)
+    parser.add_argument("--steps", type=int, help="instead of the task's own")
+    parser.add_argument("--rivals", action="store_true", help="PPO-Lagrangian, too")
+    parser.add_argument("--again", action="store_true", help="run what is kept already")
+    parser.add_argument("--table", action="store_true", help="only print what is kept")
+    given = parser.parse_args()
     print(hardware())
-    print(
-        "| task | steps | seeds | objective | gap, % of the range | over, % of a budget | said | CPU s |"
-    )
-    print("|---|---|---|---|---|---|---|---|")
-    for task in TASKS:
-        if arguments.only and not any(word in task.name for word in arguments.only):
-            continue
-        print(
-            line(task, [run(task, seed, arguments.share) for seed in range(arguments.seeds)]),
-            flush=True,
-        )
+    chosen = [
+        task
+        for kind in given.kind
+        for task in KINDS[kind]
+        if not given.only or any(word in task.name for word in given.only)
+    ]
+    if not given.table:
+        run(chosen, given.seeds, given.steps, given.rivals, given.again)
+    table()
 
 
 if __name__ == "__main__":

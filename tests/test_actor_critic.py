@@ -205,6 +205,28 @@ def test_a_run_that_was_stopped_ends_with_the_same_bits(kind, tmp_path):
         assert np.array_equal(mine, theirs)
 
 
+def test_a_repair_begins_where_a_budget_is_exceeded_and_never_makes_it_worse():
+    problem = grid().with_budget("hazard", 0.0005)
+    work = ActorCriticWork(cm.ActorCritic(12_800, batch=256), Task(problem, None, 0))
+    state, found = work.first(), []
+    while work.where(state)[0] < work.where(state)[1]:
+        before = int(state.repairs)
+        state, _ = work.advance(state, work.mark(state))
+        found += [state] * (int(state.repairs) > before)
+    assert found, "so few steps do not keep so small a budget"
+    first = found[0]
+    exceeded = problem.evaluate(work.policy(first.best.policy)).slack["hazard"]
+    assert exceeded < 0
+    assert first.learner.dual.extra == pytest.approx([-exceeded], rel=1e-5)
+    assert work.where(first) == (50, 55), "a tenth is played again"
+    assert float(work.setup.left(50)) == pytest.approx(0.3)
+    assert float(work.setup.left(54)) == pytest.approx(0.06)
+    answer = work.finish(state, {}, cm.Status.ITERATION_LIMIT)
+    assert -answer.slack["hazard"] / 0.0005 == pytest.approx(float(state.best.short), abs=1e-9)
+    assert state.best.short <= first.best.short
+    assert answer.stats["samples"] == (50 + 5 * int(state.repairs)) * 256
+
+
 def test_what_a_start_takes_over():
     problem = grid()
     first = cm.solve(problem, cm.ActorCritic(8_000), seed=0)
@@ -232,6 +254,8 @@ def test_images_and_wrong_settings_are_refused():
     screen = cm.Problem(cm.GymnasiumEnv(Screen(), discount=0.9), maximize=cm.linear("reward"))
     with pytest.raises(SettingsError, match=r"images of shape \(64, 64, 3\).*EquinoxModule"):
         cm.solve(screen, cm.ActorCritic(1_000), seed=0)
+    with pytest.raises(SettingsError, match=r"images of shape \(64, 64, 3\)"):
+        cm.solve(screen, cm.VRPDPG(10, policy=cm.MLP(8)), seed=0)
     for wrong in ({"steps": 0}, {"steps": 10, "gae": 1.5}, {"steps": 10, "clip": -0.1}):
         with pytest.raises(SettingsError, match="must be"):
             cm.ActorCritic(**wrong)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any, ClassVar, NamedTuple
 
 import gymnasium
 import jax
@@ -396,3 +396,100 @@ class TestJaxSuites:
         assert found.objective == pytest.approx(3.0 - found.slack["loss"], abs=1e-4)
         with pytest.raises(ExperienceError, match="names 3 parts"):
             cm.JaxEnv(NewGymnax(), 0.9, rewards=("a", "b", "c"))
+
+
+class Pushed:
+    """A point on a line, pushed by as much as one likes within a box, written in JAX."""
+
+    def action_space(self, params: object) -> gymnasium.spaces.Box:
+        return gymnasium.spaces.Box(-2.0, 1.0, (1, 1))
+
+    default_params = Limits()
+
+    def reset(self, key, params):
+        return jnp.zeros(2), jnp.zeros(())
+
+    def step(self, key, state, action, params):
+        place = jnp.clip(state + 0.1 * action[0, 0] + 0.02 * jax.random.normal(key), -1.0, 1.0)
+        seen = jnp.stack([place, place**2])
+        return seen, place, place, jnp.array(False), {"size": jnp.abs(action).sum()}
+
+
+class TimeStep(NamedTuple):
+    """As NAVIX has them."""
+
+    observation: jax.Array
+    reward: jax.Array
+    age: jax.Array
+    key: jax.Array
+    info: dict[str, jax.Array]
+
+    def is_termination(self) -> jax.Array:
+        return self.observation[0] >= 3
+
+    def is_truncation(self) -> jax.Array:
+        return (self.age >= 9) & ~self.is_termination()
+
+
+class Stepping:
+    """Ends at 3, is cut after nine steps; the key is part of a time step."""
+
+    action_space = spaces.Discrete(2)
+    observation_space = spaces.Box(0.0, 3.0, (1,))
+    max_steps = 9
+
+    def reset(self, key: jax.Array) -> TimeStep:
+        return TimeStep(jnp.zeros(1), jnp.zeros(()), jnp.int32(0), key, {"tired": jnp.zeros(())})
+
+    def step(self, before: TimeStep, action: jax.Array) -> TimeStep:
+        key, mine = jax.random.split(before.key)
+        place = before.observation + action * jax.random.bernoulli(mine, 0.5)
+        reward = (place[0] >= 3).astype(float)
+        return TimeStep(place, reward, before.age + 1, key, {"tired": action.astype(float)})
+
+
+def test_environments_that_go_from_time_step_to_time_step() -> None:
+    env = cm.JaxEnv(Stepping(), 1.0, n_envs=32)
+    assert env.horizon.limit == 9, "its own"
+    never = env.episodes(lambda o, i, b: np.zeros(len(i), int), 20, signals=("tired",), seed=0)
+    assert (never.lengths == 9).all()
+    assert not never.terminated.any()
+    problem = cm.Problem(
+        env, maximize=cm.linear("reward"), subject_to={"tired": cm.linear("tired") <= 8.0}
+    )
+    found = cm.solve(problem, cm.ActorCritic(4_000, batch=320), seed=0, progress=False)
+    assert found.history["objective"][-3:].mean() > 0.75, "at random it is a third"
+
+
+class TestJaxBoxes:
+    def problem(self) -> cm.Problem:
+        told = {
+            "right": lambda o, a, p, r, end: p[0] > 0.5,
+            "moved": lambda o, a, p, r, end: jnp.abs(p[0] - o[0]),
+            "force": cm.from_info("size"),
+        }
+        env = cm.JaxEnv(Pushed(), 0.9, horizon=20, n_envs=16, signals=told)
+        budget = {"right": cm.linear("right", per="step") <= 0.3}
+        return cm.Problem(env, maximize=cm.linear("reward", per="step"), subject_to=budget)
+
+    def test_learned_inside_compiled_code(self) -> None:
+        problem = self.problem()
+        assert "actions in a box of shape (1, 1)" in repr(problem.environment)
+        found = cm.solve(problem, cm.ActorCritic(20_000, batch=320), seed=0, progress=False)
+        early, late = found.history["objective"][:5].mean(), found.history["objective"][-5:].mean()
+        assert late > early + 0.2
+        assert found.slack["right"] > -0.1
+        action, _ = found.policy.predict(np.zeros(2, np.float32))
+        assert -2.0 <= action.item() <= 1.0
+
+    def test_signals_are_functions_of_a_step_and_entries_of_info(self) -> None:
+        env = self.problem().environment
+        asked = np.full((16, 1, 1), 7.0)  # outside of the box: cut to it
+        names = ("right", "moved", "force")
+        found = env.episodes(lambda o, i, b: asked, 12, signals=names, seed=0)
+        assert found.signals["force"] == pytest.approx(1.0)
+        assert found.signals["moved"][:, 0] == pytest.approx(0.1, abs=0.1)
+        assert found.signals["right"][:, 0].max() == 0.0
+        assert found.signals["right"][:, -1].min() == 1.0
+        with pytest.raises(SolverError, match="takes vectors of numbers"):
+            cm.solve(self.problem(), cm.VRPDPG(10), seed=0)

@@ -33,6 +33,7 @@ Array = Any
 AVERAGED = 0.02  # rate of the averaged parameters
 LEAST_RATE = 0.05  # of the moments of what the critic predicts
 LEAST_SPREAD = 1e-8
+REPAIRING = 0.3  # of the learning rate at first, when a repair begins
 
 
 class Moments(NamedTuple):
@@ -136,7 +137,8 @@ class ActorCriticSetup(Pytree):
         tail: 1 where what follows a cut counts, 0 where it does not.
         critic_discount, gae: of generalised advantages.
         memory: iterations that m remembers.
-        iterations: in all.
+        iterations: in all, but for repairs.
+        repair: iterations of a repair.
         gains: of the multipliers.
         sizes: of the steps.
     """
@@ -151,6 +153,7 @@ class ActorCriticSetup(Pytree):
     gae: Array
     memory: Array
     iterations: Array
+    repair: Array
     gains: Gains
     sizes: StepSizes
     static: ClassVar[tuple[str, ...]] = ()
@@ -158,6 +161,12 @@ class ActorCriticSetup(Pytree):
     def acting(self, moments: Moments) -> Any:
         """The family as it sees observations scaled by these moments."""
         return scaled_by(self.family, moments)
+
+    def left(self, done: Array) -> Array:
+        """What is left of the learning rate: it falls to zero over the run, and over each repair after it."""
+        repaired = (done - self.iterations) % self.repair / self.repair
+        whole = 1.0 - done / self.iterations
+        return jnp.where(done < self.iterations, whole, REPAIRING * (1.0 - repaired))
 
     def values(self, critic: Critic, moments: Moments, inputs: Array) -> Array:
         """V, (T, N, C)."""
@@ -228,7 +237,7 @@ def learn(
         (state.actor.params, critic.params),
         state.adam,
         lesson,
-        1.0 - state.done / setup.iterations,
+        setup.left(state.done),
         key,
     )
     actor = ActorPart(params, seen)

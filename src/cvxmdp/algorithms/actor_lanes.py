@@ -124,7 +124,8 @@ def play(
         inputs, places = jax.vmap(source.seen)(lanes.observation)
         actions = drawn_actions(family, params, inputs, of_policy)
         keys = jax.random.split(of_step, count)
-        following, after, signals, ended, cut = jax.vmap(source.go)(keys, lanes.state, actions)
+        given = family.in_box(actions) if family.continuous else actions
+        following, after, signals, ended, cut = jax.vmap(source.go)(keys, lanes.state, given)
         over = ended | cut | (lanes.age + 1 >= lanes.limit)
         anew, begun = jax.vmap(source.begin)(jax.random.split(of_begin, count))
         taken = LaneSteps(

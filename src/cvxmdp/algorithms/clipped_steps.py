@@ -96,7 +96,10 @@ def log_chances(family: Any, params: Any, inputs: Array, masks: Array) -> Array:
 
 
 def drawn_actions(family: Any, params: Any, inputs: Array, key: Array) -> Array:
-    """An action for each input, (n,)."""
+    """An action for each input, (n,); of continuous ones the draw, (n, d)."""
+    if family.continuous:
+        found: Array = family.drawn(params, inputs, key)
+        return found
     return jax.random.categorical(key, log_chances(family, params, inputs, None), axis=1)
 
 

@@ -117,6 +117,11 @@ class BoundGaussian(BoundNetwork):
         entropy = whole + 0.5 * logs.size
         return -0.5 * (apart**2).sum(axis=1) - whole, jnp.broadcast_to(entropy, apart.shape[:1])
 
+    def drawn(self, params: Params, inputs: Array, key: Array) -> Array:
+        """Draws for inputs (n, ...), (n, d), inside of compiled code."""
+        mean, std = self.logits(params, inputs), jnp.exp(jnp.clip(params[1], LEAST_LOG, MOST_LOG))
+        return mean + std * jax.random.normal(key, mean.shape, mean.dtype)
+
     def drawing(self, params: Params) -> Callable[[np.ndarray, np.random.Generator], np.ndarray]:
         """Draws for inputs (n, ...), (n, d), outside of compiled code."""
         mine, numbers = jax.tree.map(np.asarray, (self, params))
@@ -128,10 +133,9 @@ class BoundGaussian(BoundNetwork):
 
         return draw
 
-    def in_box(self, draws: np.ndarray) -> np.ndarray:
+    def in_box(self, draws: Any) -> Any:
         """Draws as actions of the environment."""
-        low, high = np.asarray(self.low), np.asarray(self.high)
-        return (low + (np.clip(draws, -1.0, 1.0) + 1.0) * 0.5 * (high - low)).astype(np.float32)
+        return self.low + (draws.clip(-1.0, 1.0) + 1.0) * (0.5 * (self.high - self.low))
 
     def deploy(self, params: Params) -> Any:
         return GaussianPolicy(self, params)

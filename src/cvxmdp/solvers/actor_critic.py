@@ -31,8 +31,8 @@ class ActorCritic:
         steps: of the environment, in all.
         policy: a network, ``MLP(64, 64)``; for continuous actions ``Gaussian(64, 64)``.
         batch: steps between two updates: 2048, fewer where ``steps`` are few.
-        epochs, minibatch: how often a batch is gone through, and in parts of how many steps: 4 and 256;
-            continuous actions 10 and 64.
+        epochs, minibatch: how often a batch is gone through, and in parts of how many steps: 4, up to 8 where
+            updates are fewer than 200, and an eighth of a batch; continuous actions 10 and 64.
         learning_rate: of Adam at first; it falls linearly to zero: 1e-3, continuous 3e-4.
         clip: how far the chance of an action may move for its gain to count.
         kl: the divergence from the policy that played, at which a batch is left: none, continuous 0.02.

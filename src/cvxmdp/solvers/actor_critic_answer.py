@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -26,15 +26,15 @@ from cvxmdp.solvers.contract import Rows
 COMPARED, LEAST_COMPARED = 100, 8  # episodes of each candidate
 COMPARING, JUDGING = 0.05, 0.2  # of the steps that were learned from, spent on fresh ones
 FRESH = 3  # what random numbers are for
+JUDGED = 2  # the number of the policy that is judged, after those of the candidates
 NARROW = 0.05  # of log A: an entropy below it is hardly any
 NARROW_STD = 0.02  # of a Gaussian policy
 STEADY = 7.0  # times 1 / (1 - discount), where fresh episodes are cut
 
 
-class ChosenPolicy(NamedTuple):
-    """The policy that is returned, which of the candidates it is, and what is known of it."""
+class Judged(NamedTuple):
+    """A policy, and what is known of it."""
 
-    which: str
     policy: Any
     evaluation: Evaluation
     slack_interval: dict[str, Interval]
@@ -51,52 +51,59 @@ class Examination:
         limit: where episodes are cut at the earliest.
         check: episodes, at most, that judge the answer.
         seed: of the run.
+        round: how many repairs there were.
     """
 
-    def __init__(self, problem: Problem, steps: int, limit: int, check: int, seed: int) -> None:
-        self.problem, self.steps, self.check, self.seed = problem, steps, check, seed
+    def __init__(
+        self, problem: Problem, steps: int, limit: int, check: int, seed: int, round: int
+    ) -> None:
+        self.problem, self.steps, self.check = problem, steps, check
+        self.path = (seed, FRESH, round)
         discount = problem.space.discount
         ahead = STEADY / (1.0 - discount) if discount < 1.0 else limit
         self.limit = max(limit, math.ceil(ahead))
 
-    def best(self, candidates: Mapping[str, Any], worst: Mapping[str, float]) -> ChosenPolicy:
-        """The better satisfied candidate, judged; ``worst``, the smallest slacks of batches, by constraint."""
+    def better(self, candidates: Sequence[Any]) -> int:
+        """Which candidate is better satisfied: exactly where there is a model, else by fresh episodes."""
+        environment = environment_of(self.problem)
+        found = [
+            self.problem.evaluate(policy)
+            if environment is None
+            else self._worth(self._compared(self._play(environment, policy, number)))
+            for number, policy in enumerate(candidates)
+        ]
+        ranks = [(-short(self.problem, one), self.problem.sign * one.objective) for one in found]
+        return max(range(len(ranks)), key=ranks.__getitem__)
+
+    def judged(self, policy: Any, worst: Mapping[str, float]) -> Judged:
+        """By episodes that nobody has seen; ``worst``, the smallest slacks of batches, by constraint."""
         environment = environment_of(self.problem)
         if environment is None:
-            exact = {name: self.problem.evaluate(policy) for name, policy in candidates.items()}
-            which = max(exact, key=lambda name: self._rank(exact[name]))
-            found = exact[which]
-            return ChosenPolicy(which, candidates[which], found, computed(found.slack), "", 0)
-        plays = {
-            name: self._play(environment, policy, number)
-            for number, (name, policy) in enumerate(candidates.items())
-        }
-        samples = {name: self._compared(play) for name, play in plays.items()}
-        worth = {name: self._worth(sample) for name, sample in samples.items()}
-        which = max(worth, key=lambda name: self._rank(worth[name]))
+            found = self.problem.evaluate(policy)
+            return Judged(policy, found, computed(found.slack), "", 0)
         judged = judge_by_episodes(
             self.problem,
-            plays[which],
+            self._play(environment, policy, JUDGED),
             check=self.check,
             most_steps=JUDGING * self.steps,
             worst=worst,
         )
         found = self._worth(judged.sample)
         remark = f" Objective and slack are estimates from {judged.sample.n:,} fresh episodes."
-        return ChosenPolicy(which, candidates[which], found, judged.slack, remark, judged.sample.n)
+        return Judged(policy, found, judged.slack, remark, judged.sample.n)
 
-    def unexamined(self, policy: Any, m: np.ndarray | None) -> ChosenPolicy:
+    def unexamined(self, policy: Any, m: np.ndarray | None) -> Judged:
         """Of a run that was stopped: the environment is not to be asked again."""
         if environment_of(self.problem) is None:
             found = self.problem.evaluate(policy)
-            return ChosenPolicy("last", policy, found, computed(found.slack), "", 0)
+            return Judged(policy, found, computed(found.slack), "", 0)
         if m is None:
             nothing = dict.fromkeys(self.problem.constraints, math.nan)
             found = Evaluation(math.nan, nothing, np.full(self.problem.shape, math.nan))
         else:
             found = self.problem.evaluate_occupancy(m)
         remark = " Objective and slack are those of the last episodes it learned from."
-        return ChosenPolicy("last", policy, found, unjudged(found.slack), remark, 0)
+        return Judged(policy, found, unjudged(found.slack), remark, 0)
 
     def _compared(self, play: Play) -> Sample:
         """A few episodes: as many as the steps that may go into it."""
@@ -107,7 +114,7 @@ class Examination:
 
     def _play(self, environment: Environment, policy: Any, number: int) -> Play:
         """Fresh episodes of a policy, in whole rounds of the lanes."""
-        of_environment, of_policy = seeds(self.seed, FRESH, number, count=2)
+        of_environment, of_policy = seeds(*self.path, number, count=2)
         act = actor_in(environment, policy, of_policy, False)
         rounds, names = itertools.count(), self.problem.space.signal_names
         measured: dict[str, Any] = {
@@ -125,13 +132,14 @@ class Examination:
     def _worth(self, sample: Sample) -> Evaluation:
         return self.problem.evaluate_occupancy(measured_mean(self.problem, sample))
 
-    def _rank(self, found: Evaluation) -> tuple[float, float]:
-        """First the worst violation, in units of the budget, then the objective."""
-        budgets = self.problem.budgets
-        short = [
-            max(0.0, -slack) / max(abs(budgets[name]), 1e-12) for name, slack in found.slack.items()
-        ]
-        return -max(short, default=0.0), self.problem.sign * found.objective
+
+def short(problem: Problem, found: Evaluation) -> float:
+    """The worst violation, in units of its budget."""
+    budgets = problem.budgets
+    over = [
+        max(0.0, -slack) / max(abs(budgets[name]), 1e-12) for name, slack in found.slack.items()
+    ]
+    return max(over, default=0.0)
 
 
 def course_of_rows(problem: Problem, rows: Rows, most: float) -> Course:

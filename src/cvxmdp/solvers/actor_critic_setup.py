@@ -38,13 +38,15 @@ from cvxmdp.policies.gaussian import Gaussian, GaussianPolicy
 from cvxmdp.policies.networks import MLP, BoundMLP, BoundNetwork, NetworkPolicy, Observed
 from cvxmdp.policies.tables import table_of
 from cvxmdp.problems.problem import Problem
-from cvxmdp.solvers.learning import single_precision
+from cvxmdp.solvers.learning import refuse_images, single_precision
 from cvxmdp.solvers.start import fitting, parameters_of
 
 if TYPE_CHECKING:
     from cvxmdp.solvers.actor_critic import ActorCritic
 
 BATCH, LEAST_BATCH, BATCHES = 2048, 256, 100
+# A hundred batches that are gone through four times are too few steps of Adam to learn what was seen seldom.
+PARTS, PASSES, EPOCHS = 8, 800, (4, 8)  # of a batch; of all batches together; of a batch
 LANES = 64  # in compiled code
 LONG, FEW_LANES = 400, 4  # steps of an episode, from which on so few lanes are played
 LEAST_LENGTH = 16  # steps of a lane between two updates
@@ -55,9 +57,9 @@ REACHED, INTEGRAL = 1.5, (0.002, 0.03)
 CRITIC = (64, 64)
 CRITIC_HORIZON = 200
 REACH = 10.0  # standard deviations, at which observations are cut
+REPAIR = 0.1  # of the run, that a repair takes
 SEEN = 10_000.0  # observations that the scale of a given policy counts for
 LEARNER = "learner"  # in a solution's stats
-IMAGE = 1_000  # numbers, beyond which an observation with axes is an image
 
 
 class Chosen(NamedTuple):
@@ -76,6 +78,11 @@ class Chosen(NamedTuple):
     length: int
     limit: int
     iterations: int
+
+    @property
+    def repair(self) -> int:
+        """Iterations of a repair."""
+        return math.ceil(REPAIR * self.iterations)
 
     @property
     def words(self) -> str:
@@ -115,10 +122,11 @@ def choose(solver: ActorCritic, problem: Problem) -> Chosen:
     iterations = max(1, solver.steps // (lanes * length))
     discounted, vectors = horizon.discount < 1.0, continuous(problem)
     far = 1.0 - 1.0 / min(limit, CRITIC_HORIZON)
-    size = min(solver.minibatch or (64 if vectors else 256), lanes * length)
+    part, passes = max(1, batch // PARTS), round(np.clip(PASSES / iterations, *EPOCHS))
+    size = min(solver.minibatch or (64 if vectors else part), lanes * length)
     return Chosen(
         batch=lanes * length,
-        epochs=solver.epochs or (10 if vectors else 4),
+        epochs=solver.epochs or (10 if vectors else passes),
         minibatch=size,
         learning_rate=solver.learning_rate or (3e-4 if vectors else 1e-3),
         gae=_either(solver.gae, 0.95 if vectors and not discounted else 0.9),
@@ -172,6 +180,7 @@ def read_setup(solver: ActorCritic, problem: Problem, chosen: Chosen) -> ActorCr
         gae=chosen.gae,
         memory=solver.memory,
         iterations=chosen.iterations,
+        repair=chosen.repair,
         gains=Gains(chosen.integral, solver.proportional, solver.ramp, solver.check, solver.memory),
         sizes=StepSizes(
             chosen.learning_rate,
@@ -193,9 +202,6 @@ def _as_numbers(setup: ActorCriticSetup) -> Any:
 
 def bound_family(solver: ActorCritic, problem: Problem) -> BoundFamily:
     """The family on what the environment shows."""
-    environment = environment_of(problem)
-    if environment is not None and solver.policy is None:
-        refuse_images(environment)
     chosen = Gaussian(64, 64, std=solver.std) if continuous(problem) else MLP(64, 64)
     family = (solver.policy or chosen).bind(problem.space)
     if continuous(problem) != family.continuous:
@@ -203,21 +209,12 @@ def bound_family(solver: ActorCritic, problem: Problem) -> BoundFamily:
             f"policy={solver.policy!r} is for actions of another kind: Gaussian(64, 64) for vectors in a box, "
             "MLP(64, 64) for a list"
         )
+    refuse_images(family, environment_of(problem))
     if isinstance(family, BoundDirect):
         raise SettingsError(
             "ActorCritic needs a family with scores: MLP(64, 64), Table(), or an Equinox module"
         )
     return seeing(family, lambda seen: replace(seen, reach=REACH))
-
-
-def refuse_images(environment: Environment) -> None:
-    """An error for observations that a perceptron would make nothing of."""
-    shape = environment.reader.shape
-    if len(shape) >= 2 and math.prod(shape) > IMAGE and environment.features is None:
-        raise SettingsError(
-            f"{environment.name} shows images of shape {shape}, which a perceptron makes nothing of. Give a "
-            "network of your own: ActorCritic(steps=..., policy=EquinoxModule(network)); or features="
-        )
 
 
 def critic_of(family: BoundFamily, readings: Readings) -> BoundMLP:

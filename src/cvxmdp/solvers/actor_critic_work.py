@@ -8,7 +8,14 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import jax
 import numpy as np
 
-from cvxmdp.algorithms.actor_iteration import ActorState, ActorTrace, learn, mean_of, scaled_by
+from cvxmdp.algorithms.actor_iteration import (
+    ActorPart,
+    ActorState,
+    ActorTrace,
+    learn,
+    mean_of,
+    scaled_by,
+)
 from cvxmdp.algorithms.actor_lanes import CompiledLanes, first_lanes, iterations
 from cvxmdp.algorithms.actor_multipliers import MOST_UNITS
 from cvxmdp.algorithms.chunks import host
@@ -23,7 +30,7 @@ from cvxmdp.policies.observers import on_observations
 from cvxmdp.policies.policy import draw_actions, masked
 from cvxmdp.problems.findings import findings_of
 from cvxmdp.problems.solution import Solution, Status
-from cvxmdp.solvers.actor_critic_answer import ChosenPolicy, Examination, course_of_rows
+from cvxmdp.solvers.actor_critic_answer import Examination, Judged, course_of_rows, short
 from cvxmdp.solvers.actor_critic_playing import Draw, Mask, SteppedLanes
 from cvxmdp.solvers.actor_critic_setup import (
     LEARNER,
@@ -42,13 +49,46 @@ if TYPE_CHECKING:
 
 PIECE = 32  # iterations in compiled code, at most
 BLOCK = 20  # iterations between two resets of a simulator
+REPAIRS = 2  # at most
+WHICH = ("last", "averaged")  # candidates
+
+
+class Best(NamedTuple):
+    """The answer so far, after all steps were played.
+
+    Attributes:
+        policy: see there.
+        which: of the candidates it was.
+        done: iterations, after which it was found.
+        round: repairs before.
+        worst: the smallest slacks of batches by then, (n,).
+        short: its worst violation, in units of the budget; infinite before anything was judged.
+    """
+
+    policy: ActorPart
+    which: Any
+    done: Any
+    round: Any
+    worst: np.ndarray
+    short: Any
 
 
 class Learnt(NamedTuple):
-    """The state between two pieces: of the learner, and of lanes in compiled code."""
+    """The state between two pieces.
+
+    Attributes:
+        learner: see there.
+        lanes: in compiled code.
+        worst: the smallest slacks of batches, (n,).
+        repairs: that were begun.
+        best: see there.
+    """
 
     learner: ActorState
     lanes: CompiledLanes | None
+    worst: np.ndarray
+    repairs: Any
+    best: Best
 
 
 class ActorCriticWork(Work[Learnt]):
@@ -69,6 +109,7 @@ class ActorCriticWork(Work[Learnt]):
         key = jax.random.key(np.uint32(self.seed % 2**32))
         self.keys = jax.random.split(key, 3)
         self.recent, self.taken = "", ""
+        self.judged: tuple[int, Judged] | None = None  # of the answer after so many iterations
 
     @property
     def environment(self) -> Environment | None:
@@ -80,23 +121,27 @@ class ActorCriticWork(Work[Learnt]):
             given_start(self.problem, self.task.start),
             self.setup.family,
         )
-        if self.source is None:
-            return Learnt(learner, None)
-        lanes = begun(self.source, self.keys[1], count=self.chosen.lanes, limit=self.chosen.limit)
-        return Learnt(learner, host(lanes))
+        lanes = None
+        if self.source is not None:
+            count, limit = self.chosen.lanes, self.chosen.limit
+            lanes = host(begun(self.source, self.keys[1], count=count, limit=limit))
+        none, worst = np.int32(0), np.full(len(self.names), np.inf)
+        best = Best(learner.actor, none, none, none, worst, np.float64(np.inf))
+        return Learnt(learner, lanes, worst, none, best)
 
     def where(self, state: Learnt) -> tuple[int, int]:
-        return int(state.learner.done), self.chosen.iterations
+        total = self.chosen.iterations + int(state.repairs) * self.chosen.repair
+        return int(state.learner.done), total
 
     def mark(self, state: Learnt) -> int:
-        return min((int(state.learner.done) // BLOCK + 1) * BLOCK, self.chosen.iterations)
+        done, total = self.where(state)
+        return min((done // BLOCK + 1) * BLOCK, total)
 
     def advance(self, state: Learnt, until: int) -> tuple[Learnt, Rows]:
         """Iterations; records as the history has them."""
         count = until - int(state.learner.done)
         if self.source is None:
-            reached, traces = self._stepped(state.learner, until), None
-            learner, lanes, traces = reached[0], None, reached[1]
+            (learner, traces), lanes = self._stepped(state.learner, until), None
         else:
             learner, lanes, traces = iterations(
                 self.source,
@@ -113,7 +158,52 @@ class ActorCriticWork(Work[Learnt]):
         self._require_finite(rows, int(state.learner.done))
         mean = self.problem.sign * float(rows["objective"][-1])
         self.recent = f"objective of the episodes {mean:.5g}"
-        return Learnt(host(learner), host(lanes)), rows
+        worst = np.minimum(state.worst, rows["sample"].min(axis=0))
+        reached = state._replace(learner=host(learner), lanes=host(lanes), worst=worst)
+        return self._repaired(reached), rows
+
+    def _repaired(self, state: Learnt) -> Learnt:
+        """At the end of the steps: the better answer is kept; where it exceeds a budget, a repair begins.
+
+        Margins grow by what the budget is exceeded by, and a tenth of the iterations is played again.
+        """
+        done, total = self.where(state)
+        if done < total:
+            return state
+        learner, evaluation = state.learner, self._judged(found := self._better(state)).evaluation
+        found = found._replace(short=np.float64(short(self.problem, evaluation)))
+        if found.short <= state.best.short:
+            state = state._replace(best=found)
+        if found.short == 0.0 or int(state.repairs) == REPAIRS:
+            return state
+        missed = np.array([max(0.0, -evaluation.slack[name]) for name in self.names])
+        extra = learner.dual.extra + missed.astype(learner.dual.extra.dtype)
+        learner = learner._replace(dual=learner.dual._replace(extra=extra))
+        return state._replace(learner=learner, repairs=state.repairs + np.int32(1))
+
+    def _better(self, state: Learnt) -> Best:
+        """The last policy, or the averaged one."""
+        learner = state.learner
+        candidates = (learner.actor, learner.averaged)
+        examination = self._examination(int(learner.done), int(state.repairs))
+        which = examination.better([self.policy(one) for one in candidates])
+        nothing = np.float64(np.inf)
+        return Best(
+            candidates[which], np.int32(which), learner.done, state.repairs, state.worst, nothing
+        )
+
+    def _judged(self, best: Best) -> Judged:
+        """What fresh episodes say of an answer; the same whenever it is asked."""
+        if self.judged is None or self.judged[0] != int(best.done):
+            examination = self._examination(int(best.done), int(best.round))
+            worst = dict(zip(self.names, map(float, best.worst), strict=True))
+            found = examination.judged(self.policy(best.policy), worst)
+            self.judged = (int(best.done), found)
+        return self.judged[1]
+
+    def _examination(self, done: int, round: int) -> Examination:
+        chosen, check = self.chosen, self.solver.check
+        return Examination(self.problem, done * chosen.batch, chosen.limit, check, self.seed, round)
 
     def _stepped(self, learner: ActorState, until: int) -> tuple[ActorState, ActorTrace]:
         """Iterations between steps of a simulator, which begins anew."""
@@ -127,7 +217,7 @@ class ActorCriticWork(Work[Learnt]):
             self.seed,
             setup.readings.features,
             setup.family.observes,
-            getattr(setup.family, "in_box", np.asarray),
+            getattr(host(setup.family), "in_box", np.asarray),
         )
         traces = []
         lanes.reset(int(learner.done))
@@ -182,13 +272,15 @@ class ActorCriticWork(Work[Learnt]):
     def finish(self, state: Learnt, rows: Rows, status: Status) -> Solution:
         """The last policy or the averaged one, whichever is better satisfied."""
         learner = state.learner
-        answer = self._answer(learner, rows, status)
+        which, answer = self._answer(state, status)
+        repaired = ("", " after a repair", " after two repairs")[int(state.best.round)]
         stats: dict[str, Any] = {
             "solver": "ActorCritic",
             "iterations": int(learner.done),
             "samples": int(learner.done) * self.chosen.batch,
             "settings": self.chosen.words,
-            "answer": answer.which,
+            "answer": which,
+            "repairs": int(state.repairs),
             "evaluation_episodes": answer.episodes,
             "params": host(learner.actor.params),
             "family": self.setup.family.name,
@@ -204,7 +296,7 @@ class ActorCriticWork(Work[Learnt]):
             evaluation=answer.evaluation,
             history=self._history(rows),
             stats=stats,
-            message=f"{status.value} The answer is the {answer.which} policy.{answer.remark}",
+            message=f"{status.value} The answer is the {which} policy{repaired}.{answer.remark}",
             slack_interval=answer.slack_interval,
         )
         if not rows:
@@ -212,18 +304,15 @@ class ActorCriticWork(Work[Learnt]):
         course = course_of_rows(self.problem, rows, MOST_UNITS)
         return replace(found, findings=findings_of(course, found.constraint_status))
 
-    def _answer(self, learner: ActorState, rows: Rows, status: Status) -> ChosenPolicy:
-        played = int(learner.done) * self.chosen.batch
-        examination = Examination(
-            self.problem, played, self.chosen.limit, self.solver.check, self.seed
-        )
-        last = self.policy(learner.actor)
-        if status is not Status.ITERATION_LIMIT or not rows:
-            seen = float(learner.measured.weight) > 0
-            return examination.unexamined(last, self._occupancy(learner) if seen else None)
-        worst = dict(zip(self.names, map(float, rows["sample"].min(axis=0)), strict=True))
-        candidates = {"last": last, "averaged": self.policy(learner.averaged)}
-        return examination.best(candidates, worst)
+    def _answer(self, state: Learnt, status: Status) -> tuple[str, Judged]:
+        """Which policy it is, and what is known of it; of a run that was stopped, the last one."""
+        learner, best = state.learner, state.best
+        if status is Status.ITERATION_LIMIT and int(best.done):
+            return WHICH[int(best.which)], self._judged(best)
+        examination = self._examination(int(learner.done), 0)
+        seen = float(learner.measured.weight) > 0
+        m = self._occupancy(learner) if seen else None
+        return WHICH[0], examination.unexamined(self.policy(learner.actor), m)
 
     def _occupancy(self, learner: ActorState) -> np.ndarray:
         """What was measured lately, as an occupancy to every function."""

@@ -19,10 +19,11 @@ from cvxmdp.base.errors import SettingsError
 from cvxmdp.base.interval import Interval
 from cvxmdp.base.precision import on_device
 from cvxmdp.base.saved_trees import Growing
-from cvxmdp.experience.environments.environment import environment_of
+from cvxmdp.experience.environments.environment import Environment, environment_of
 from cvxmdp.experience.trajectories import sampling_model
 from cvxmdp.policies.families import BoundDirect, BoundFamily
-from cvxmdp.policies.networks import BoundNetwork
+from cvxmdp.policies.gaussian import BoundGaussian
+from cvxmdp.policies.networks import BoundMLP, BoundNetwork
 from cvxmdp.problems.findings import Course, Timeline
 from cvxmdp.problems.problem import Evaluation, Problem
 from cvxmdp.solvers.contract import Task, spacing
@@ -33,6 +34,7 @@ EXPLORING = 0.5  # of the iterations, over which exploration falls to zero
 KEPT = 256  # iterates that answers are made of and violations are counted by, at most
 NARROW = 0.05  # of log A: the entropy of a policy that hardly varies what it does
 LEAST_KEPT = 40  # of them where the model is large, or there is none
+IMAGE = 1_000  # numbers, beyond which an observation with axes is an image
 SOLVED = 100_000  # states of all exact occupancies together, beyond LEAST_KEPT of them
 
 
@@ -185,9 +187,23 @@ def not_finite(iteration: int) -> str:
     )
 
 
+def refuse_images(family: BoundFamily, environment: Environment | None) -> None:
+    """An error for observations that a perceptron would make nothing of."""
+    if environment is None or not isinstance(family, BoundMLP | BoundGaussian):
+        return
+    shape = environment.reader.shape
+    if len(shape) >= 2 and math.prod(shape) > IMAGE and environment.features is None:
+        raise SettingsError(
+            f"{environment.name} shows images of shape {shape}, which a perceptron makes nothing of. Give a "
+            "network of your own, policy=EquinoxModule(network), or features=; or flatten them "
+            "(gymnasium.wrappers.FlattenObservation), where they are no pictures"
+        )
+
+
 def read_learning(settings: Settings, problem: Problem, pessimism: np.ndarray) -> Learning:
     """Everything an iteration needs."""
     family = settings.policy.bind(problem.space.deciding)
+    refuse_images(family, environment_of(problem))
     if isinstance(family, BoundDirect):
         raise SettingsError(
             "VR-PDPG needs scores: use Table(), LinearSoftmax, MLP or an Equinox module"

@@ -13,12 +13,13 @@ with ``default_params`` (where there are none, both are called without), ``num_a
 ``done`` does not say whether an episode ended or a limit of time cut it. Six values do, or an entry
 ``truncated`` of ``info``; otherwise every ``done`` is taken for an ending. Where ``step`` gives six values and
 ``step_env`` five, limits of time are left to ``step``: then they are counted here, from
-``params.max_steps_in_episode``.
+``params.max_steps_in_episode``. Environments that go from time step to time step (NAVIX) are played, too
+(``time_steps``).
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property, partial
 from typing import Any, ClassVar, NamedTuple
@@ -32,17 +33,33 @@ from cvxmdp.base.errors import ExperienceError, did_you_mean
 from cvxmdp.base.pytrees import Pytree
 from cvxmdp.experience.declared import read_bounds
 from cvxmdp.experience.environments.environment import Environment, LaneStep
+from cvxmdp.experience.environments.signal_reading import FromInfo
+from cvxmdp.experience.environments.time_steps import with_protocol
 from cvxmdp.experience.trajectories import Experience, draw
 from cvxmdp.models.limited_horizon import episode_horizon
+from cvxmdp.models.validation import read_table
 from cvxmdp.policies.features import Features
 from cvxmdp.policies.readers import ObservationReader
 
 Array = Any
 CUT = "truncated"  # the entry of info that tells a limit of time from an ending
+# (observation, action, next observation, reward, terminated) -> number, all of them traced
+Traced = Callable[[Array, Array, Array, Array, Array], Array]
+
+
+class Carried(NamedTuple):
+    """The environment's state; the age of the episode and the observation, where anybody asks for them.
+
+    Environments are given keys as plain numbers: one that keeps its key in its state can be saved, too.
+    """
+
+    inner: Any
+    age: Array
+    observation: Array
 
 
 class JaxEnv(Environment):
-    """An environment written in JAX, with discrete actions.
+    """An environment written in JAX. Actions are a list, or vectors in a box with finite borders.
 
     Args:
         env: the environment; see the module's docstring for what it must have.
@@ -51,6 +68,8 @@ class JaxEnv(Environment):
         features: for observations that are not discrete; see ``cvxmdp.policies.features``.
         params: its parameters; ``env.default_params`` when not given.
         n_envs: how many play at a time where a policy from outside acts, as in ``evaluate``.
+        signals: further signals, each a function (observation, action, next observation, reward, terminated)
+            -> number that JAX can trace, or an entry of ``info`` by another name; see ``GymnasiumEnv``.
         rewards: names for the parts of a reward that is a vector; "reward[0]", ... without.
         bounds: the least and the largest value of signals, {"cost": (0, 1)}: what is proven of counted states
             rests on this promise.
@@ -67,6 +86,7 @@ class JaxEnv(Environment):
         features: Features | None = None,
         params: Any = None,
         n_envs: int = 64,
+        signals: Mapping[str, Traced | FromInfo] | None = None,
         rewards: Sequence[str] = (),
         bounds: Mapping[str, tuple[float, float]] | None = None,
     ) -> None:
@@ -76,16 +96,16 @@ class JaxEnv(Environment):
                     f"{env!r} has no method {needed!r}: expected an environment written in JAX, with "
                     "reset(key, params) and step(key, state, action, params). Gymnasium's are for GymnasiumEnv."
                 )
-        self.env, self.n_lanes = env, n_envs
+        self.env, self.n_lanes = with_protocol(env), n_envs
         self.bounds = read_bounds(bounds)
-        self.params = getattr(env, "default_params", None) if params is None else params
+        self.params = getattr(self.env, "default_params", None) if params is None else params
         self.name = str(getattr(env, "name", None) or type(env).__name__)
-        self.n_actions = self._count_actions()
+        self.told = dict(read_table(signals, "signals", '{"fall": function}'))
+        self.n_actions, self.action_box = self._read_actions()
         self._key, self._states = jax.random.key(0), None
         self._limit = self._own_limit()
-        self.horizon = episode_horizon(
-            discount, horizon, self._limit or _declared(self.params), self.name
-        )
+        limit = self._limit or _declared(self.params) or _declared(self.env)
+        self.horizon = episode_horizon(discount, horizon, limit, self.name)
         self.episode_limit = self.horizon.limit or self._limit
         observed = self._look(rewards)
         self.reader = self._read_observations(observed)
@@ -93,20 +113,30 @@ class JaxEnv(Environment):
 
     @property
     def identity(self) -> str:
-        """With the parameters it has."""
-        return described([repr(self), self.env, self.params])
+        """With the parameters it has, and its signals."""
+        return described([repr(self), self.env, self.params, self.told])
 
-    def _count_actions(self) -> int:
-        space = getattr(self.env, "action_space", None)
-        count = getattr(self.env, "num_actions", None)
-        if count is None and callable(space):
-            count = getattr(space(self.params), "n", None)
+    def _read_actions(self) -> tuple[int, tuple[np.ndarray, np.ndarray] | None]:
+        """How many actions there are; or one, and the box they lie in."""
+        given = getattr(self.env, "action_space", None)
+        space = given(self.params) if callable(given) else given
+        borders = [getattr(space, name) for name in ("low", "high") if hasattr(space, name)]
+        if len(borders) == 2:
+            shape = getattr(space, "shape", None) or np.shape(borders[0])
+            low, high = (np.broadcast_to(np.asarray(one, float), shape) for one in borders)
+            if np.isfinite([low, high]).all() and (low < high).all():
+                return 1, (low, high)
+        count = getattr(self.env, "num_actions", None) or getattr(space, "n", None)
         if count is None or int(count) < 1:
             raise ExperienceError(
-                f"{self.name} does not say how many actions it has: expected a whole number num_actions, or "
-                "action_space(params) with n. Continuous actions are not supported."
+                f"{self.name} does not say what actions it has: expected a whole number num_actions, "
+                f"action_space(params) with n, or one with finite borders low and high; got {space!r}"
             )
-        return int(count)
+        return int(count), None
+
+    @property
+    def _some_action(self) -> Array:
+        return jnp.int32(0) if self.action_box is None else jnp.zeros(self.action_box[0].shape)
 
     def _own_limit(self) -> int | None:
         """The limit of time that ``step`` knows and ``step_env`` does not, if there is such a thing."""
@@ -116,7 +146,7 @@ class JaxEnv(Environment):
 
         def both(key: Array) -> Any:
             _, state = self._called("reset", key)
-            given = (key, state, jnp.int32(0))
+            given = (key, state, self._some_action)
             return self._called("step", *given), self._called("step_env", *given)
 
         try:
@@ -134,7 +164,7 @@ class JaxEnv(Environment):
         key = jax.random.key(0)
         try:
             observation, state = jax.eval_shape(self.begin, key)
-            after = jax.eval_shape(self.go, key, state, jnp.int32(0))
+            after = jax.eval_shape(self.go, key, state, self._some_action)
         except Exception as error:
             raise ExperienceError(
                 f"{self.name} cannot be compiled: {type(error).__name__}: {error}"
@@ -169,29 +199,49 @@ class JaxEnv(Environment):
     def begin(self, key: Array) -> tuple[Array, Any]:
         """The first observation and state of an episode."""
         reset = "reset_env" if hasattr(self.env, "reset_env") else "reset"
-        observation, state = self._called(reset, key)
-        return observation, state if self._limit is None else (state, jnp.int32(0))
+        observation, state = self._called(reset, jax.random.key_data(key))
+        age = None if self._limit is None else jnp.int32(0)
+        return observation, Carried(state, age, observation if self.told else None)
 
     def go(self, key: Array, state: Any, action: Array) -> tuple[Array, Any, Array, Array, Any]:
         """One step; where limits of time are known, ``info["truncated"]`` says whether it was cut."""
-        inner, age = (state, None) if self._limit is None else state
-        answer = self._called(
-            "step_env" if hasattr(self.env, "step_env") else "step", key, inner, action
-        )
+        if self.action_box is not None:
+            action = jnp.clip(jnp.reshape(action, self.action_box[0].shape), *self.action_box)
+        name = "step_env" if hasattr(self.env, "step_env") else "step"
+        answer = self._called(name, jax.random.key_data(key), state.inner, action)
         if len(answer) not in (5, 6):
             raise ExperienceError(
                 f"{self.name} gave {len(answer)} values for a step; expected (observation, state, reward, "
                 "done, info), or six with terminated and truncated in place of done"
             )
-        observation, following, reward, done, *cut, info = answer
-        if cut:
-            truncated = jnp.asarray(cut[0], bool) & ~jnp.asarray(done, bool)
-            return observation, following, reward, done | truncated, {**info, CUT: truncated}
-        if age is None:
-            return observation, following, reward, done, info
-        truncated = (age + 1 >= self._limit) & ~jnp.asarray(done, bool)
-        told = {**info, CUT: truncated}
-        return observation, (following, age + 1), reward, done | truncated, told
+        observation, following, reward, ended, *cut, info = answer
+        ended, age = jnp.asarray(ended, bool), state.age
+        truncated = jnp.asarray(cut[0], bool) & ~ended if cut else None
+        if age is not None and truncated is None:
+            age = age + 1
+            truncated = (age >= self._limit) & ~ended
+        told = self._telling(state.observation, action, observation, reward, ended, info)
+        reached = Carried(following, age, observation if self.told else None)
+        if truncated is None:
+            return observation, reached, reward, ended, told
+        return observation, reached, reward, ended | truncated, {**told, CUT: truncated}
+
+    def _telling(
+        self, before: Array, action: Array, after: Array, reward: Array, ended: Array, info: Any
+    ) -> Any:
+        """``info`` with the signals that somebody asked for."""
+        if not self.told:
+            return info
+        found = {
+            name: info[one.key]
+            if isinstance(one, FromInfo)
+            else one(before, action, after, reward, ended)
+            for name, one in self.told.items()
+        }
+        return {
+            **info,
+            **{name: jnp.asarray(one, jnp.float32).reshape(()) for name, one in found.items()},
+        }
 
     def signal(self, name: str, reward: Array, info: Any) -> Array:
         """The reward or a part of it, or an entry of ``info``."""
@@ -258,11 +308,14 @@ class JaxEnv(Environment):
     def __repr__(self) -> str:
         what = f"{self.n_states:,} " + ("states" if self.features is None else "features")
         ahead = f"discount {self.discount:g}" if self.horizon.limit is None else str(self.horizon)
-        return f"JaxEnv({self.name}; {what}; {self.n_actions} actions; {ahead})"
+        acts = f"{self.n_actions} actions"
+        if self.action_box is not None:
+            acts = f"actions in a box of shape {self.action_box[0].shape}"
+        return f"JaxEnv({self.name}; {what}; {acts}; {ahead})"
 
 
 def _declared(params: Any) -> int | None:
-    """The limit of time among parameters."""
+    """The limit of time among parameters, or that of an environment."""
     limit = getattr(params, "max_steps_in_episode", None)
     return None if limit is None else int(limit)
 
