@@ -1,11 +1,11 @@
 """ActorCritic with no settings, and a PPO-Lagrangian beside it: every run is kept, one table of all.
 
     python benchmarks/learners.py [--kind listed concave velocity] [--only WORDS ...] [--seeds 2] [--steps N]
-        [--rivals] [--again]
+        [--methods ours theirs] [--again]
     python benchmarks/learners.py --table
 
 Runs are kept in ``benchmarks/learners.jsonl``, a line each with its date; what is there is not run again, so
-that a table grows with every call. Ours is ``ActorCritic(steps)`` alone; ``--rivals`` adds the PPO-Lagrangian
+that a table grows with every call. Ours is ``ActorCritic(steps)`` alone; ``theirs`` is the PPO-Lagrangian
 of ``learner_rivals`` with each of three steps of its multiplier. Answers of both are judged by a hundred fresh
 episodes of the same seeds, drawn as the policy draws; where there is a table, by exact evaluation.
 """
@@ -114,15 +114,17 @@ def run(
     tasks: Iterable[SafeTask | ConcaveTask],
     seeds: int,
     steps: int | None,
-    rivals: bool,
+    methods: list[str],
     again: bool,
 ) -> None:
     """Everything that is not kept yet."""
-    theirs = [f"{THEIRS} {step:g}" for step in MULTIPLIER_STEPS] if rivals else []
+    known = {"ours": [OURS], "theirs": [f"{THEIRS} {step:g}" for step in MULTIPLIER_STEPS]}
     done = set() if again else {key(row) for row in kept()}
     for seed in range(seeds):
         for task in tasks:
-            for method in (OURS, *(theirs if isinstance(task, SafeTask) else [])):
+            for method in [one for name in methods for one in known[name]]:
+                if isinstance(task, ConcaveTask) and method != OURS:
+                    continue
                 count = steps or task.steps
                 which: Row = {"task": task.name, "method": method, "seed": seed, "steps": count}
                 if key(which) in done:
@@ -175,7 +177,7 @@ def main() -> None:
     )
     parser.add_argument("--seeds", type=int, default=5)
     parser.add_argument("--steps", type=int, help="instead of the task's own")
-    parser.add_argument("--rivals", action="store_true", help="PPO-Lagrangian, too")
+    parser.add_argument("--methods", nargs="*", default=["ours"], choices=["ours", "theirs"])
     parser.add_argument("--again", action="store_true", help="run what is kept already")
     parser.add_argument("--table", action="store_true", help="only print what is kept")
     given = parser.parse_args()
@@ -187,7 +189,7 @@ def main() -> None:
         if not given.only or any(word in task.name for word in given.only)
     ]
     if not given.table:
-        run(chosen, given.seeds, given.steps, given.rivals, given.again)
+        run(chosen, given.seeds, given.steps, given.methods, given.again)
     table()
 
 

@@ -16,12 +16,13 @@ import jax.numpy as jnp
 from cvxmdp.algorithms.actor_iteration import ActorCriticSetup, ActorState, ActorTrace, learn
 from cvxmdp.algorithms.actor_readings import LaneSteps
 from cvxmdp.algorithms.clipped_steps import drawn_actions
-from cvxmdp.base.compiling import small_loop
+from cvxmdp.base.compiling import has_accelerator, small_loop
 from cvxmdp.base.pytrees import Pytree
 from cvxmdp.experience.environments.jax_env import CompiledSource
 from cvxmdp.experience.trajectories import SamplingModel, draw
 
 Array = Any
+UNROLLED = 8  # steps at a time on an accelerator, where starting a loop costs more than its work
 
 
 @dataclass(frozen=True, eq=False)
@@ -156,7 +157,7 @@ def play(
         return reached, taken
 
     found: tuple[CompiledLanes, LaneSteps] = jax.lax.scan(
-        step, lanes, jax.random.split(key, length)
+        step, lanes, jax.random.split(key, length), unroll=UNROLLED if has_accelerator() else 1
     )
     return found
 
