@@ -3,7 +3,7 @@
     python benchmarks/learner_speed.py [COPIES ...]
 
 *Playing* is what an iteration of ``ActorCritic`` plays, ``algorithms.actor_lanes.play``: the draw of a 64-64
-network, the physics, endings and beginnings, and all that is recorded of a step. *Learning* is the iterations of
+network, the physics, endings and beginnings, and all that is recorded of a step. *Learning* is iterations of
 ``ActorCritic``, the second of two runs, so that nothing is compiled; a batch has 64 steps of every copy.
 """
 
