@@ -32,7 +32,7 @@ NARROW_STD = 0.02  # of a Gaussian policy
 STEADY = 7.0  # times 1 / (1 - discount), where fresh episodes are cut
 
 
-class Judged(NamedTuple):
+class JudgedPolicy(NamedTuple):
     """A policy, and what is known of it."""
 
     policy: Any
@@ -75,12 +75,12 @@ class Examination:
         ranks = [(-short(self.problem, one), self.problem.sign * one.objective) for one in found]
         return max(range(len(ranks)), key=ranks.__getitem__)
 
-    def judged(self, policy: Any, worst: Mapping[str, float]) -> Judged:
+    def judged(self, policy: Any, worst: Mapping[str, float]) -> JudgedPolicy:
         """By episodes that nobody has seen; ``worst``, the smallest slacks of batches, by constraint."""
         environment = environment_of(self.problem)
         if environment is None:
             found = self.problem.evaluate(policy)
-            return Judged(policy, found, computed(found.slack), "", 0)
+            return JudgedPolicy(policy, found, computed(found.slack), "", 0)
         judged = judge_by_episodes(
             self.problem,
             self._play(environment, policy, JUDGED),
@@ -90,20 +90,20 @@ class Examination:
         )
         found = self._worth(judged.sample)
         remark = f" Objective and slack are estimates from {judged.sample.n:,} fresh episodes."
-        return Judged(policy, found, judged.slack, remark, judged.sample.n)
+        return JudgedPolicy(policy, found, judged.slack, remark, judged.sample.n)
 
-    def unexamined(self, policy: Any, m: np.ndarray | None) -> Judged:
+    def unexamined(self, policy: Any, m: np.ndarray | None) -> JudgedPolicy:
         """Of a run that was stopped: the environment is not to be asked again."""
         if environment_of(self.problem) is None:
             found = self.problem.evaluate(policy)
-            return Judged(policy, found, computed(found.slack), "", 0)
+            return JudgedPolicy(policy, found, computed(found.slack), "", 0)
         if m is None:
             nothing = dict.fromkeys(self.problem.constraints, math.nan)
             found = Evaluation(math.nan, nothing, np.full(self.problem.shape, math.nan))
         else:
             found = self.problem.evaluate_occupancy(m)
         remark = " Objective and slack are those of the last episodes it learned from."
-        return Judged(policy, found, unjudged(found.slack), remark, 0)
+        return JudgedPolicy(policy, found, unjudged(found.slack), remark, 0)
 
     def _compared(self, play: Play) -> Sample:
         """A few episodes: as many as the steps that may go into it."""

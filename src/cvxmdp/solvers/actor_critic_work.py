@@ -30,7 +30,7 @@ from cvxmdp.policies.observers import on_observations
 from cvxmdp.policies.policy import draw_actions, masked
 from cvxmdp.problems.findings import findings_of
 from cvxmdp.problems.solution import Solution, Status
-from cvxmdp.solvers.actor_critic_answer import Examination, Judged, course_of_rows, short
+from cvxmdp.solvers.actor_critic_answer import Examination, JudgedPolicy, course_of_rows, short
 from cvxmdp.solvers.actor_critic_playing import Draw, Mask, SteppedLanes
 from cvxmdp.solvers.actor_critic_setup import (
     LEARNER,
@@ -109,7 +109,9 @@ class ActorCriticWork(Work[Learnt]):
         key = jax.random.key(np.uint32(self.seed % 2**32))
         self.keys = jax.random.split(key, 3)
         self.recent, self.taken = "", ""
-        self.judged: tuple[int, Judged] | None = None  # of the answer after so many iterations
+        self.judged: tuple[int, JudgedPolicy] | None = (
+            None  # of the answer after so many iterations
+        )
 
     @property
     def environment(self) -> Environment | None:
@@ -192,7 +194,7 @@ class ActorCriticWork(Work[Learnt]):
             candidates[which], np.int32(which), learner.done, state.repairs, state.worst, nothing
         )
 
-    def _judged(self, best: Best) -> Judged:
+    def _judged(self, best: Best) -> JudgedPolicy:
         """What fresh episodes say of an answer; the same whenever it is asked."""
         if self.judged is None or self.judged[0] != int(best.done):
             examination = self._examination(int(best.done), int(best.round))
@@ -304,7 +306,7 @@ class ActorCriticWork(Work[Learnt]):
         course = course_of_rows(self.problem, rows, MOST_UNITS)
         return replace(found, findings=findings_of(course, found.constraint_status))
 
-    def _answer(self, state: Learnt, status: Status) -> tuple[str, Judged]:
+    def _answer(self, state: Learnt, status: Status) -> tuple[str, JudgedPolicy]:
         """Which policy it is, and what is known of it; of a run that was stopped, the last one."""
         learner, best = state.learner, state.best
         if status is Status.ITERATION_LIMIT and int(best.done):
