@@ -53,7 +53,7 @@ REPAIRS = 2  # at most
 WHICH = ("last", "averaged")  # candidates
 
 
-class Best(NamedTuple):
+class BestLearnt(NamedTuple):
     """The answer so far, after all steps were played.
 
     Attributes:
@@ -88,7 +88,7 @@ class Learnt(NamedTuple):
     lanes: CompiledLanes | None
     worst: np.ndarray
     repairs: Any
-    best: Best
+    best: BestLearnt
 
 
 class ActorCriticWork(Work[Learnt]):
@@ -128,7 +128,7 @@ class ActorCriticWork(Work[Learnt]):
             count, limit = self.chosen.lanes, self.chosen.limit
             lanes = host(begun(self.source, self.keys[1], count=count, limit=limit))
         none, worst = np.int32(0), np.full(len(self.names), np.inf)
-        best = Best(learner.actor, none, none, none, worst, np.float64(np.inf))
+        best = BestLearnt(learner.actor, none, none, none, worst, np.float64(np.inf))
         return Learnt(learner, lanes, worst, none, best)
 
     def where(self, state: Learnt) -> tuple[int, int]:
@@ -183,18 +183,18 @@ class ActorCriticWork(Work[Learnt]):
         learner = learner._replace(dual=learner.dual._replace(extra=extra))
         return state._replace(learner=learner, repairs=state.repairs + np.int32(1))
 
-    def _better(self, state: Learnt) -> Best:
+    def _better(self, state: Learnt) -> BestLearnt:
         """The last policy, or the averaged one."""
         learner = state.learner
         candidates = (learner.actor, learner.averaged)
         examination = self._examination(int(learner.done), int(state.repairs))
         which = examination.better([self.policy(one) for one in candidates])
         nothing = np.float64(np.inf)
-        return Best(
+        return BestLearnt(
             candidates[which], np.int32(which), learner.done, state.repairs, state.worst, nothing
         )
 
-    def _judged(self, best: Best) -> JudgedPolicy:
+    def _judged(self, best: BestLearnt) -> JudgedPolicy:
         """What fresh episodes say of an answer; the same whenever it is asked."""
         if self.judged is None or self.judged[0] != int(best.done):
             examination = self._examination(int(best.done), int(best.round))
