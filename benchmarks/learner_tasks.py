@@ -10,6 +10,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any, SupportsFloat
 
@@ -17,8 +18,15 @@ import gymnasium
 import numpy as np
 
 import cvxmdp as cm
+from four_examples import examples
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "examples"))
+import cart_pole
+import cliff_walking
+import frozen_lake
+import inventory
+import mountain_car
+import taxi
 import two_queues
 
 # (observation, action, next observation, reward, ended) -> reward and cost of a step
@@ -212,17 +220,19 @@ VELOCITY = tuple(
 
 @dataclass(frozen=True)
 class ConcaveTask:
-    """A problem over a table, whose optimum is known.
+    """A problem over a table, whose optimum is known, or over an environment.
 
     Attributes:
         name: for the table and for the file of results.
         problem: makes it.
         steps: of the simulator.
+        start: the policy to begin with, where the uniform one is worth nothing.
     """
 
     name: str
     problem: Callable[[], cm.Problem]
     steps: int
+    start: Any = None
 
 
 def explored_grid() -> cm.Problem:
@@ -232,6 +242,29 @@ def explored_grid() -> cm.Problem:
     return cm.Problem(mdp, maximize=cm.entropy(), subject_to={"hazard": hazard})
 
 
+def imitation() -> cm.Problem:
+    """Cliff walking: near the demonstrator, but for his trips along the edge."""
+    mdp = cm.from_gymnasium_table(
+        cliff_walking.NAME, cliff_walking.DISCOUNT, signals=cliff_walking.SIGNALS
+    )
+    seen = cm.occupancy_of(mdp, cliff_walking.demonstrator())
+    return cm.Problem(mdp, minimize=cm.distance(seen, norm="l2"), subject_to=cliff_walking.BUDGETS)
+
+
+def lake() -> cm.Problem:
+    """Frozen lake: reach the goal, fall seldom."""
+    mdp = frozen_lake.model()
+    return cm.Problem(mdp, maximize=frozen_lake.OBJECTIVE, subject_to=frozen_lake.BUDGETS)
+
+
+def near_the_expert() -> cm.Problem:
+    """Mountain car: reach the flag near a driver who knows the way."""
+    recorded, _ = mountain_car.record(0)
+    near = cm.distance(recorded, norm="l2") <= mountain_car.NEAR
+    road = mountain_car.road(8)
+    return cm.Problem(road, maximize=cm.linear("flag"), subject_to={"near": near})
+
+
 CONCAVE = (
     ConcaveTask(
         "two queues, log_sum, three budgets",
@@ -239,4 +272,29 @@ CONCAVE = (
         1_000_000,
     ),
     ConcaveTask("entropy on an 8x8 grid", explored_grid, 500_000),
+)
+WORKED = (
+    ConcaveTask("cliff walking, imitation in l2", imitation, 300_000),
+    ConcaveTask(
+        "taxi, proportional fairness", lambda: taxi.problems(taxi.model())["proportional"], 300_000
+    ),
+    ConcaveTask(
+        "inventory, fairness with promises",
+        lambda: inventory.problems(inventory.model())["fairness, promises"],
+        300_000,
+    ),
+    ConcaveTask("frozen lake, falls", lake, 300_000),
+    ConcaveTask(
+        "cart pole, see much", lambda: cart_pole.explore(cart_pole.sources(64)["JAX"]), 300_000
+    ),
+    ConcaveTask("mountain car, near the expert", near_the_expert, 300_000),
+)
+PAPER = tuple(
+    ConcaveTask(
+        f"{example.name}, {example.instance}",
+        partial(getattr, example, "problem"),
+        300_000,
+        example.start,
+    )
+    for example in examples()
 )

@@ -1,7 +1,7 @@
 """ActorCritic with no settings, and a PPO-Lagrangian beside it: every run is kept, one table of all.
 
-    python benchmarks/learners.py [--kind listed concave velocity] [--only WORDS ...] [--seeds 2] [--steps N]
-        [--methods ours theirs] [--again]
+    python benchmarks/learners.py [--kind listed concave worked paper velocity] [--only WORDS ...]
+        [--methods ours theirs] [--seeds 2] [--steps N] [--again]
     python benchmarks/learners.py --table
 
 Runs are kept in ``benchmarks/learners.jsonl``, a line each with its date; what is there is not run again, so
@@ -26,7 +26,7 @@ import numpy as np
 import cvxmdp as cm
 from hardware import hardware
 from learner_rivals import ppo_lagrangian
-from learner_tasks import CONCAVE, LISTED, VELOCITY, ConcaveTask, SafeTask
+from learner_tasks import CONCAVE, LISTED, PAPER, VELOCITY, WORKED, ConcaveTask, SafeTask
 
 KEPT = Path(__file__).with_name("learners.jsonl")
 EPISODES = 100
@@ -36,6 +36,8 @@ MULTIPLIER_STEPS = (0.01, 0.1, 1.0)
 KINDS: dict[str, tuple[SafeTask | ConcaveTask, ...]] = {
     "listed": LISTED,
     "concave": CONCAVE,
+    "worked": WORKED,
+    "paper": PAPER,
     "velocity": VELOCITY,
 }
 Row = dict[str, Any]
@@ -89,15 +91,18 @@ def safe_row(task: SafeTask, method: str, seed: int, steps: int) -> Row:
 
 
 def concave_row(task: ConcaveTask, method: str, seed: int, steps: int) -> Row:
-    """Learn once; distances are in % of the range from the uniform policy to the optimum."""
+    """Learn once; gaps are in % of the range from the first policy, mostly the uniform one, to the optimum."""
     problem, started = task.problem(), time.process_time()
-    found = cm.solve(problem, cm.ActorCritic(steps), seed=seed, progress=False)
+    solver = cm.ActorCritic(steps)
+    found = cm.solve(problem, solver, seed=seed, start=task.start, progress=False)
     seconds = time.process_time() - started
-    best = cm.solve(problem).objective
-    base = problem.evaluate(cm.uniform_policy(problem.mdp)).objective
-    over = max(max(0.0, -found.slack[name]) / abs(problem.budgets[name]) for name in found.slack)
-    gap = 100 * (best - found.objective) / (best - base)
-    return {"gap": gap, "over": 100 * over, **words(found), "seconds": round(seconds, 1)}
+    excess = [max(0.0, -found.slack[name]) / abs(most) for name, most in problem.budgets.items()]
+    told = {"objective": found.objective, "over": 100 * max(excess, default=0.0)}
+    if problem.environment is None:
+        best = cm.solve(problem).objective
+        first = cm.uniform_policy(problem.mdp) if task.start is None else task.start
+        told["gap"] = 100 * (best - found.objective) / (best - problem.evaluate(first).objective)
+    return {**told, **words(found), "seconds": round(seconds, 1)}
 
 
 def words(found: cm.Solution) -> Row:
@@ -144,12 +149,13 @@ def table() -> None:
     for row in newest.values():
         groups.setdefault((row["task"], row["steps"], row["method"]), []).append(row)
     print(
-        "| task | steps | method | seeds | return, or gap in % | cost (budget), or over in % | said | CPU s |"
+        "| task | steps | method | seeds | return, objective, gap | cost (budget), or over in % | said | CPU s |"
     )
     print("|---|---|---|---|---|---|---|---|")
     for (task, steps, method), rows in sorted(groups.items()):
         safe = "return" in rows[0]
-        first = interval([row["return" if safe else "gap"] for row in rows])
+        kind = "return" if safe else "gap" if "gap" in rows[0] else "objective"
+        first = interval([row[kind] for row in rows]) + (" %" if kind == "gap" else "")
         second = interval([row["cost" if safe else "over"] for row in rows])
         second += f" ({rows[0]['budget']:g})" if safe else ""
         said = Counter(word for row in rows for word in row.get("said", {}).values())
