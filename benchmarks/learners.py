@@ -149,7 +149,7 @@ def table() -> None:
     for row in newest.values():
         groups.setdefault((row["task"], row["steps"], row["method"]), []).append(row)
     print(
-        "| task | steps | method | seeds | return, objective, gap | cost (budget), or over in % | said | CPU s |"
+        "| task | steps | method | seeds | return, objective, gap | cost (budget), or over in % | said | CPU |"
     )
     print("|---|---|---|---|---|---|---|---|")
     for (task, steps, method), rows in sorted(groups.items()):
