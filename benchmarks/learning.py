@@ -48,6 +48,8 @@ def run(part: str, seeds: int, figure: Path) -> None:
         learning_chosen.chosen(min(8, seeds))
     elif part == "barrier":
         learning_chosen.barriers(max(20, seeds))
+        print()
+        learning_chosen.tight_barriers(max(20, seeds))
     elif part == "natural":
         learning_chosen.natural(min(4, seeds))
     elif part == "multipliers":

@@ -53,11 +53,11 @@ def problems() -> dict[str, cm.Problem]:
     }
 
 
-def barrier() -> cm.Problem:
+def barrier(budget: float = 1.0, weight: float = 0.1) -> cm.Problem:
     """The problem of examples/safe_learning.py."""
     mdp = cm.gridworld(8, slip=0.1, discount=0.95, hazards=HAZARDS, rewards={63: 1.0})
-    safe = cm.log_barrier(cm.linear("hazard") <= 1.0)
-    return cm.Problem(mdp, maximize=cm.linear("reward") + 0.1 * safe)
+    safe = cm.log_barrier(cm.linear("hazard") <= budget)
+    return cm.Problem(mdp, maximize=cm.linear("reward") + weight * safe)
 
 
 def lake() -> cm.Problem:
@@ -138,6 +138,20 @@ def barriers(seeds: int) -> None:
         print(
             f"| {name} | {np.median(found.gaps):.2%}, {found.gaps.max():.2%} | "
             f"{(found.gaps < 0.05).sum()} of {seeds} | {found.violated:.2%} | {last} |",
+            flush=True,
+        )
+
+
+def tight_barriers(seeds: int) -> None:
+    """A barrier whose slack at the optimum is as small as the noise of a batch."""
+    problem = barrier(budget=0.05, weight=0.01)
+    print(
+        f"| episodes in a batch | gap, median and worst seed | policies played outside |\n|{' --- |' * 3}"
+    )
+    for batch in (10, 50, 200):
+        found = ended(problem, seeds, batch_size=batch)
+        print(
+            f"| {batch} | {np.median(found.gaps):.1%}, {found.gaps.max():.1%} | {found.violated:.2%} |",
             flush=True,
         )
 

@@ -19,7 +19,7 @@ from cvxmdp.problems.while_learning import domain_of
 from cvxmdp.solvers.contract import Task
 from cvxmdp.solvers.start import exploring_start
 from cvxmdp.solvers.vr_pdpg_settings import settings_for
-from cvxmdp.solvers.vr_pdpg_work import warn_of_lies
+from cvxmdp.solvers.vr_pdpg_words import warn_of_lies
 from strategies import small_problem
 
 TRACKED = cm.VRPDPG(50, 0.1, 0.3, 0.3, 10)
@@ -251,3 +251,23 @@ def test_a_recursive_slack_of_the_wrong_sign_is_said():
         noise = said - said.mean() + 0.001
         warn_of_lies({**history, "recursive_slack": {"cost": noise}}, ["cost"], 0.3)
         warn_of_lies({**history, "recursive_slack": {"cost": true}}, ["cost"], 0.3)
+
+
+@pytest.mark.parametrize("momentum", [0.3, 1.0])
+def test_what_lies_beyond_a_horizon_of_200_gives_a_slack_the_wrong_sign(momentum):
+    """37% of the cost is not seen, and a budget of 70% looks kept when nothing but the cost is taken."""
+    mdp = cm.TabularMDP(np.ones((1, 2, 1)), [1.0], 0.995, signals={"cost": [[1.0, 0.0]]})
+    cost = cm.linear("cost", per="step")
+    problem = cm.Problem(mdp, maximize=cost, subject_to={"cost": cost <= 0.7})
+    given = cm.VRPDPG(
+        600, primal_step=0.03, dual_step=1.0, momentum=momentum, horizon=200, batch_size=2
+    )
+    with pytest.warns(CvxmdpWarning, match=r"37% of every discounted sum lies beyond the horizon"):
+        found = cm.solve(problem, given, seed=0)
+    late = found.history["recorded"] > 300
+    assert found.history["recursive_slack"]["cost"][late].mean() > 0.05
+    assert found.slack["cost"] < -0.03
+    chosen = cm.VRPDPG(600, momentum=momentum)
+    sure = cm.solve(problem, chosen, seed=1)
+    believed = sure.history["recursive_slack"]["cost"][late].mean()
+    assert believed == pytest.approx(sure.slack["cost"], abs=0.03)  # what they see is what is

@@ -59,7 +59,12 @@ def border_of(
     moved = (inside - jnp.stack([log.parts[0].value(before) for log in logs])) ** 2
     rate = jnp.where(t > 0, jnp.maximum(RATE, 1.0 / jnp.maximum(t, 1)), 0.0)
     changes = changes + rate * (moved - changes)
-    return Border(inside, jnp.sqrt(changes / (2.0 * alpha)), changes)
+    return Border(inside, noise_of(changes, alpha), changes)
+
+
+def noise_of(changes: Array, alpha: Array) -> Array:
+    """s_k, of the running mean squares, (K,)."""
+    return jnp.sqrt(changes / (2.0 * alpha))
 
 
 def slopes(logs: Sequence[IncreasingShape], weights: Array, border: Border) -> Array:

@@ -8,7 +8,7 @@ different where it is not, ``vr_pdpg_lanes`` several runs as lanes of one progra
 from __future__ import annotations
 
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from functools import cached_property
 from typing import Any, Self
@@ -49,9 +49,14 @@ from cvxmdp.solvers.learning import (
 )
 from cvxmdp.solvers.start import box_note
 from cvxmdp.solvers.vr_pdpg_lanes import Lanes
+from cvxmdp.solvers.vr_pdpg_words import border_note, warn_of_lies
 
 LEAST_LATE = 50  # records of the last half, before anything is said of their mean
 SURE = 3.0  # standard errors
+BESIDE = (
+    4.0  # standard deviations of its estimate: so near the border noise keeps a policy away from it
+)
+MORE_EPISODES = 4  # times the batch: half the noise
 EXPLODED = 20.0  # an importance weight that says the steps are too large
 
 
@@ -160,12 +165,7 @@ class LearningWork(Work[Learned]):
         trace = self._trace(rows)
         worth = self.evaluated(state, status, trace)
         history = worth.history | self._sampled(trace)
-        alpha = self.settings.momentum
-        warn_of_lies(
-            history,
-            self.names,
-            max(int(state.done), 1) ** -0.5 if isinstance(alpha, str) else alpha,
-        )
+        warn_of_lies(history, self.names, self._momentum(state), self._unseen())
         stats: dict[str, Any] = {
             "solver": f"VR-PDPG (momentum {self.settings.momentum})",
             "iterations": int(state.done),
@@ -196,10 +196,25 @@ class LearningWork(Work[Learned]):
         return host(state.carry.state.params)
 
     def _notes(self, state: Learned) -> str:
-        """Multipliers at the end of their box, and settings that were chosen."""
+        """Multipliers at the end of their box, steps held back at a border, and settings that were chosen."""
         now, bound = state.carry.state.multipliers, self.learning.dual_bound
         held = box_note(self.names, np.asarray(now), np.asarray(bound))
+        held += border_note(
+            self.learning, state.carry.state, self._momentum(state), self.settings.batch_size
+        )
         return f"{held} {self.settings.chosen}" if self.settings.chosen else held
+
+    def _unseen(self) -> float:
+        """The share of discounted sums beyond the horizon that slacks do not allow for."""
+        limit, cut = self.problem.space.horizon.limit, self.settings.horizon
+        if self.settings.unseen or (limit is not None and cut >= limit):
+            return 0.0
+        return float(self.problem.space.discount) ** cut
+
+    def _momentum(self, state: Learned) -> float:
+        """alpha at the end; the theorem's falls."""
+        alpha = self.settings.momentum
+        return max(int(state.done), 1) ** -0.5 if isinstance(alpha, str) else alpha
 
     def _multipliers(self, state: Learned, trace: LearningTrace) -> dict[str, float]:
         """mu_T, beside theta_T; for a mean of policies, the mean of theirs."""
@@ -329,33 +344,3 @@ class LearningWork(Work[Learned]):
     def batch(self, others: Sequence[LearningWork]) -> Batch[Any] | None:
         """Lanes of one program, where all have the same form."""
         return Lanes([self, *others])
-
-
-def warn_of_lies(history: Mapping[str, Any], names: Sequence[str], momentum: float) -> None:
-    """Say where the dual steps saw a slack of the wrong sign, on average over the last half of a run.
-
-    The recursive estimate of a slack has the variance (a^2 Var x + (1-a)^2 Var(w) E x^2) / (a (2-a)) for the
-    momentum a, returns x and importance weights w. Where Var(w) is large, its typical value is not its mean
-    either: most weights are below 1, and the recursion, which adds x and takes w x away, is too large. With a
-    momentum of 1 there is no recursion to lie.
-    """
-    if momentum >= 1:
-        return
-    recorded, at = history["recorded"], history.get("played", np.zeros(0))
-    half = recorded.max(initial=0) // 2
-    for name in names:
-        played = history.get("played_slack", {}).get(name, np.zeros(0))[at >= half]
-        said = history["recursive_slack"][name][recorded > half]
-        if min(played.size, said.size) < LEAST_LATE:
-            continue
-        true, believed = float(played.mean()), float(said.mean())
-        # Estimates are alike for about 2/a iterations: so many fewer of them are independent.
-        blurs = [one.std() * np.sqrt(2.0 / momentum / one.size) for one in (played, said)]
-        if true * believed < 0 and abs(true) > SURE * blurs[0] and abs(believed) > SURE * blurs[1]:
-            warnings.warn(
-                f"the recursive estimate of the slack of {name!r} was {believed:+.2g} on average over the "
-                f"last half, that of the policies {true:+.2g}: the multiplier moved the wrong way. Take a "
-                "smaller primal_step, a larger momentum or batch_size, or a longer horizon.",
-                CvxmdpWarning,
-                stacklevel=3,
-            )
