@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -18,6 +19,7 @@ from cvxmdp.runs.axes import Case, read_cases
 from cvxmdp.runs.backends.backend import Backend
 from cvxmdp.runs.backends.this_process import ThisProcess
 from cvxmdp.runs.interruption import listening
+from cvxmdp.runs.run_folder import locked
 from cvxmdp.runs.specification import setting_text, specification_of_run
 from cvxmdp.runs.sweep_plan import SweepPlan, is_played
 from cvxmdp.runs.sweep_results import Sweep, SweepRun
@@ -54,7 +56,7 @@ def sweep(
         seeds: of the runs; every combination is run with each.
         start: a policy or solution to start from, for all runs.
         folder: where to keep checkpoints. The same call finds them again and goes on, with the same bits as if
-            it had never stopped. Without a folder, everything is kept in memory.
+            it had never stopped; one process has it at a time. Without a folder, everything is kept in memory.
         rows: records kept of each history, at most; longer ones are thinned.
         lanes: how many runs are lanes of one batched program; by default what is fastest: all of them on an
             accelerator, on a CPU up to 32 while the model is small, as many on each core. Bits depend on it;
@@ -85,7 +87,7 @@ def sweep(
     width = min(lanes, len(cases))
     specification = _specification(problem, solver, start, cases, width, rows)
     place = None if folder is None else Checkpoints(folder, "sweep", specification)
-    with listening() as stop:
+    with _alone(place, shard), listening() as stop:
         plan = SweepPlan(cases, start, rows, width)
         numbers = _numbers(len(plan.sets), shard)
         count = sum(len(plan.sets[number].cases) for number in numbers)
@@ -94,6 +96,15 @@ def sweep(
         line.close()
     runs = [SweepRun(member, k) for member in members for k in range(len(member.cases))]
     return Sweep(problem, solver, runs, plan.programs, stopped is not None)
+
+
+def _alone(
+    place: Checkpoints | None, shard: tuple[int, int] | None
+) -> AbstractContextManager[Path | None]:
+    """No other process computes the same sweep, or the same part of it, in the folder meanwhile."""
+    if place is None:
+        return nullcontext()
+    return locked(place.path, "" if shard is None else "{}-of-{}".format(*_checked(shard)))
 
 
 def _checked(shard: tuple[int, int]) -> tuple[int, int]:
