@@ -5,19 +5,21 @@
 Each takes a checkout of theirs (github.com/ahartmanns/qcomp, moves-rwth/storm, prismmodelchecker/prism), of
 which only three small models are in this repository, in tests/qvbs. An answer is right if it is within 1e-6 of
 the published one, relative, and certified if it is proven to 1e-6, too. Seconds are for solving and certifying
-a built model, and those of Storm for checking it, in the same run. Questions without bounds are one Markov
-decision problem, which column generation hands to policy iteration: rare events keep their digits.
+a built model, and those of Storm for checking it, of processor time in the same run. Questions without bounds
+are one Markov decision problem, which column generation hands to policy iteration: rare events keep their
+digits.
 """
 
 from __future__ import annotations
 
 import argparse
+import datetime
 import json
 import math
 import re
 import time
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
@@ -106,9 +108,13 @@ class Case:
     wanted: Any
 
     @property
-    def name(self) -> str:
+    def instance(self) -> str:
         given = ",".join(f"{name}={value}" for name, value in self.constants.items())
-        return f"{self.path.name} {given} {self.text}"[:100]
+        return f"{self.path.name} {given}".strip()
+
+    @property
+    def name(self) -> str:
+        return f"{self.instance} {self.text}"[:100]
 
 
 def from_qvbs(folder: Path, states: int) -> Iterator[Case]:
@@ -166,49 +172,75 @@ def from_storm(folder: Path) -> Iterator[Case]:
         yield Case(folder / STORM_TESTS / file, text, constants, wanted)
 
 
+@dataclass(frozen=True)
+class Found:
+    """What came of a case.
+
+    Attributes:
+        case: that was asked.
+        verdict: whether the answer is the published one, and proven.
+        said: more of it, in words.
+        gap: proven, relative to the published value; NaN where that has no meaning.
+        states: of the model that was solved.
+        seconds: of processor time to solve and certify; NaN where there was no answer.
+        storm: of processor time that Storm takes to check the model it built; NaN where it was not asked.
+    """
+
+    case: Case
+    verdict: str
+    said: str
+    gap: float = math.nan
+    states: int = 0
+    seconds: float = math.nan
+    storm: float = math.nan
+
+
 def by_storm(case: Case) -> float:
     """Seconds that Storm takes to check the model it built."""
     asked = StormModel(case.path, [case.text], case.constants)
-    started = time.perf_counter()
+    started = time.process_time()
     stormpy.model_checking(asked.built, asked.formulas[0], only_initial_states=True)
-    return time.perf_counter() - started
+    return time.process_time() - started
 
 
-def right(case: Case) -> tuple[str, str]:
-    """Whether our answer is the published one, and certified, and what there is to say."""
+def found(case: Case) -> Found:
+    """Our answer beside the published one."""
     asked = cm.from_storm(case.path, case.text, case.constants)
-    started = time.perf_counter()
+    started = time.process_time()
     if isinstance(asked, tuple):
-        front = cm.pareto(*asked, tolerance=CLOSE)
-        signs = [-1 if way == "min" else 1 for way in re.findall(r"(max|min)\s*=\s*\?", case.text)]
-        reached = [[s * v for s, v in zip(signs, point, strict=True)] for point in front.points]
-        good = all(any(_near(one, other) for other in reached) for one in case.wanted)
-        return (
-            CERTIFIED if good else WRONG,
-            f"{len(reached)} points, {time.perf_counter() - started:.2f} s",
-        )
-    solver = None if asked.constraints or asked.mdp.horizon.steps else cm.ColumnGeneration()
-    solution = cm.solve(asked, solver, time_limit=SECONDS, progress=False)
+        return _front(case, *asked)
+    by_policies = not (asked.constraints or asked.mdp.horizon.steps or asked.mdp.flow.strict)
+    solution = cm.solve(
+        asked, cm.ColumnGeneration() if by_policies else None, time_limit=SECONDS, progress=False
+    )
+    states = asked.mdp.n_states
     if isinstance(case.wanted, bool):
         proven = solution.has_policy or solution.status is cm.Status.INFEASIBLE
-        good = proven and solution.has_policy == case.wanted
-        return (
-            CERTIFIED if good else WRONG,
-            f"{solution.status.name}, {time.perf_counter() - started:.2f} s",
-        )
+        verdict = CERTIFIED if proven and solution.has_policy == case.wanted else WRONG
+        seconds = time.process_time() - started
+        return Found(case, verdict, solution.status.name, states=states, seconds=seconds)
     certificate = cm.certify(asked, solution)
-    seconds = time.perf_counter() - started
-    ours = solution.objective
-    away = abs(ours - case.wanted) / abs(case.wanted) if case.wanted else abs(ours)
-    size = max(abs(case.wanted), 1e-300)
-    gap = certificate.gap
+    seconds = time.process_time() - started
+    ours, gap = solution.objective, certificate.gap
     if certificate.policy is None and solution.status is cm.Status.OPTIMAL:
         # Bounds that leave no room hold up to rounding; what nobody exceeds is proven all the same.
         gap = abs((certificate.upper if asked.sense == "maximize" else certificate.lower) - ours)
-    gap = gap / size if case.wanted else gap
+    size = abs(case.wanted) or 1.0
+    away, gap = abs(ours - case.wanted) / size, gap / size
     verdict = WRONG if not away <= CLOSE else CERTIFIED if gap <= CLOSE else RIGHT
-    said = f"{ours:.10g}, off by {away:.0e}, gap {gap:.0e}, {asked.mdp.n_states:,} states, {seconds:.2f} s"
-    return verdict, said
+    return Found(case, verdict, f"{ours:.10g}, off by {away:.0e}", gap, states, seconds)
+
+
+def _front(case: Case, problem: cm.Problem, objectives: Any) -> Found:
+    started = time.process_time()
+    front = cm.pareto(problem, objectives, tolerance=CLOSE)
+    seconds = time.process_time() - started
+    signs = [-1 if way == "min" else 1 for way in re.findall(r"(max|min)\s*=\s*\?", case.text)]
+    reached = [[s * v for s, v in zip(signs, point, strict=True)] for point in front.points]
+    good = all(any(_near(one, other) for other in reached) for one in case.wanted)
+    said = f"{len(reached)} points"
+    states = problem.mdp.n_states
+    return Found(case, CERTIFIED if good else WRONG, said, states=states, seconds=seconds)
 
 
 def _near(one: tuple[float, ...], other: list[float]) -> bool:
@@ -216,22 +248,50 @@ def _near(one: tuple[float, ...], other: list[float]) -> bool:
     return all(math.isclose(a, b, rel_tol=1e-5, abs_tol=1e-5) for a, b in pairs)
 
 
-def run(title: str, cases: list[Case], timed: bool) -> None:
+def run(title: str, cases: list[Case], timed: bool) -> str:
+    """All cases, said as they come; a table of instances in Markdown."""
     print(f"\n{title}: {len(cases)} published answers", flush=True)
-    verdicts = []
+    rows = []
     for case in cases:
         try:
-            verdict, said = right(case)
-            said += f", Storm {by_storm(case):.2f} s" if timed else ""
+            row = found(case)
+            row = replace(row, storm=by_storm(case)) if timed else row
         except (CvxmdpError, RuntimeError, TypeError, ValueError) as error:
-            verdict, said = WRONG, f"{type(error).__name__}: {str(error)[:90]}"
-        verdicts.append(verdict)
-        print(f"  {verdict:9}  {case.name}: {said}", flush=True)
-    right_ones = len(verdicts) - verdicts.count(WRONG)
-    print(
-        f"{title}: {right_ones} of {len(cases)} right, {verdicts.count(CERTIFIED)} certified",
-        flush=True,
-    )
+            row = Found(case, WRONG, f"{type(error).__name__}: {str(error)[:90]}")
+        rows.append(row)
+        print(
+            f"  {row.verdict:9}  {case.name}: {row.said}, gap {row.gap:.0e}, {row.states:,} states, "
+            f"{row.seconds:.2f} s, Storm {row.storm:.2f} s",
+            flush=True,
+        )
+    verdicts = [row.verdict for row in rows]
+    right = len(rows) - verdicts.count(WRONG)
+    summary = f"{title}: {right} of {len(rows)} right, {verdicts.count(CERTIFIED)} certified"
+    print(summary, flush=True)
+    return f"## {title}\n\n{summary}.\n\n{table(rows)}"
+
+
+def table(rows: list[Found]) -> str:
+    """A line for every instance: how many of its values are right and proven, and the worst of them."""
+    lines = [
+        "| instance | states | values | right | certified | largest gap | seconds | Storm |",
+        "|---|---|---|---|---|---|---|---|",
+    ]
+    instances: dict[str, list[Found]] = {}
+    for row in rows:
+        instances.setdefault(row.case.instance, []).append(row)
+    for name, own in instances.items():
+        verdicts = [row.verdict for row in own]
+        right, proven = len(own) - verdicts.count(WRONG), verdicts.count(CERTIFIED)
+        gaps = [row.gap for row in own if not math.isnan(row.gap)]
+        took = [row for row in own if not math.isnan(row.seconds)]
+        seconds, storm = sum(row.seconds for row in took), sum(row.storm for row in took)
+        lines.append(
+            f"| {name} | {max(row.states for row in own):,} | {len(own)} | {right} | {proven} | "
+            f"{max(gaps, default=math.nan):.0e} | {seconds:.2f} | {storm:.2f} |"
+        )
+    whole = sum(all(row.verdict == CERTIFIED for row in own) for own in instances.values())
+    return "\n".join([*lines, "", f"{whole} of {len(instances)} instances in every value."])
 
 
 def main() -> None:
@@ -239,14 +299,19 @@ def main() -> None:
     for name in ("qvbs", "storm", "prism"):
         parser.add_argument(f"--{name}", type=Path, help="folder of a checkout")
     parser.add_argument("--states", type=int, default=30_000, help="of QVBS models, at most")
+    parser.add_argument("--write", type=Path, help="a file for the tables, in Markdown")
     given = parser.parse_args()
     print(hardware())
+    parts = []
     if given.storm:
-        run("Storm's tests", list(from_storm(given.storm)), timed=True)
+        parts.append(run("Storm's tests", list(from_storm(given.storm)), timed=True))
     if given.prism:
-        run("PRISM's tests", list(from_prism(given.prism)), timed=False)
+        parts.append(run("PRISM's tests", list(from_prism(given.prism)), timed=False))
     if given.qvbs:
-        run("QVBS", list(from_qvbs(given.qvbs, given.states)), timed=True)
+        parts.append(run("QVBS", list(from_qvbs(given.qvbs, given.states)), timed=True))
+    if given.write:
+        dated = f"{datetime.date.today():%d %B %Y}, {hardware()}"
+        given.write.write_text("\n\n".join([dated, *parts]) + "\n", "utf-8")
 
 
 if __name__ == "__main__":

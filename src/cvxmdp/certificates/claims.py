@@ -159,7 +159,9 @@ class Claims:
         proof = self.written(evidence)
         tangent = lagrangian_tangent(self.checked, multipliers, proof)
         excess = self.checked.flow.excess(tangent.reward, blur_of(tangent), proof)
-        return None if excess is None else self.flow.covering(excess)
+        if excess is None or evidence.values is None:
+            return None
+        return self.flow.covering(excess, abs(float(self.flow.initial @ evidence.values)))
 
     def written(self, evidence: Evidence) -> dict[str, Any]:
         """Evidence as certificates hold it: parameters of tangents, values and what covers their rest."""

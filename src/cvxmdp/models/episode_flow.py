@@ -37,6 +37,7 @@ SOLVED_TOGETHER = 256  # states up to which policies are evaluated several at a 
 TOGETHER_ENTRIES = 2**22
 COVERED = (1.0 + 1e-9, 1.0 + 1e-4, 1.1)  # times what is needed, so that rounding is no matter
 MOST_SWEEPS, LOOKED_AT = 5_000, 10  # plain ones, and after how many it is looked whether they go on
+RARE = 1e-7  # of the bound: where the largest excess over the longest stay costs more, it is looked closer
 SWEPT = 1e-3  # relative error of what sweeps find
 LONG = 1e3  # steps: stays that are longer take digits from solvers
 SKETCHED = 1e-11  # relative error of occupancies that sizes are measured at, in large models
@@ -120,7 +121,7 @@ class EpisodeFlow(Flow):
     ) -> tuple[np.ndarray, np.ndarray]:
         return optimal_values(self, reward, guess)
 
-    def covering(self, excess: np.ndarray) -> np.ndarray | None:
+    def covering(self, excess: np.ndarray, size: float) -> np.ndarray | None:
         """A little more than the best return of e, or than its largest entry over the longest stay."""
         top = float(excess[self.usable].max())
         if self.endless or not 0.0 < top < np.inf:
@@ -130,8 +131,11 @@ class EpisodeFlow(Flow):
             for more in COVERED:
                 if self._covers(excess, more * best):
                     return more * best
+        plain = COVERED[0] * top * self.stay
+        if dot(self.initial, plain) <= RARE * size:
+            return plain
         swept = self._swept(excess)
-        return swept if self._covers(excess, swept) else COVERED[0] * top * self.stay
+        return swept if self._covers(excess, swept) else plain
 
     def _covers(self, excess: np.ndarray, remainder: np.ndarray) -> bool:
         needed = (excess + self.following(remainder)) * (1.0 + ROUNDED)
@@ -144,11 +148,11 @@ class EpisodeFlow(Flow):
         room for rounding and for where sweeps end, and is small beside what a step adds.
         """
         more, found = min(SWEPT, SWEPT / self.longest), np.zeros(self.shape[0])
+        open_pairs = np.where(self.usable, excess, 0.0)
         for sweep in range(MOST_SWEEPS):
             before = found
-            found = (1.0 + more) * (excess + self.following(found)).max(
-                axis=1, where=self.usable, initial=0.0
-            )
+            choices = (open_pairs + self.following(found)) * self.usable
+            found = (1.0 + more) * choices.max(axis=1)
             if sweep % LOOKED_AT == 0 and (found <= (1.0 + 0.5 * more) * before).all():
                 break
         return found
@@ -161,6 +165,14 @@ class EpisodeFlow(Flow):
         visits = solve_discounted(
             self._backward(policy), self.initial, self.discount, self._visits_guess
         )
+        return self.of_visits(visits, policy)
+
+    def _sketched(self, policy: np.ndarray) -> np.ndarray:
+        """The occupancy to ``SKETCHED`` of its mass."""
+        if self.shape[0] <= DENSE_LIMIT:
+            return self.occupancy(policy)
+        backward, target = self._backward(policy), SKETCHED * self.mass / self.longest
+        visits, _ = settle(backward, self.initial, self.discount, self._visits_guess, target, total)
         return self.of_visits(visits, policy)
 
     @property
@@ -251,12 +263,7 @@ class DiscountedFlow(EpisodeFlow):
     """The flow of a discount below one."""
 
     def sketched(self, policy: np.ndarray) -> np.ndarray:
-        """To ``SKETCHED`` of its mass."""
-        if self.shape[0] <= DENSE_LIMIT:
-            return self.occupancy(policy)
-        backward, target = self._backward(policy), SKETCHED * self.mass / self.longest
-        visits, _ = settle(backward, self.initial, self.discount, self._visits_guess, target, total)
-        return self.of_visits(visits, policy)
+        return self._sketched(policy)
 
     @property
     def scale(self) -> float:

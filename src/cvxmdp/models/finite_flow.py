@@ -115,7 +115,7 @@ class FiniteFlow(EpisodeFlow):
             after = values[time] = choices.max(axis=1)
         return values.ravel(), greedy.ravel()
 
-    def covering(self, excess: np.ndarray) -> None:
+    def covering(self, excess: np.ndarray, size: float) -> None:
         """The checker runs the recursion itself."""
         return
 

@@ -124,8 +124,11 @@ class Flow(ABC):
         """Policies can stay for ever: values must leave nothing open, and what searches must not stay."""
         return False
 
-    def covering(self, excess: np.ndarray) -> np.ndarray | None:
-        """E >= e + gamma P E for what values leave open, e (S, A); None where a bound needs none."""
+    def covering(self, excess: np.ndarray, size: float) -> np.ndarray | None:
+        """E >= e + gamma P E for what values leave open, e (S, A); None where a bound needs none.
+
+        ``size`` is that of the bound: what is far below it costs no digits, and is not worth much work.
+        """
         return None
 
     @abstractmethod

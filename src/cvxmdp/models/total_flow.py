@@ -155,6 +155,10 @@ class TotalFlow(EpisodeFlow):
             raise ModelError("discount=1: the policy never ends its episodes") from error
         return np.where(self.actions, np.maximum(visits, 0.0)[:, None] * policy, 0.0)
 
+    def sketched(self, policy: np.ndarray) -> np.ndarray:
+        """To so many digits where every policy ends; else a chain may have to be looked at first."""
+        return self.occupancy(policy) if self.strict else self._sketched(policy)
+
     def occupancies(self, policies: np.ndarray) -> np.ndarray:
         return np.stack([self.occupancy(policy) for policy in policies])
 
@@ -176,6 +180,6 @@ class TotalFlow(EpisodeFlow):
             raise ModelError(PAYS)
         return values, actions
 
-    def covering(self, excess: np.ndarray) -> np.ndarray | None:
+    def covering(self, excess: np.ndarray, size: float) -> np.ndarray | None:
         """Where policies can stay for ever, nothing covers what is left open."""
-        return None if self.strict else super().covering(excess)
+        return None if self.strict else super().covering(excess, size)
