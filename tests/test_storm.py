@@ -65,6 +65,28 @@ SEVERAL = [
 ]
 
 
+# Mud costs, and one can stay in it or walk round it for ever: only the budget keeps policies from that.
+MAZE = """mdp
+module maze
+  x : [0..3] init 0;
+  y : [0..3] init 0;
+  [n] y<3 -> 0.8:(y'=y+1) + 0.1:(x'=min(3,x+1)) + 0.1:(x'=max(0,x-1));
+  [e] x<3 -> 0.8:(x'=x+1) + 0.1:(y'=min(3,y+1)) + 0.1:(y'=max(0,y-1));
+  [s] y>0 -> 0.8:(y'=y-1) + 0.2:true;
+  [stay] true -> true;
+endmodule
+rewards "steps" [n] true : 1; [e] true : 1; [s] true : 1; endrewards
+rewards "mud" x=1&y=1 | x=2&y=1 | x=1&y=2 : 1; endrewards
+label "goal" = x=3 & y=3;
+label "pit" = x=2 & y=2;
+"""
+IN_MAZE = [
+    'multi(Pmax=? [F "goal"], R{"mud"}<=0.2 [C])',
+    'multi(Pmax=? [F "goal"], R{"steps"}<=5 [C], P<=0.1 [F "pit"])',
+    'Pmax=? [!"pit" U "goal"]',
+]
+
+
 @pytest.fixture(scope="module")
 def courier(tmp_path_factory):
     path = tmp_path_factory.mktemp("programs") / "courier.nm"
@@ -85,11 +107,22 @@ def by_storm(path, text, constants):
     return float(Fraction(str(found.get_value(first)))) if found.is_quantitative() else None
 
 
+@pytest.mark.parametrize("text", IN_MAZE)
+def test_walks_that_only_a_budget_ends(tmp_path, text):
+    path = tmp_path / "maze.nm"
+    path.write_text(MAZE)
+    against_storm(path, text, {})
+
+
 @pytest.mark.parametrize("text", QUERIES + SEVERAL)
 def test_own_programs_against_storm(courier, text):
-    problem = cm.from_storm(courier, text, {"LIMIT": 1})
+    against_storm(courier, text, {"LIMIT": 1})
+
+
+def against_storm(path, text, constants):
+    problem = cm.from_storm(path, text, constants)
     solution = cm.solve(problem)
-    wanted = by_storm(courier, text, {"LIMIT": 1})
+    wanted = by_storm(path, text, constants)
     if wanted is None:
         assert solution.status is cm.Status.INFEASIBLE
         return

@@ -14,6 +14,7 @@ from typing import NamedTuple
 import numpy as np
 
 from cvxmdp.atoms import walk
+from cvxmdp.base.errors import ModelError
 from cvxmdp.certificates.claims import Claims
 from cvxmdp.checker.bounds import Achieved
 
@@ -154,10 +155,11 @@ def _uphill(claims: Claims, x: np.ndarray, names: list[str]) -> Achieved:
     for name in names:
         slope = claims.slacks[name].tangent(slopes[name]).reward[claims.flow.usable]
         reward[claims.flow.usable] += slope / max(float(np.abs(slope).max()), 1e-300)
-    _, greedy = claims.flow.best_values(reward)
-    deterministic = np.zeros(claims.flow.shape)
-    deterministic[np.arange(claims.flow.shape[0]), greedy] = 1.0
-    return claims.achieved(deterministic)
+    try:
+        _, greedy = claims.flow.best_values(reward)
+    except ModelError:  # nothing keeps it from staying for ever: some policy that ends has to do
+        return claims.achieved(claims.flow.deterministic)
+    return claims.achieved(np.eye(claims.flow.shape[1])[greedy])
 
 
 def _between(
