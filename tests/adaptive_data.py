@@ -1,18 +1,35 @@
-"""Random problems, data collected by whoever looks at them, and how many certificates are wrong."""
+"""Random problems, data collected by whoever looks at them, and how many certificates are wrong.
+
+    python tests/adaptive_data.py 0 1000               # the campaign, with a confidence of 0.95
+    python tests/adaptive_data.py 0 1000 --radius 0.1  # with a tenth of the radius, which must find wrong ones
+
+A line of JSON for every problem is added to benchmarks/results/adaptive_data.jsonl; another run goes on from
+there.
+"""
 
 from __future__ import annotations
 
-from typing import NamedTuple
+import argparse
+import json
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, NamedTuple
+from unittest.mock import patch
 
 import numpy as np
 import scipy.sparse as sp
 
 import cvxmdp as cm
 from cvxmdp.atoms import Utility
+from cvxmdp.certificates import true_claims
+from cvxmdp.checker.checked_confidence import ConfidenceRows
+from cvxmdp.experience.confidence import Balls
 from cvxmdp.models.counts import Counts
 from cvxmdp.models.estimate import estimated_model
 
 ROUNDED = 1e-7  # relative: what exact solvers leave open
+RESULTS = Path(__file__).parent.parent / "benchmarks" / "results" / "adaptive_data.jsonl"
 
 
 class Tally(NamedTuple):
@@ -25,13 +42,38 @@ class Tally(NamedTuple):
 
 def campaign(seeds: range, confidence: float = 0.95, looks: int = 3, linear: bool = False) -> Tally:
     """Certificates of plans on the estimate, at several times of each problem; of all kinds, or linear ones."""
-    made = wrong = spoiled = 0
-    for seed in seeds:
-        found = [
-            judged(problem, truth, confidence) for problem, truth in looked_at(seed, looks, linear)
-        ]
-        made, wrong, spoiled = made + len(found), wrong + sum(found), spoiled + any(found)
-    return Tally(made, wrong, spoiled)
+    return tally([verdicts(seed, confidence, looks, linear) for seed in seeds])
+
+
+def tally(problems: list[list[bool]]) -> Tally:
+    """Of what was wrong, by problem."""
+    made, wrong = sum(map(len, problems)), sum(map(sum, problems))
+    return Tally(made, wrong, sum(map(any, problems)))
+
+
+def verdicts(seed: int, confidence: float, looks: int = 3, linear: bool = False) -> list[bool]:
+    """Whether each certificate of one problem is wrong."""
+    return [judged(problem, truth, confidence) for problem, truth in looked_at(seed, looks, linear)]
+
+
+@contextmanager
+def scaled_radius(share: float) -> Iterator[None]:
+    """Both implementations with radii that are this share of what they should be: wrong in the same way."""
+    balls, searched = ConfidenceRows._balls, true_claims.confidence_balls
+
+    def smaller(self: ConfidenceRows, *given: Any) -> Any:
+        centre, radius, *more = balls(self, *given)
+        return centre, share * radius, *more
+
+    def searched_smaller(*given: Any, **more: Any) -> Balls:
+        found = searched(*given, **more)
+        return Balls(found.centres, share * found.radius, found.possible, found.supports)
+
+    with (
+        patch.object(ConfidenceRows, "_balls", smaller),
+        patch.object(true_claims, "confidence_balls", searched_smaller),
+    ):
+        yield
 
 
 def judged(problem: cm.Problem, truth: cm.Problem, confidence: float) -> bool:
@@ -110,3 +152,33 @@ def _play(
         state = min(int(np.searchsorted(bounds[row], draw[2])), end)
         outcomes[row, state] += 1
         age += 1
+
+
+def main() -> None:
+    """The campaign, from where the file ends."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("first", type=int)
+    parser.add_argument("behind", type=int)
+    parser.add_argument("--radius", type=float, default=1.0, help="share of the radius")
+    parser.add_argument("--confidence", type=float, default=0.95)
+    asked = parser.parse_args()
+    settings = {"radius": asked.radius, "confidence": asked.confidence}
+    RESULTS.parent.mkdir(parents=True, exist_ok=True)
+    lines = RESULTS.read_text("utf-8").splitlines() if RESULTS.exists() else []
+    known = [one for one in map(json.loads, lines) if settings.items() <= one.items()]
+    found = {one["seed"]: one["wrong"] for one in known}
+    with scaled_radius(asked.radius), RESULTS.open("a", encoding="utf-8") as file:
+        for seed in range(asked.first, asked.behind):
+            if seed not in found:
+                found[seed] = verdicts(seed, asked.confidence)
+                print(json.dumps({"seed": seed, **settings, "wrong": found[seed]}), file=file)
+                file.flush()
+    total = tally(list(found.values()))
+    print(
+        f"{total.wrong} of {total.certificates:,} certificates wrong, on {total.problems_wrong} of "
+        f"{len(found):,} problems ({settings})"
+    )
+
+
+if __name__ == "__main__":
+    main()

@@ -2,30 +2,17 @@
 
 from __future__ import annotations
 
-import numpy as np
+from collections.abc import Iterator
+
 import pytest
 
-from adaptive_data import campaign
-from cvxmdp.certificates import true_claims
-from cvxmdp.checker.checked_confidence import ConfidenceRows
-from cvxmdp.experience.confidence import Balls
+from adaptive_data import campaign, scaled_radius
 
 
 @pytest.fixture
-def a_tenth_of_the_radius(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Both implementations, wrong in the same way."""
-    balls, searched = ConfidenceRows._balls, true_claims.confidence_balls
-
-    def smaller(self: ConfidenceRows, *given: object) -> tuple[np.ndarray, np.ndarray]:
-        centre, radius = balls(self, *given)  # type: ignore[arg-type]
-        return centre, 0.1 * radius
-
-    def searched_smaller(*given: object, **more: object) -> Balls:
-        found = searched(*given, **more)  # type: ignore[arg-type]
-        return Balls(found.centres, 0.1 * found.radius, found.possible, found.supports)
-
-    monkeypatch.setattr(ConfidenceRows, "_balls", smaller)
-    monkeypatch.setattr(true_claims, "confidence_balls", searched_smaller)
+def a_tenth_of_the_radius() -> Iterator[None]:
+    with scaled_radius(0.1):
+        yield
 
 
 def test_no_certificate_of_some_dozens_is_wrong() -> None:

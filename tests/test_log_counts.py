@@ -136,9 +136,28 @@ def test_an_action_that_looks_misspelled_is_asked_about() -> None:
     assert cm.from_transitions(letters, 0.9).n_actions == 3
 
 
+def test_other_slips_of_the_pen_are_asked_about(tmp_path) -> None:
+    head = "state,action,next_state,terminated,cost\n"
+    body = "".join(f"s{row % 2},stay,s{(row + 1) % 2},false,1\n" for row in range(20))
+    path = tmp_path / "log.csv"
+    path.write_text(head + body + "s1,stya,s0,false,1\n")
+    with pytest.raises(ModelError, match=r"line 22: action 'stya' appears only .* 'stay'"):
+        cm.from_transitions(path, 0.9)
+    path.write_text(head + body + "s1,stay,S0,false,1\n")
+    with pytest.raises(ModelError, match=r"line 22: state 'S0' appears only here .* 's0' \("):
+        cm.from_transitions(path, 0.9)
+    path.write_text((head + body).replace(",", ";").replace(";1\n", ";0,5\n"))
+    with pytest.raises(ModelError, match=r"line 2: cost is '0,5'; write numbers with a decimal"):
+        cm.from_transitions(path, 0.9)
+    path.write_bytes((head + body).encode("utf-16"))
+    with pytest.raises(ModelError, match=r"log.csv is not text in UTF-8; save it"):
+        cm.from_transitions(path, 0.9)
+
+
 def test_a_table_of_probabilities_is_no_log() -> None:
     table = {**LOG, "probability": [0.5] * 5}
-    with pytest.raises(ModelError, match=r"table of a known model.*kind = \"table\".*signals="):
+    told = r"table of a known model.*kind = \"probabilities\".*from_table.*signals="
+    with pytest.raises(ModelError, match=told):
         cm.from_transitions(table, 0.9)
     assert cm.from_transitions(table, 0.9, signals=["cost"]).counts.total == 5
 

@@ -331,3 +331,14 @@ def test_what_stands_under_a_logarithm_is_a_slack_of_the_plan() -> None:
     assert solution.objective == -np.inf
     most = cm.solve(cm.Problem(solution.stats["model"], minimize=cm.linear("cost"))).objective
     assert room == pytest.approx(0.9 * least - most, abs=1e-6)
+
+
+@pytest.mark.parametrize("seed", [15, 33, 39])
+def test_short_runs_stay_inside_a_barrier_of_the_truth(seed: int) -> None:
+    """With one standard error the true argument was negative here, and the objective minus infinity."""
+    mdp = cm.garnet(5, 2, 3, seed=seed, discount=0.9)
+    least = cm.solve(cm.Problem(mdp, minimize=cm.linear("cost"))).objective
+    budget = least * float(np.random.default_rng(seed).uniform(1.05, 1.5))
+    barrier = cm.log_barrier(cm.linear("cost") <= budget)
+    problem = cm.Problem(mdp, maximize=cm.linear("reward") + 0.01 * barrier)
+    assert np.isfinite(cm.solve(problem, cm.ModelBased(steps=400), seed=seed).objective)

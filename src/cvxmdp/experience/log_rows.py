@@ -91,6 +91,7 @@ def _named_states(
     data: LogTable, terminated: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray, tuple[str, ...]]:
     here, there = data.labels("state"), data.labels("next_state", missing=terminated)
+    _ask_about_states(data, here, there, terminated)
     numbers: dict[str, int] = {}
     for label, after, end in zip(here, there, terminated, strict=True):
         numbers.setdefault(label, len(numbers))
@@ -102,6 +103,37 @@ def _named_states(
         np.array([numbers.get(label, -1) for label in there]),
         tuple(numbers),
     )
+
+
+def _ask_about_states(
+    data: LogTable, here: np.ndarray, there: np.ndarray, terminated: np.ndarray
+) -> None:
+    """A state that one row alone names, and that differs from another by capitals or spaces only."""
+    met = np.where(terminated, here, there)
+    times = Counter(here) + Counter(there[~terminated])
+    spelled: dict[str, list[str]] = {}
+    for name in times:
+        spelled.setdefault(_plain(name), []).append(name)
+    alike = {
+        name: max(names, key=times.__getitem__) for names in spelled.values() for name in names
+    }
+    asked = {name for name, other in alike.items() if times[name] == 1 < times[other]}
+    rows = [row for row, pair in enumerate(zip(here, met, strict=True)) if asked & {*pair}]
+
+    def message(row: int) -> str:
+        name = here[row] if here[row] in asked else met[row]
+        other = alike[name]
+        return (
+            f"state {name!r} appears only here and looks like {other!r} ({times[other]:,} times). Correct it; "
+            "or, if both are meant, give one of them another name"
+        )
+
+    data.wrong(rows, message)
+
+
+def _plain(text: str) -> str:
+    """Without capitals, spaces and marks."""
+    return "".join(letter for letter in text.casefold() if letter.isalnum())
 
 
 def _named_actions(
@@ -133,17 +165,14 @@ def _named_actions(
 
 def _model_of(name: str, times: Counter[str]) -> str:
     """A more frequent action that the name may be a misspelling of; empty where there is none."""
-
-    def plain(text: str) -> str:
-        return "".join(letter for letter in text.casefold() if letter.isalnum())
-
     for other, _ in times.most_common():
         if times[other] <= times[name]:
             break
-        if plain(other) == plain(name):
+        if _plain(other) == _plain(name):
             return other
         letters = name.isalpha() and other.isalpha() and min(len(name), len(other)) >= SHORTEST
-        if letters and difflib.SequenceMatcher(None, name, other).ratio() >= ALIKE:
+        swapped = sorted(name) == sorted(other)  # stya for stay
+        if letters and (swapped or difflib.SequenceMatcher(None, name, other).ratio() >= ALIKE):
             return other
     return ""
 

@@ -278,6 +278,12 @@ def delimiter_of(header: str) -> str:
     return next((mark for mark in (",", ";", "\t") if mark in header), ",")
 
 
+def _not_unicode(path: Path) -> str:
+    return (
+        f"{path.name} is not text in UTF-8; save it with that encoding (in spreadsheets: CSV UTF-8)"
+    )
+
+
 def _read_csv(path: Path, error: type[CvxmdpError]) -> LogTable:
     with require_file(path).open(newline="", encoding="utf-8-sig") as file:
         try:
@@ -286,10 +292,14 @@ def _read_csv(path: Path, error: type[CvxmdpError]) -> LogTable:
             header = [name.strip() for name in next(reader)]
         except StopIteration:
             raise error(f"{path.name} is empty; its first line names the columns") from None
-        except (csv.Error, UnicodeDecodeError) as cause:
+        except UnicodeDecodeError as cause:
+            raise error(_not_unicode(path)) from cause
+        except csv.Error as cause:
             raise error(f"{path.name}, line 1: {cause}") from cause
         if len(set(header)) != len(header):
-            raise error(f"{path.name}, line 1: a column is named twice in {header}")
+            raise error(
+                f"{path.name}, line 1: a column is named twice in {header}; the first line names the columns"
+            )
         cells: list[list[str]] = [[] for _ in header]
         lines: list[int] = []
         dirt: list[tuple[int, str]] = []
@@ -304,7 +314,9 @@ def _read_csv(path: Path, error: type[CvxmdpError]) -> LogTable:
                 lines.append(reader.line_num)
                 for column, value in zip(cells, row, strict=True):
                     column.append(value)
-        except (csv.Error, UnicodeDecodeError) as cause:
+        except UnicodeDecodeError as cause:
+            raise error(_not_unicode(path)) from cause
+        except csv.Error as cause:
             raise error(f"{path.name}, line {reader.line_num}: {cause}") from cause
     arrays = {name: np.array(column) for name, column in zip(header, cells, strict=True)}
     return LogTable(arrays, path.name, np.array(lines, dtype=np.int64), error, dirt)

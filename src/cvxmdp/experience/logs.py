@@ -8,6 +8,7 @@ state nobody left keeps its probability.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
@@ -24,7 +25,7 @@ from cvxmdp.experience.declared import (
     read_supports,
 )
 from cvxmdp.experience.log_rows import LogRows, episode_starts, read_rows
-from cvxmdp.experience.log_table import LogTable, is_numeric, read_log_table
+from cvxmdp.experience.log_table import LogTable, is_numeric, read_log_table, shown
 from cvxmdp.experience.minari_datasets import is_minari, transition_table
 from cvxmdp.models.counts import Counts
 from cvxmdp.models.estimate import estimated_model
@@ -32,6 +33,7 @@ from cvxmdp.models.table import TabularMDP
 
 ROLES = ("state", "action", "next_state", "terminated", "truncated", "episode")
 NO_SIGNALS = ("step", "time", "t")  # columns that number the rows of an episode
+COMMA = re.compile(r"[-+]?\d+,\d+")  # a number as some countries write it
 UNKNOWN = {
     "worst": "taken for ever at the worst coefficient of each utility",
     "end": "taken as endings, as you said",
@@ -159,10 +161,9 @@ def _require_log(data: LogTable, signals: Iterable[str] | None) -> None:
         return
     raise ModelError(
         f"{data.source or 'the table'} has a column 'probability': this is the table of a known model, not a "
-        'log of what happened. Read it as one: in a problem file with [model] kind = "table" and transition = '
-        '"the file.csv"; in Python as TabularMDP(scipy.sparse.csr_array((probability, (state * A + action, '
-        "next_state)), shape=(S * A, S)), ...). If the column is a signal of a log, name the signals: "
-        "signals=[...]."
+        'log of what happened. Read it as one: in a problem file with [model] kind = "probabilities" and path '
+        '= "the file.csv"; in Python as from_table("the file.csv", discount). If the column is a signal of a '
+        "log, name the signals: signals=[...]."
     )
 
 
@@ -185,11 +186,10 @@ def _signal_names(
     functions = tuple(known) if isinstance(known, Mapping) else ()
     promised = [*promised, *(() if functions else names_in(known))]
     if asked is None:
-        names = [
-            name
-            for name, column in data.arrays.items()
-            if name not in (*ROLES, *NO_SIGNALS) and is_numeric(column)
-        ]
+        others = [name for name in data.arrays if name not in (*ROLES, *NO_SIGNALS)]
+        names = [name for name in others if is_numeric(data.arrays[name])]
+        for name in others:
+            _require_points(name, data.arrays[name], data)
     else:
         names = list(names_in(asked))
     for name in (*names, *promised):
@@ -197,6 +197,17 @@ def _signal_names(
             raise ModelError(f"there is no column {name!r}. {did_you_mean(name, data.arrays)}")
     more = [name for name in promised if name not in names]
     return [name for name in dict.fromkeys([*names, *more]) if name not in functions]
+
+
+def _require_points(name: str, column: np.ndarray, data: LogTable) -> None:
+    """Numbers with a decimal comma would pass for texts, and be no signal without a word."""
+    if column.dtype.kind in "iufb":
+        return
+    commas = [row for row, cell in enumerate(column.tolist()) if COMMA.fullmatch(str(cell).strip())]
+    data.wrong(
+        commas,
+        lambda row: f"{name} is {shown(column[row])}; write numbers with a decimal point",
+    )
 
 
 def _outcomes(rows: LogRows, unknown: str) -> tuple[np.ndarray, np.ndarray]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Set
 from typing import NamedTuple
 
 import numpy as np
@@ -18,6 +18,9 @@ from cvxmdp.solvers.exact_choice import choose_exact
 
 USED = 1e-6  # share of the mass from which a pair's slope says what others may be worth
 TIGHTENINGS = 3  # of the constraints by their standard errors
+INSIDE = (
+    3.0  # standard errors that the argument of a logarithm keeps: beyond zero lies minus infinity
+)
 
 
 class CountedPlan(NamedTuple):
@@ -89,24 +92,31 @@ def with_margins(problem: Problem, margins: Mapping[str, float]) -> Problem:
 def careful_plan(problem: Problem) -> tuple[CountedPlan, dict[str, float]]:
     """The best plan whose slacks are one standard error or more, where there is one; and those errors.
 
-    What stands under logarithms keeps as far from zero: in the true model it is an error away from here.
+    What stands under logarithms keeps three of them, or as many as it can: in the true model it is some errors
+    away from here.
     """
-    plan, margins = _careful(guarded(problem))
     known = problem.constraints
+    plan, margins = _careful(guarded(problem), set(known))
     multipliers = {name: plan.multipliers.get(name, 0.0) for name in known}
     return plan._replace(multipliers=multipliers), {name: margins[name] for name in known}
 
 
-def _careful(problem: Problem) -> tuple[CountedPlan, dict[str, float]]:
+def _careful(problem: Problem, asked: Set[str]) -> tuple[CountedPlan, dict[str, float]]:
+    """The plan and its margins; what is not among the constraints asked for stands under a logarithm."""
+
+    def errors(policy: np.ndarray) -> dict[str, float]:
+        found = noise(problem, policy)
+        return {name: (1.0 if name in asked else INSIDE) * one for name, one in found.items()}
+
     plan = counted_plan(problem)
-    margins = noise(problem, plan.policy)
+    margins = errors(plan.policy)
     if not (plan.feasible and margins):
         return plan, margins
     for _ in range(TIGHTENINGS):
         tight = counted_plan(with_margins(problem, margins))
         if not tight.feasible:
             return tight, margins
-        again = noise(problem, tight.policy)
+        again = errors(tight.policy)
         plan = tight
         if all(again[name] <= 1.05 * margins[name] for name in margins):
             break

@@ -6,8 +6,8 @@ an episode then follows one of three policies: the *plan*; the *optimist*, who t
 that its counts allow (``algorithms.optimism``); the *explorer*, who is after pairs that were seldom tried. The
 explorer's share is 0.1 + 0.6 u, u the largest discounted probability of meeting a pair that was tried fewer
 than ten times; the others halve the rest. Plans use pairs that were tried. The answer is the best plan whose
-slacks are at least one standard error of the counts' noise. An episode is cut after 5 / (1 - discount) steps,
-which is a truncation.
+slacks are at least one standard error of the counts' noise, arguments of logarithms three. An episode is cut
+after 5 / (1 - discount) steps, which is a truncation.
 """
 
 from __future__ import annotations
