@@ -640,7 +640,7 @@ def test_a_constraint_that_always_holds_with_nothing_to_spare(solver: object) ->
 def test_an_optimum_of_exactly_zero_is_found_and_called_optimal(
     norm: str, solver: object, unit: float, tmp_path: Path
 ) -> None:
-    mdp = cm.garnet(6, 3, 3, discount=0.9, seed=0)
+    mdp = cm.garnet(4, 2, 2, discount=0.9, seed=0)
     best = cm.uniform_policy(mdp)  # the policy that relative gaps otherwise refer to
     problem = cm.Problem(mdp, minimize=unit * cm.distance(best, norm=norm))
     solution = cm.solve(problem, solver)

@@ -356,7 +356,7 @@ def _checksum(path: Path) -> dict[str, Any]:
 
 
 def _read_metrics(path: Path) -> dict[str, Series]:
-    table = read_parquet(path)
+    table = read_parquet(path, LARGEST)
     if any(str(column.type) not in ("double", "int64") for column in table.schema):
         raise FileFormatError(f"{path} holds columns that are not numbers")
     rows = table.column(ITERATION).to_numpy()
