@@ -29,15 +29,27 @@ def modules_after(code: str) -> set[str]:
     return set(json.loads(finished.stdout.splitlines()[-1]))
 
 
+LINEAR = """
+import cvxmdp as cm
+mdp = cm.garnet(3, 2, 2, seed=0)
+limits = {"cost": cm.linear("cost", per="step") <= 0.6}
+problem = cm.Problem(mdp, maximize=cm.linear("reward"), subject_to=limits)
+for solver in (cm.ConvexProgram(), cm.ColumnGeneration(), cm.PDPG(iterations=4)):
+    cm.certify(problem, cm.solve(problem, solver))
+"""
+
+
 @pytest.mark.parametrize(
     "code",
     [
+        LINEAR,  # a first answer need not wait for CVXPY's import
         "import cvxmdp",
         "import cvxmdp as cm; cm.gridworld(4, slip=0.1, goal=15)",
         "import cvxmdp as cm; mdp = cm.gridworld(4); cm.occupancy_of(mdp, cm.uniform_policy(mdp))",
         "import cvxmdp as cm; cm.garnet(5, 2, 2, seed=0)",
         "import cvxmdp as cm; cm.Problem(cm.gridworld(4), maximize=cm.entropy())",
     ],
+    ids=lambda code: code.split(";")[-1].strip()[:40],
 )
 def test_optional_packages_are_not_imported(code: str) -> None:
     assert not OPTIONAL & modules_after(code)

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import difflib
 import importlib
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from types import ModuleType
 from typing import Any
 
@@ -65,6 +66,30 @@ class MissingExtraError(CvxmdpError, ImportError):
 
 class CvxmdpWarning(UserWarning):
     """Base class of all warnings issued by cvxmdp."""
+
+
+# What Python raises where data does not have the form that its reader takes for granted.
+MALFORMED = (ArithmeticError, AttributeError, LookupError, RecursionError, TypeError, ValueError)
+
+
+@contextmanager
+def reading(
+    what: str, *more: type[Exception], ours: type[CvxmdpError] = FileFormatError
+) -> Iterator[None]:
+    """A context in which malformed data is an error that begins with ``what``.
+
+    Args:
+        what: the beginning, as in "policy.json does not hold a policy".
+        more: classes of errors that malformed data raises here, besides the usual ones.
+        ours: errors that say enough already.
+    """
+    try:
+        yield
+    except ours:
+        raise
+    except (*MALFORMED, *more) as error:
+        said = str(error) if isinstance(error, CvxmdpError) else repr(error)
+        raise FileFormatError(f"{what}: {said}") from error
 
 
 LISTED = 30  # names that a message lists

@@ -14,7 +14,7 @@ from typing import Any
 import jax
 import numpy as np
 
-from cvxmdp.base.errors import FileFormatError
+from cvxmdp.base.errors import reading
 
 Arrays = dict[str, np.ndarray]
 FORM = "form"  # of a table: its skeleton as JSON
@@ -50,10 +50,8 @@ def to_arrays(tree: Any) -> Arrays:
 def from_arrays(arrays: Mapping[str, np.ndarray], like: Any) -> Any:
     """The tree that ``to_arrays`` was given; an error where it does not have the form of ``like``."""
     places, form = jax.tree_util.tree_flatten_with_path(like)
-    try:
+    with reading("a saved state of another form"):
         leaves = [_leaf(arrays, jax.tree_util.keystr(path), leaf) for path, leaf in places]
-    except (ArithmeticError, KeyError, IndexError, ValueError) as error:
-        raise FileFormatError(f"a saved state of another form: {error}") from error
     return jax.tree.unflatten(form, leaves)
 
 

@@ -11,7 +11,7 @@ import json
 import os
 import stat
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -20,7 +20,10 @@ import numpy as np
 import safetensors.numpy
 from safetensors import SafetensorError, safe_open
 
-from cvxmdp.base.errors import FileFormatError
+from cvxmdp.base.errors import FileFormatError, reading
+from cvxmdp.base.jsonable import to_jsonable
+
+LARGEST_DOCUMENT = 2**28  # bytes
 
 
 def write_arrays(
@@ -43,6 +46,26 @@ def write_arrays(
             safetensors.numpy.save_file(contiguous, temporary, metadata)
         except SafetensorError as error:  # a full disk, for instance
             raise OSError(f"cannot write {path}: {error}") from error
+
+
+def write_document(path: Path, document: Mapping[str, Any]) -> None:
+    """Write plain data as JSON, whole or not at all."""
+    with whole_file(path) as temporary:
+        text = json.dumps(to_jsonable(document), indent=1, allow_nan=False)
+        temporary.write_text(text, "utf-8")
+
+
+def read_document(path: Path, form: str, writer: str) -> dict[str, Any]:
+    """What ``write_document`` wrote; its "format" is ``form``, and ``writer`` makes such files."""
+    if not path.is_file():
+        raise FileFormatError(f"there is no file {path}; give a folder that {writer} wrote")
+    if path.stat().st_size > LARGEST_DOCUMENT:
+        raise FileFormatError(f"{path} is larger than {LARGEST_DOCUMENT:,} bytes")
+    with reading(f"{path} is not JSON"):
+        document = json.loads(require_file(path).read_text("utf-8"))
+    if not isinstance(document, dict) or document.get("format") != form:
+        raise FileFormatError(f"{path} is not of the form {form!r}")
+    return document
 
 
 def _checksum(arrays: dict[str, np.ndarray], description: str) -> str:

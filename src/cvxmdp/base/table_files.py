@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from cvxmdp.base.errors import FileFormatError, require
+from cvxmdp.base.errors import FileFormatError, reading, require
 from cvxmdp.base.parquet_files import read_parquet
 from cvxmdp.base.storage import require_file, whole_file
 
@@ -26,20 +26,8 @@ def write_columns(path: Path, columns: Columns) -> None:
 
 def read_columns(path: Path) -> dict[str, list[Any]]:
     """The columns of a table that ``write_columns`` wrote, or somebody by hand."""
-    try:
+    with reading(f"{path} does not hold a table", OSError):
         return READERS[path.suffix](require_file(path))
-    except FileFormatError:
-        raise
-    except (
-        ArithmeticError,
-        ValueError,
-        LookupError,
-        TypeError,
-        AttributeError,
-        RecursionError,
-        OSError,
-    ) as error:
-        raise FileFormatError(f"{path} does not hold a table: {error}") from error
 
 
 def _write_csv(path: Path, columns: Columns) -> None:

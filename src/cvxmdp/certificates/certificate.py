@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from cvxmdp.base.errors import FileFormatError
+from cvxmdp.base.errors import FileFormatError, reading
 from cvxmdp.base.jsonable import encode_array, to_jsonable
 from cvxmdp.base.notebooks import InNotebooks
 from cvxmdp.base.relative_size import largest_of, size_of
@@ -204,7 +204,7 @@ class Certificate(InNotebooks):
     @classmethod
     def from_json(cls, text: str) -> Certificate:
         """What ``to_json`` wrote, to be shown; it is only true if ``check`` says so."""
-        try:
+        with reading("this is not a certificate"):
             document = json.loads(text)
             if document["format"] == FIRST_FORMAT:
                 raise FileFormatError(
@@ -213,17 +213,6 @@ class Certificate(InNotebooks):
             if document["format"] != FORMAT:
                 raise FileFormatError(f"this is not a certificate in the format {FORMAT!r}")
             return _rebuilt(document)
-        except FileFormatError:
-            raise
-        except (
-            ArithmeticError,
-            AttributeError,
-            LookupError,
-            RecursionError,
-            TypeError,
-            ValueError,
-        ) as error:
-            raise FileFormatError(f"this is not a certificate: {error!r}") from error
 
 
 def is_first_format(text: str) -> bool:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import numpy as np
 
-from cvxmdp.base.errors import FileFormatError, did_you_mean
+from cvxmdp.base.errors import FileFormatError, did_you_mean, reading
 from cvxmdp.base.storage import require_file
 from cvxmdp.base.table_files import WRITERS, Columns, read_columns, write_columns
 from cvxmdp.policies import Policy, TabularPolicy, load_policy
@@ -60,19 +60,10 @@ def _is_array(path: Path) -> bool:
 
 
 def _read_json(path: Path) -> TabularPolicy:
-    try:
+    with reading(f"{path} does not hold a policy"):
         document = json.loads(require_file(path).read_text("utf-8"))
         policy = TabularPolicy(document["probabilities"])
         return policy.named(None, document.get("actions"))
-    except (
-        ArithmeticError,
-        ValueError,
-        KeyError,
-        TypeError,
-        AttributeError,
-        RecursionError,
-    ) as error:
-        raise FileFormatError(f"{path} does not hold a policy: {error}") from error
 
 
 def write_policy(policy: Policy, path: Path, columns: Columns | None = None) -> None:

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import numpy as np
 
-from cvxmdp.base.errors import FileFormatError
+from cvxmdp.base.errors import reading
 from cvxmdp.base.interval import Interval
 from cvxmdp.base.notebooks import InNotebooks
 from cvxmdp.base.storage import require_file, whole_file
@@ -125,7 +125,7 @@ class PolicyEvaluation(InNotebooks):
     @classmethod
     def load(cls, path: str | Path) -> PolicyEvaluation:
         """Read what ``save`` wrote."""
-        try:
+        with reading(f"{path} does not hold an evaluation"):
             fields = json.loads(require_file(path).read_text("utf-8"))
             if fields.pop("format") != FORMAT:
                 raise ValueError("another format")
@@ -133,5 +133,3 @@ class PolicyEvaluation(InNotebooks):
             fields["slack"] = {name: Interval(**i) for name, i in fields["slack"].items()}
             fields["assumes"] = tuple(str(promise) for promise in fields["assumes"])
             return cls(**fields)
-        except (ArithmeticError, KeyError, TypeError, ValueError, AttributeError) as error:
-            raise FileFormatError(f"{path} does not hold an evaluation: {error}") from error

@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 import numpy as np
 import scipy.sparse as sp
 
-from cvxmdp.base.errors import FileFormatError
+from cvxmdp.base.errors import reading
 from cvxmdp.base.storage import read_arrays, write_arrays
 from cvxmdp.models.counts import PARTS, counts_from_parts, counts_parts
 from cvxmdp.models.horizon import HORIZON_ARGUMENTS
@@ -50,10 +50,8 @@ def model_parts(arguments: Mapping[str, Any]) -> tuple[dict[str, np.ndarray], di
 def read_model(path: str | Path, make: Callable[..., Model]) -> Model:
     """Read a model and check it as if it were new: ``make`` is the constructor."""
     arrays, description = read_arrays(path, "model")
-    try:
+    with reading(f"{path} does not hold a valid model"):
         return model_from_parts(arrays, description, make)
-    except (ArithmeticError, KeyError, TypeError, ValueError) as error:
-        raise FileFormatError(f"{path} does not hold a valid model: {error}") from error
 
 
 def model_from_parts(

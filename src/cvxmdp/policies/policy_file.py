@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from cvxmdp.base.errors import FileFormatError, PolicyError
+from cvxmdp.base.errors import FileFormatError, PolicyError, reading
 from cvxmdp.base.npz_files import read_npz
 from cvxmdp.base.storage import read_arrays, require_file
 from cvxmdp.base.table_files import READERS, read_columns
@@ -42,18 +42,8 @@ def load_policy(path: str | Path) -> Any:
     if given.suffix == ".npz" and _is_archive(given):
         return _of_array(read_npz(given), str(path))
     arrays, description = read_arrays(path, "policy")
-    try:
+    with reading(f"{path} does not hold a valid policy"):
         return _read(arrays, description)
-    except (
-        ArithmeticError,
-        KeyError,
-        PolicyError,
-        AttributeError,
-        IndexError,
-        TypeError,
-        ValueError,
-    ) as error:
-        raise FileFormatError(f"{path} does not hold a valid policy: {error}") from error
 
 
 def _read(arrays: dict[str, np.ndarray], description: dict[str, Any]) -> Any:

@@ -10,7 +10,6 @@ solved is what a checker checks.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -20,9 +19,8 @@ import scipy.sparse as sp
 
 from cvxmdp.atoms.utility import Utility
 from cvxmdp.atoms.written import WrittenReader, written, written_constraint
-from cvxmdp.base.errors import CvxmdpError, FileFormatError
-from cvxmdp.base.jsonable import to_jsonable
-from cvxmdp.base.storage import read_arrays, require_file, whole_file, write_arrays
+from cvxmdp.base.errors import CvxmdpError, FileFormatError, reading
+from cvxmdp.base.storage import read_arrays, read_document, write_arrays, write_document
 from cvxmdp.models.horizon import HORIZON_ARGUMENTS
 from cvxmdp.models.model_file import model_from_parts, model_parts
 from cvxmdp.models.table import TabularMDP
@@ -32,7 +30,6 @@ if TYPE_CHECKING:
     from cvxmdp.problems.problem import Problem
 
 DOCUMENT, ARRAYS = "problem.json", "problem.safetensors"
-LARGEST_DOCUMENT = 2**28  # bytes
 SAME = 1e-9  # relative: what another machine's rounding may change in a target's occupancy
 FUNCTION = "function/"  # begins the names of arrays of functions
 
@@ -64,9 +61,7 @@ def write_problem(folder: str | Path, problem: Problem) -> None:
     if "uncertainty" in plain:
         document["uncertainty"] = pack(plain["uncertainty"], arrays)
     write_arrays(place / ARRAYS, "problem", arrays, {})
-    with whole_file(place / DOCUMENT) as temporary:
-        text = json.dumps(to_jsonable(document), indent=1, allow_nan=False)
-        temporary.write_text(text, "utf-8")
+    write_document(place / DOCUMENT, document)
 
 
 def read_problem(
@@ -74,9 +69,9 @@ def read_problem(
 ) -> Problem:
     """The problem that ``write_problem`` wrote, made by its constructor."""
     place = Path(folder)
-    document = _read_document(place / DOCUMENT)
+    document = read_document(place / DOCUMENT, PROBLEM_FORMAT, "Problem.save")
     arrays, _ = read_arrays(place / ARRAYS, "problem")
-    try:
+    with reading(f"{place} does not hold a whole problem", ours=CvxmdpError):
         model = model_from_parts(arrays, document["model"], TabularMDP)
         asked, reader = document["written"], WrittenReader(functions)
         utility = reader.utility(unpack(asked["utility"], arrays))
@@ -87,17 +82,6 @@ def read_problem(
         problem = make(model, **{document["sense"]: utility}, subject_to=constraints)
         plain = Lowered(problem).plain()
         same = _same_functions(document, arrays, plain)
-    except CvxmdpError:
-        raise
-    except (
-        ArithmeticError,
-        AttributeError,
-        LookupError,
-        TypeError,
-        ValueError,
-        RecursionError,
-    ) as error:
-        raise FileFormatError(f"{place} does not hold a whole problem: {error!r}") from error
     if not same:
         raise FileFormatError(
             f"{place}: the functions as written and their numbers differ; somebody changed one of them"
@@ -118,20 +102,6 @@ def _kept(tree: Mapping[str, Any]) -> dict[str, Any]:
     """What is compared and written of a table: all but the function itself that a custom shape holds."""
     own = tree.get("kind") == "custom"
     return {name: value for name, value in tree.items() if not (own and name == "function")}
-
-
-def _read_document(path: Path) -> dict[str, Any]:
-    if not path.is_file():
-        raise FileFormatError(f"there is no file {path}; give a folder that Problem.save wrote")
-    if path.stat().st_size > LARGEST_DOCUMENT:
-        raise FileFormatError(f"{path} is larger than {LARGEST_DOCUMENT:,} bytes")
-    try:
-        document = json.loads(require_file(path).read_text("utf-8"))
-    except (ArithmeticError, ValueError, RecursionError) as error:
-        raise FileFormatError(f"{path} is not JSON: {error}") from error
-    if not isinstance(document, dict) or document.get("format") != PROBLEM_FORMAT:
-        raise FileFormatError(f"{path} is not a problem of the form {PROBLEM_FORMAT!r}")
-    return document
 
 
 def pack(tree: Any, arrays: Arrays) -> Any:

@@ -10,21 +10,20 @@ What a solver kept besides, and is neither a number, a text nor an array, stays 
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from cvxmdp.base.errors import FileFormatError
+from cvxmdp.base.errors import FileFormatError, reading
 from cvxmdp.base.interval import Interval
-from cvxmdp.base.jsonable import from_jsonable, to_jsonable
-from cvxmdp.base.storage import read_arrays, require_file, whole_file, write_arrays
+from cvxmdp.base.jsonable import from_jsonable
+from cvxmdp.base.storage import read_arrays, read_document, write_arrays, write_document
 from cvxmdp.policies import load_policy
 from cvxmdp.problems.findings import Finding
 from cvxmdp.problems.lowered import Evidence
-from cvxmdp.problems.problem_folder import LARGEST_DOCUMENT, Arrays, pack, unpack
+from cvxmdp.problems.problem_folder import Arrays, pack, unpack
 
 if TYPE_CHECKING:
     from cvxmdp.problems.solution import Solution
@@ -59,9 +58,7 @@ def write_solution(folder: str | Path, solution: Solution) -> None:
         solution.policy.save(place / POLICY)
     if solution.nearest is not None:
         solution.nearest.policy.save(place / NEAREST)
-    with whole_file(place / DOCUMENT) as temporary:
-        text = json.dumps(to_jsonable(document), indent=1, allow_nan=False)
-        temporary.write_text(text, "utf-8")
+    write_document(place / DOCUMENT, document)
 
 
 def _kept(stats: Mapping[str, Any]) -> dict[str, Any]:
@@ -78,16 +75,9 @@ def _kept(stats: Mapping[str, Any]) -> dict[str, Any]:
 def read_solution(folder: str | Path) -> dict[str, Any]:
     """The fields of a solution, all but its problem."""
     place = Path(folder)
-    path = place / DOCUMENT
-    if not path.is_file():
-        raise FileFormatError(f"there is no file {path}; give a folder that Solution.save wrote")
-    if path.stat().st_size > LARGEST_DOCUMENT:
-        raise FileFormatError(f"{path} is larger than {LARGEST_DOCUMENT:,} bytes")
+    document = read_document(place / DOCUMENT, SOLUTION_FORMAT, "Solution.save")
     arrays, _ = read_arrays(place / ARRAYS, "solution")
-    try:
-        document = json.loads(require_file(path).read_text("utf-8"))
-        if document["format"] != SOLUTION_FORMAT:
-            raise FileFormatError(f"{path} is not a solution of the form {SOLUTION_FORMAT!r}")
+    with reading(f"{place} does not hold a whole solution"):
         evidence = unpack(document["evidence"], arrays)
         history, stats = (unpack(document[name], arrays) for name in ("history", "stats"))
         if not (isinstance(history, dict) and isinstance(stats, dict)):
@@ -110,17 +100,6 @@ def read_solution(folder: str | Path) -> dict[str, Any]:
             },
             "findings": tuple(from_jsonable(Finding, one) for one in document.get("findings", ())),
         }
-    except FileFormatError:
-        raise
-    except (
-        ArithmeticError,
-        AttributeError,
-        LookupError,
-        TypeError,
-        ValueError,
-        RecursionError,
-    ) as error:
-        raise FileFormatError(f"{place} does not hold a whole solution: {error!r}") from error
 
 
 def _nearest(place: Path, slack: Any) -> tuple[Any, dict[str, float]] | None:

@@ -30,7 +30,7 @@ from typing import Any
 
 import numpy as np
 
-from cvxmdp.base.errors import CvxmdpError, CvxmdpWarning, FileFormatError, require
+from cvxmdp.base.errors import CvxmdpError, CvxmdpWarning, FileFormatError, reading, require
 from cvxmdp.base.parquet_files import read_parquet
 from cvxmdp.base.storage import read_arrays, require_file, whole_file, write_arrays
 from cvxmdp.certificates.certificate import is_first_format
@@ -187,12 +187,8 @@ def read_run(folder: str | Path) -> RunRecord:
             _verify(folder, name, facts)
     except OSError as error:
         raise FileFormatError(f"{folder} cannot be read: {error}") from error
-    try:
+    with reading(f"{folder} does not hold a valid run", OSError):
         found = _read_files(folder, listed)
-    except (ArithmeticError, AttributeError, LookupError, OSError, TypeError, ValueError) as error:
-        raise FileFormatError(f"{folder} does not hold a valid run: {error!r}") from error
-    except RecursionError as error:
-        raise FileFormatError(f"{folder} does not hold a valid run: {error}") from error
     if _manifest(folder) != manifest:  # or the files could be of two different runs
         raise FileFormatError(f"{folder} was written anew while it was read; read it again")
     wrong = _inconsistency(found)
