@@ -7,6 +7,8 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
+import pytest
+
 ROOT = Path(__file__).parents[1] / "src" / "cvxmdp"
 # From the ground up: a module imports from its own room and from rooms before it in this list.
 ROOMS = (
@@ -119,6 +121,7 @@ def test_class_names_occur_once() -> None:
 
 
 CONTRIBUTING = Path(__file__).parents[1] / "CONTRIBUTING.md"
+CHECKER = CONTRIBUTING.parent / "docs" / "checker.md"
 
 
 def test_the_map_of_contributing_is_the_tree() -> None:
@@ -134,6 +137,13 @@ def test_the_map_of_contributing_is_the_tree() -> None:
         if "NAME" not in name and not any((p / name).exists() for p in places)
     ]
     assert missing == []
+
+
+@pytest.mark.parametrize(("page", "folder"), [(CONTRIBUTING, ROOT), (CHECKER, ROOT / "checker")])
+def test_pages_know_how_many_lines_there_are(page: Path, folder: Path) -> None:
+    said = int(re.findall(r"has ([\d,]+) lines", page.read_text("utf-8"))[0].replace(",", ""))
+    there = sum(len(path.read_text("utf-8").splitlines()) for path in folder.rglob("*.py"))
+    assert said == pytest.approx(there, rel=0.04)
 
 
 def test_files_that_the_docs_name_are_there() -> None:
