@@ -168,7 +168,7 @@ def test_wrong_numbers(pessimism, message: str, small: cm.Problem) -> None:
 
 
 def test_wrong_word() -> None:
-    with pytest.raises(SolverError, match='"auto" or "theory"'):
+    with pytest.raises(SolverError, match="'auto', 'theory', numbers; got 'some'"):
         cm.PDPG(pessimism="some")
 
 

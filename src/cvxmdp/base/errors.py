@@ -83,11 +83,12 @@ def reading(
         more: classes of errors that malformed data raises here, besides the usual ones.
         ours: errors that say enough already.
     """
+    malformed: tuple[type[Exception], ...] = (*MALFORMED, *more)
     try:
         yield
     except ours:
         raise
-    except (*MALFORMED, *more) as error:
+    except malformed as error:
         said = str(error) if isinstance(error, CvxmdpError) else repr(error)
         raise FileFormatError(f"{what}: {said}") from error
 
