@@ -25,6 +25,8 @@ SLOW = [
     "accelerator",
     "actor_critic",
     "browser",
+    "campaign",
+    "cautious",
     "cli",
     "cli_resume",
     "column_generation",
