@@ -253,6 +253,17 @@ def test_a_recursive_slack_of_the_wrong_sign_is_said():
         warn_of_lies({**history, "recursive_slack": {"cost": true}}, ["cost"], 0.3)
 
 
+def test_a_border_nearer_than_the_noise_of_a_batch_is_said():
+    mdp = cm.TabularMDP(np.ones((1, 2, 1)), [1.0], 0.9, signals={"cost": [[1.0, 0.0]]})
+    cost = cm.linear("cost", per="step")
+    said = []
+    for budget in (0.05, 50.0):
+        barrier = 1e-4 * cm.log_barrier(cost <= budget)
+        found = cm.solve(cm.Problem(mdp, maximize=cost + barrier), cm.VRPDPG(300), seed=0)
+        said.append("with batch_size=40 that costs half as much" in found.message)
+    assert said == [True, False]
+
+
 @pytest.mark.parametrize("momentum", [0.3, 1.0])
 def test_what_lies_beyond_a_horizon_of_200_gives_a_slack_the_wrong_sign(momentum):
     """37% of the cost is not seen, and a budget of 70% looks kept when nothing but the cost is taken."""
