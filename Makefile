@@ -13,7 +13,7 @@ export OPENBLAS_NUM_THREADS ?= 1
 # The worked examples of docs/examples, in their order there.
 EXAMPLES := cliff_walking taxi inventory frozen_lake cart_pole mountain_car
 
-.PHONY: demo examples reproduce check test test-long coverage lint types browser bench bench-speed bench-scale bench-learners bench-storm rates experience learning four-examples screenshot docs docs-serve dist lock clean help
+.PHONY: demo examples reproduce check test test-long coverage lint types browser bench bench-speed bench-scale bench-learners bench-velocity bench-storm rates experience learning four-examples screenshot docs docs-serve dist lock clean help
 
 help:            ## this list
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/' | expand -t 16
@@ -71,8 +71,11 @@ bench-gpu: $(READY)  ## large models and many lanes on an accelerator; without o
 bench-ray: $(READY)  ## sweeps by 1, 2 and 4 workers of Ray on this machine, and what a task costs beside its work
 	$(BIN)/python benchmarks/ray_workers.py
 
-bench-learners: $(READY)  ## ActorCritic with no settings on tasks of several kinds (half an hour)
-	$(BIN)/python benchmarks/learners.py
+bench-learners: $(READY)  ## ActorCritic with no settings on tasks of several kinds; runs are kept and added to (hours; SEEDS=, STEPS=)
+	$(BIN)/python benchmarks/learners.py $(if $(SEEDS),--seeds $(SEEDS)) $(if $(STEPS),--steps $(STEPS))
+
+bench-velocity: $(READY)  ## the velocity tasks of Safety-Gymnasium, three million steps each; runs are kept and added to (hours)
+	$(BIN)/python benchmarks/learners.py --kind velocity
 
 bench-storm: $(READY)  ## published answers of model checkers against ours: QVBS=, STORM= and PRISM= are folders of checkouts
 	$(BIN)/python benchmarks/storm_models.py $(if $(QVBS),--qvbs $(QVBS)) $(if $(STORM),--storm $(STORM)) \

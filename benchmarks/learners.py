@@ -101,7 +101,10 @@ def concave_row(task: ConcaveTask, method: str, seed: int, steps: int) -> Row:
     if problem.environment is None:
         best = cm.solve(problem).objective
         first = cm.uniform_policy(problem.mdp) if task.start is None else task.start
-        told["gap"] = 100 * (best - found.objective) / (best - problem.evaluate(first).objective)
+        span = abs(
+            best - problem.evaluate(first).objective
+        )  # a first policy may break budgets and do better
+        told["gap"] = 100 * problem.sign * (best - found.objective) / span
     return {**told, **words(found), "seconds": round(seconds, 1)}
 
 

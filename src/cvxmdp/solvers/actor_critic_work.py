@@ -109,9 +109,8 @@ class ActorCriticWork(Work[Learnt]):
         key = jax.random.key(np.uint32(self.seed % 2**32))
         self.keys = jax.random.split(key, 3)
         self.recent, self.taken = "", ""
-        self.judged: tuple[int, JudgedPolicy] | None = (
-            None  # of the answer after so many iterations
-        )
+        # What was asked last, by the iterations that led to it.
+        self.judged: tuple[int, JudgedPolicy] | None = None
 
     @property
     def environment(self) -> Environment | None:
@@ -179,6 +178,9 @@ class ActorCriticWork(Work[Learnt]):
         if found.short == 0.0 or int(state.repairs) == REPAIRS:
             return state
         missed = np.array([max(0.0, -evaluation.slack[name]) for name in self.names])
+        missed = np.where(
+            np.isfinite(missed), missed, 0.0
+        )  # outside of a domain there is no distance
         extra = learner.dual.extra + missed.astype(learner.dual.extra.dtype)
         learner = learner._replace(dual=learner.dual._replace(extra=extra))
         return state._replace(learner=learner, repairs=state.repairs + np.int32(1))
