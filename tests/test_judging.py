@@ -154,6 +154,12 @@ class TestFindings:
         assert found.what == FLAT
         assert "standing still" in found.detail
 
+    def test_flat_where_nothing_makes_a_difference(self) -> None:
+        never = line(0.0 * self.noise)  # as where nobody ever reaches the flag
+        (found,) = findings_of(Course(never), {})
+        assert found.what == "objective is flat"
+        assert findings_of(Course(never, {"cost": line(self.noise)}), {"cost": "satisfied"}) == ()
+
     def test_a_tight_constraint_holds_it_back(self) -> None:
         """The objective falls to where a constraint is met that the first policy violated: no word of it."""
         falling = line(1.0 - np.minimum(rising(to=4.0), 0.5))
@@ -190,7 +196,6 @@ class TestFindings:
         assert findings_of(Course(line([])), {}) == ()
         assert findings_of(Course(line([1.0, 2.0, 3.0])), {}) == ()
         assert findings_of(Course(line(np.full(50, np.nan))), {}) == ()
-        assert findings_of(Course(line(np.zeros(50))), {}) == ()
 
 
 BASE = {

@@ -219,8 +219,10 @@ def _flat(course: Course) -> int | None:
     objective, late = course.objective, course.objective.last(HALF)
     if late.blocks.size < LEAST_BLOCKS or not np.isfinite(objective.values).all():
         return None
-    if objective.span == 0:  # nothing that was tried made a difference
-        return None
+    if (
+        objective.span == 0
+    ):  # nothing that was tried made a difference; with constraints, it need not
+        return None if course.slack else int(late.at[0])
     if _rises(late, objective) or late.values.mean() > _first(objective) + WORTH * objective.span:
         return None
     feasible = all(_first(slack) >= 0 for slack in course.slack.values() if len(slack.at))
