@@ -37,6 +37,8 @@ LANES = 8
 class Costly(gymnasium.Wrapper[Any, Any, Any, Any]):
     """An environment whose steps have a reward and, in ``info``, a cost."""
 
+    reward_space = None  # a number, whatever is inside
+
     def __init__(self, env: Any, reading: Reading) -> None:
         super().__init__(env)
         self.reading, self.before = reading, None

@@ -376,6 +376,26 @@ class Six(NewGymnax):
     step = step_env
 
 
+def test_wrappers_that_make_a_number_of_a_vector_of_rewards() -> None:
+    class First(gymnasium.Wrapper):
+        reward_space = None
+
+        def step(self, action):
+            seen, rewards, *rest = self.env.step(action)
+            return seen, float(rewards[0]), *rest
+
+    def sea() -> gymnasium.Env:
+        return mo_gymnasium.make("deep-sea-treasure-v0")
+
+    weights = np.array([1.0, 0.1])
+    for make in (lambda: First(sea()), lambda: mo_gymnasium.wrappers.LinearReward(sea(), weights)):
+        env = cm.GymnasiumEnv(make, discount=0.9, n_envs=2)
+        assert env.reward_names == ()
+        told = env.episodes(lambda o, i, b: np.ones(len(i), int), 3, seed=0).signals["reward"]
+        assert told.shape == (2, 1), "the treasure just below ends it"
+    assert cm.GymnasiumEnv(sea, discount=0.9).reward_names == ("reward[0]", "reward[1]")
+
+
 class TestJaxSuites:
     @pytest.mark.parametrize(("kind", "limit"), [(NewGymnax, 7), (Six, 5)])
     def test_six_values_and_limits_of_time(self, kind, limit) -> None:

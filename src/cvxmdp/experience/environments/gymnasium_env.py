@@ -179,7 +179,7 @@ class GymnasiumEnv(Environment):
         self.measure_in(features, env.single_observation_space)
         if isinstance(rewards, str):
             raise ExperienceError(f'rewards= takes names, ("time", "treasure"); got {rewards!r}')
-        space = getattr(inner, "reward_space", None)
+        space = getattr(env if isinstance(env, SideBySide) else inner, "reward_space", None)
         size = int(np.prod(space.shape[-1:])) if space is not None and space.shape else 0
         self.reward_names = tuple(rewards) or tuple(f"reward[{k}]" for k in range(size))
         if size and len(self.reward_names) != size:

@@ -42,6 +42,22 @@ class Told:
         return getattr(self.env, name)
 
 
+def declared_rewards(env: Any) -> Any:
+    """The ``reward_space`` of the outermost layer that has one; None where a wrapper makes a number of it.
+
+    MO-Gymnasium's ``LinearReward`` does so and declares nothing; one's own says ``reward_space = None``.
+    """
+    layer = env
+    while layer is not None:
+        if type(layer).__name__ == "LinearReward":
+            return None
+        for place in (vars(layer), vars(type(layer))):
+            if "reward_space" in place:
+                return getattr(layer, "reward_space")  # noqa: B009
+        layer = vars(layer).get("env")
+    return getattr(getattr(env, "unwrapped", env), "reward_space", None)
+
+
 class SideBySide(ABC):
     """Lanes that are stepped on their own; ``Several`` does it here, ``InProcesses`` elsewhere.
 
@@ -57,6 +73,7 @@ class SideBySide(ABC):
     single_action_space: Any
     spec: Any
     unwrapped: Any
+    reward_space: Any
 
     def __init__(self, n: int) -> None:
         self.num_envs, self.lane = n, 0
@@ -69,6 +86,7 @@ class SideBySide(ABC):
         self.single_observation_space = env.observation_space
         self.single_action_space = env.action_space
         self.spec, self.unwrapped = getattr(env, "spec", None), getattr(env, "unwrapped", env)
+        self.reward_space = declared_rewards(env)
 
     @abstractmethod
     def resetting(self, lanes: Sequence[int], seeds: Sequence[int | None]) -> list[Any]:

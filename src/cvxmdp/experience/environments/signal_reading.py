@@ -69,7 +69,7 @@ class SignalReader:
         except (TypeError, ValueError) as error:
             raise ExperienceError(
                 f"{self.name} gave the reward {reward!r} {when}; expected {size} numbers in each lane: "
-                f"{', '.join(self.rewards)}"
+                f"{', '.join(self.rewards)}. A wrapper that makes a number of them says reward_space = None."
             ) from error
         for k, name in enumerate(self.rewards):
             found[name] = found[f"reward[{k}]"] = table[:, k]
