@@ -292,11 +292,14 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("begin", type=int, nargs="?", default=0)
     parser.add_argument("end", type=int, nargs="?", default=1_000)
+    parser.add_argument("--quick", action="store_true", help="one solver each, and no learner")
     parser.add_argument("--again", type=Path)
     parser.add_argument("--folder", type=Path, default=Path("out/campaign"))
     given = parser.parse_args()
-    numbers = range(given.begin, given.end)
-    found = judged(again(given.again)) if given.again else campaign(numbers, given.folder)
+    if given.again:
+        found = judged(again(given.again))
+    else:
+        found = campaign(range(given.begin, given.end), given.folder, given.quick)
     print(found)
     return bool(found.wrong)
 

@@ -9,6 +9,7 @@ import re
 import subprocess
 import sys
 from dataclasses import replace
+from importlib import import_module
 from pathlib import Path
 
 import jax.numpy as jnp
@@ -907,3 +908,19 @@ def test_the_page_says_how_long_the_checker_is():
     stated = re.search(r"([\d,]+) lines", (root / "docs" / "checker.md").read_text("utf-8"))
     assert stated is not None
     assert int(stated[1].replace(",", "")) == pytest.approx(lines, rel=0.03)
+
+
+def test_the_page_of_the_theorem_names_functions_that_exist():
+    page = (Path(__file__).parents[1] / "docs" / "certificate-theorem.md").read_text("utf-8")
+    room = Path(CertificateError.__module__.replace(".", "/")).parent  # cvxmdp/checker
+    files = (Path(cm.__file__).parents[1] / room).glob("[!_]*.py")
+    modules = {file.stem: import_module(f"cvxmdp.checker.{file.stem}") for file in files}
+    known = {name: one for module in modules.values() for name, one in vars(module).items()}
+    named = set(re.findall(r"`([A-Za-z_]+(?:\.[A-Za-z_]+)?)`", page)) - {"exp", "log"}
+    assert len(named) > 30
+    for name in named:
+        owner, _, own = name.partition(".")
+        if own == "py":
+            assert owner in modules, name
+        else:
+            assert hasattr({**known, **modules}[owner], own) if own else owner in known, name

@@ -14,11 +14,13 @@ import scipy.sparse as sp
 import cvxmdp as cm
 from adaptive_data import looked_at
 from command_line import Done
+from cvxmdp.checker.certificate_document import decode
 from cvxmdp.checker.checked_confidence import ConfidenceRows
 from cvxmdp.checker.exact_models import ExactRows
 from cvxmdp.checker.exact_numbers import ball, precisely
 from cvxmdp.checker.proof_arithmetic import EXACT
 from random_problems import drawn
+from test_forged_certificates import forgeries
 from test_true_model import UTILITIES, WORLD, counted, estimated_signal
 
 pytest.importorskip("flint")
@@ -107,6 +109,38 @@ def test_from_the_command_line(tmp_path: Path) -> None:
     document["claims"]["confidence"] = 0.999
     (tmp_path / "certificate.json").write_text(json.dumps(document))
     assert Done(*words).code != 0
+
+
+def untrue(document: dict[str, Any], problem: cm.Problem, best: cm.Solution) -> str:
+    """What is claimed and does not even hold in the estimate, which is a model of the set."""
+    claims, policy = document["claims"], document["evidence"]["policy"]
+    if claims["infeasible"]:
+        return "infeasible"
+    if float(claims["upper"]) < best.objective - 1e-9:
+        return "upper"
+    if policy is None:
+        return "" if float(claims["reaches"]) == -np.inf else "reaches"
+    there = problem.evaluate(cm.TabularPolicy(decode(policy)))
+    if float(claims["reaches"]) > there.objective + 1e-9:
+        return "reaches"
+    wrong = [n for n, s in claims["slack"].items() if float(s) > there.slack[n] + 1e-9]
+    return f"slack of {wrong[0]}" if wrong else ""
+
+
+@pytest.mark.filterwarnings("ignore")  # a forger's numbers overflow
+def test_forged_claims_about_the_true_model_are_accepted_only_if_true(tmp_path: Path) -> None:
+    utility = cm.entropy() + 0.2 * cm.linear("reward")
+    model = counted(WORLD, 3_000, seed=2, declared=False)
+    problem = cm.Problem(model, maximize=utility, subject_to=LIMITS)
+    best, file = cm.solve(problem), tmp_path / "certificate.json"
+    honest = json.loads(cm.certify(problem, best, confidence=0.9).to_json())
+    counts = {True: 0, False: 0}
+    for place, (said, document) in enumerate(forgeries(honest)):
+        file.write_text(json.dumps(document))
+        found = cm.check(file, problem, exact=place % 5 == 0, progress=False)
+        counts[bool(found)] += 1
+        assert not found or not untrue(document, problem, best), said
+    assert counts[False] > counts[True] > 0  # notes may say anything
 
 
 def passes(problem: cm.Problem, confidence: float | None) -> bool:

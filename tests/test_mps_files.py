@@ -1,7 +1,10 @@
-"""Linear certificates as other programs read them: HiGHS solves the program, fractions verify the dual."""
+"""Linear certificates as other programs read them: HiGHS and QSopt_ex solve them, fractions verify the dual."""
 
 from __future__ import annotations
 
+import re
+import shutil
+import subprocess
 from fractions import Fraction
 from pathlib import Path
 
@@ -86,6 +89,28 @@ def test_a_stranger_finds_the_optimum_and_verifies_the_bound(
     best = -highs.getInfo().objective_function_value
     assert best <= float(bound) + 1e-7
     assert best == pytest.approx(float(bound), rel=1e-5, abs=1e-6)
+
+
+@pytest.mark.skipif(shutil.which("esolver") is None, reason="needs QSopt_ex (Debian: qsopt-ex)")
+@pytest.mark.parametrize("seed", [0, 1])
+@pytest.mark.parametrize("horizon", ["discounted", "endings", "total", "finite", "average"])
+def test_the_exact_optimum_of_a_stranger_is_between_the_bounds(
+    horizon: str, seed: int, tmp_path: Path
+) -> None:
+    """QSopt_ex solves in rational numbers, so its optimum is compared as the fraction it is."""
+    problem = linear_problem(horizon, seed)
+    certificate = cm.certify(problem, cm.solve(problem))
+    cm.write_mps(certificate, problem, tmp_path / "proof.mps")
+    command = ["esolver", "-O", "exact.sol", "proof.mps"]
+    subprocess.run(command, cwd=tmp_path, check=True, capture_output=True, timeout=60)
+    text = (tmp_path / "exact.sol").read_text()
+    assert text.startswith("status OPTIMAL") or "status = OPTIMAL" in text
+    (value,) = re.findall(r"Value = (\S+)", text)
+    _, _, right = read_mps((tmp_path / "proof.mps").read_text())
+    best = right.get("minus_f", Fraction(0)) - Fraction(value)  # it leaves the constant out
+    if problem.sense == "minimize":
+        best = -best
+    assert Fraction(certificate.lower) <= best <= Fraction(certificate.upper)
 
 
 def test_what_is_no_linear_program_is_refused(tmp_path: Path) -> None:

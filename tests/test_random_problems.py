@@ -22,6 +22,13 @@ def test_a_hundred_and_fifty_random_problems(tmp_path: Path) -> None:
     assert accepted >= 270
 
 
+@pytest.mark.parametrize("seed", [274, 773])
+@pytest.mark.filterwarnings("ignore")
+def test_what_campaigns_found_once_holds(seed: int) -> None:
+    """A size that cancellation makes uncertain (274), tangents without a finite constant (773)."""
+    assert judged(drawn(seed, quick=True)).wrong == []
+
+
 @pytest.mark.long
 @pytest.mark.parametrize("part", range(10))
 def test_ten_thousand_random_problems(part: int) -> None:

@@ -155,7 +155,8 @@ class Lowered:
                 reward += multiplier * part.reward
                 constants.append(multiplier * part.offset)
         # Tangents at pairs that no policy takes are arbitrary, and can be steep.
-        return np.where(self.flow.usable, reward, 0.0), math.fsum(constants)
+        known = math.fsum(constants) if np.isfinite(constants).all() else math.nan
+        return np.where(self.flow.usable, reward, 0.0), known
 
     def proving_values(
         self,
