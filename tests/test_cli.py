@@ -141,10 +141,29 @@ def test_not_converged_and_gaps(problem):
     done = Done(*few, "--json")
     assert done.code == Exit.NOT_CONVERGED
     assert done.json["status"] == "iteration_limit"
+    columns = ("solve", problem, "--solver", "ColumnGeneration", "--set", "iterations=3")
+    done = Done(*columns, "--json")
+    assert done.code == Exit.NOT_CONVERGED
     gap = done.json["certificate"]["relative_gap"]
-    assert Done(*few, "--gap", 1.01 * gap).code == Exit.OK
-    assert Done(*few, "--gap", 0.5 * gap).code == Exit.NOT_CONVERGED
+    assert Done(*columns, "--gap", 1.01 * gap).code == Exit.OK
+    assert Done(*columns, "--gap", 0.5 * gap).code == Exit.NOT_CONVERGED
     assert "leave out --no-certify" in Done(*few, "--gap", 1, "--no-certify").err
+
+
+def test_the_gap_of_a_repaired_policy_is_not_that_of_the_one_that_is_kept(tmp_path):
+    place = tmp_path / "problem.toml"
+    place.write_text(
+        """
+maximize = 'linear("reward")'
+subject_to.cost = 'linear("cost") <= 4.4'
+model = {kind = "garnet", n_states = 8, n_actions = 3, branching = 3, seed = 2, discount = 0.9}
+"""
+    )
+    few = ("solve", place, "--solver", "PDPG", "--set", "iterations=30", "--gap", 0.3, "--json")
+    done = Done(*few)
+    assert done.json["violation"]["cost"] > 0.1
+    assert done.json["certificate"]["relative_gap"] < 0.3
+    assert done.code == Exit.NOT_CONVERGED
 
 
 def test_a_wrong_option_is_json_where_json_was_asked_for(problem):

@@ -663,3 +663,31 @@ def test_nothing_to_gain_is_certified_without_a_gap() -> None:
     certificate = cm.certify(problem, cm.uniform_policy(mdp))
     assert certificate.gap < 1e-290
     assert certificate.relative_gap == 0.0
+
+
+def in_unequal_units(seed: int, unit: float) -> cm.Problem:
+    """A cost in tiny units and a quadratic in plain ones; both bind, and both have room."""
+    mdp = cm.garnet(8, 3, 8, seed=seed, discount=0.9)
+    cost = cm.linear(unit * np.asarray(mdp.signals["cost"]))
+    bent = cm.quadratic(factor=np.random.default_rng(seed).normal(size=(2, 24)))
+    least, plain = cm.solve(cm.Problem(mdp, minimize=cost)), np.full((8, 3), 1 / 3)
+    usual = least.problem.evaluate(plain).objective
+    budget = {"cost": cost <= 0.95 * least.objective + 0.05 * usual}
+    best = cm.solve(cm.Problem(mdp, maximize=cm.linear("reward"), subject_to=budget))
+    flattest = cm.solve(cm.Problem(mdp, minimize=bent, subject_to=budget))
+    bends = flattest.problem.evaluate(best.policy).objective
+    limit = {"bent": bent <= 0.3 * bends + 0.7 * flattest.objective}
+    return cm.Problem(mdp, maximize=cm.linear("reward"), subject_to=budget | limit)
+
+
+@pytest.mark.parametrize(("seed", "unit"), [(1, 1e-6), (2, 1e-9)])
+def test_room_is_found_whatever_the_units_of_the_constraints(seed, unit):
+    """The largest smallest slack says little where one slack is 1e-9 of the other."""
+    problem = in_unequal_units(seed, unit)
+    found = cm.solve(problem, cm.ConvexProgram())
+    assert found.status is cm.Status.OPTIMAL
+    assert "no room" not in found.message
+    certificate = cm.certify(problem, found)
+    assert certificate.feasible
+    assert not certificate.repaired
+    assert certificate.relative_gap <= 1e-9

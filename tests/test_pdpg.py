@@ -495,3 +495,21 @@ def test_a_function_of_ones_own_is_solved_without_being_told_how(small: cm.Probl
     certificate = cm.certify(problem, solution)
     assert certificate.relative_gap <= 1e-3
     assert any("coverage" in promise for promise in certificate.assumes)
+
+
+@pytest.mark.parametrize("seed", [2, 4])
+def test_what_is_called_optimal_violates_nothing(seed):
+    """The gap that ends a run is of a policy that surely is feasible: that one is the answer."""
+    mdp = cm.garnet(8, 3, 3, discount=0.9, seed=seed)
+    least = cm.Problem(mdp, minimize=cm.linear("cost"))
+    usual = least.evaluate(np.full((8, 3), 1 / 3)).objective
+    budget = cm.linear("cost") <= (cm.solve(least).objective + usual) / 2
+    problem = cm.Problem(mdp, maximize=cm.linear("reward"), subject_to={"cost": budget})
+    found = cm.solve(problem, cm.PDPG(iterations=800))
+    assert found.status is cm.Status.OPTIMAL
+    assert found.stats["repaired"] > 0
+    assert found.violation == {"cost": 0.0}
+    certificate = cm.certify(problem, found)
+    assert not certificate.repaired
+    assert certificate.relative_gap <= 1e-6
+    np.testing.assert_array_equal(certificate.policy.probabilities(), found.policy.probabilities())

@@ -167,6 +167,27 @@ def room_by_columns(claims: Claims) -> Proof | None:
     return claims.smallest_slack().prove(replace(found, policy=policy))
 
 
+def conflict_by_columns(claims: Claims) -> Proof | None:
+    """The proof that no policy satisfies all constraints, curved ones too, where columns come upon one."""
+    if claims.flow.strict:
+        return None
+    generation = Generation(claims.lowered, COLUMNS_TOLERANCE, COLUMNS_KEPT)
+    if generation.outside:
+        return None
+    try:
+        for _ in steps("looking for a conflict of constraints", HOPELESS_STEPS):
+            generation.step()
+            if generation.infeasible or generation.answer is not None or generation.stuck:
+                break
+        found = generation.room_evidence() if generation.infeasible else None
+    except SolverError:
+        return None
+    if found is None:
+        return None
+    policy = claims.flow.policy(generation.safest())
+    return claims.smallest_slack().prove(replace(found, policy=policy))
+
+
 def by_gradient(
     claims: Claims, start: np.ndarray | None = None, dual_bound: float = 100.0
 ) -> Proof | None:

@@ -84,7 +84,7 @@ def measure(certifier: Certifier, policy: np.ndarray, evidence: Evidence | None)
     given = claims.achieved(policy)
     proof = None if evidence is None else proven(claims, evidence)
     try:
-        kept = repair(claims, policy, given, lambda: certifier.room().policy)
+        kept = repair(claims, policy, given, lambda: certifier.room().policy, closely=True)
     except SolverError:  # nothing bounds the slacks
         kept = None
     upper = math.inf if proof is None else proof.upper

@@ -14,13 +14,16 @@ from typing import NamedTuple
 import numpy as np
 
 from cvxmdp.atoms import walk
+from cvxmdp.atoms.shapes import MinimumShape, SumShape
 from cvxmdp.base.errors import ModelError
 from cvxmdp.certificates.claims import Claims
+from cvxmdp.certificates.evidence import by_program
 from cvxmdp.checker.bounds import Achieved
 
 SHARES = (0.01, 0.02, 0.05, 0.1, 0.2, 0.3, 0.5, 0.7, 0.8, 0.9, 0.95, 0.98, 0.99)
 TRACES = (1e-14, 1e-12, 1e-10, 1e-8, 1e-6)  # probabilities that may be a solver's rounding
 LITTLE = 1e-5  # of the objective, that a policy without its traces may be worse
+SMALLEST_UNIT = 1e-9  # of the largest: a constraint whose rounding is nothing beside that of others
 ROUNDING_SHARE = 1e-6  # repairs up to this share only undo rounding; any interior point will do
 
 
@@ -37,6 +40,7 @@ def repair(
     policy: np.ndarray,
     given: Achieved,
     slater_policy: Callable[[], np.ndarray],
+    closely: bool = False,
 ) -> Repaired | None:
     """A surely feasible policy near the given one, or None where none was found.
 
@@ -46,6 +50,7 @@ def repair(
         given: what the policy achieves.
         slater_policy: gives the policy with the largest smallest slack; called only when needed,
             because finding it costs about a solve.
+        closely: look for the smallest share whatever it costs; otherwise where rounding alone is to be undone.
     """
     if given.feasible:
         return Repaired(policy, 0.0, given)
@@ -62,7 +67,32 @@ def repair(
     safe = claims.achieved(slater_policy())
     mixed = _mix(claims, given, safe) if safe.feasible else None
     ways = [one for one in (cleaned, mixed) if one is not None]
+    if (mixed is None or mixed.share > ROUNDING_SHARE) and (closely or _rounded(given)):
+        roomy = _roomiest(claims, given)
+        better = None if roomy is None else _mix(claims, given, roomy)
+        ways += [] if better is None else [better]
     return max(ways, key=lambda one: one.achieved.objective) if ways else None
+
+
+def _rounded(given: Achieved) -> bool:
+    """Whether no constraint is missed by more than rounding."""
+    return all(slack >= -_wanted(given, name) for name, slack in given.computed_slack.items())
+
+
+def _roomiest(claims: Claims, given: Achieved) -> Achieved | None:
+    """The policy of which the smallest share will do: its slacks are the largest in units of what is wanted.
+
+    The Slater point's are the largest as they are: beside costs of 1e-6 it has next to no room in others.
+    """
+    wanted = [_wanted(given, name) for name in claims.slacks]
+    units = np.maximum(np.array(wanted) / max(*wanted, 1e-300), SMALLEST_UNIT)
+    parts = zip(claims.slacks.values(), units, strict=True)
+    scaled = tuple(SumShape((slack,), (1.0 / float(unit),), 0.0) for slack, unit in parts)
+    proof = by_program(claims.with_objective(MinimumShape(scaled)))
+    if proof is None or proof.evidence.policy is None:
+        return None
+    found = claims.achieved(proof.evidence.policy)
+    return found if found.feasible else None
 
 
 def _little(given: Achieved) -> float:

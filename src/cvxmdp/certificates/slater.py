@@ -23,6 +23,7 @@ from cvxmdp.certificates.evidence import (
     by_columns,
     by_gradient,
     by_program,
+    conflict_by_columns,
     is_large,
     room_by_columns,
 )
@@ -141,7 +142,8 @@ def _search_room(claims: Claims) -> Proof:
     """
     smallest = claims.smallest_slack()
     found: list[Proof] = []
-    for way, asked in ((by_program, smallest), (room_by_columns, claims)):
+    ways = ((by_program, smallest), (room_by_columns, claims), (conflict_by_columns, claims))
+    for way, asked in ways:
         proof = way(asked)
         if proof is not None and math.isfinite(proof.upper):
             found.append(proof)

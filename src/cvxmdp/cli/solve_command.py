@@ -20,7 +20,7 @@ from cvxmdp.cli.outcome import Exit, note, say, say_json, working
 from cvxmdp.cli.overrides import read
 from cvxmdp.problems.solution import Solution, Status
 from cvxmdp.runs.record import RunRecord, record_of, settings_of
-from cvxmdp.runs.record_text import record_json, record_text
+from cvxmdp.runs.record_text import holds, record_json, record_text
 from cvxmdp.runs.run import STOPPED
 from cvxmdp.runs.run_folder import (
     RunState,
@@ -41,6 +41,7 @@ from cvxmdp.solvers.contract import Task
 
 CONFIDENCE = 0.95  # of statements about the true model, where the solver has none of its own
 # Statuses of runs that the same command goes on with.
+GOES_ON = "It goes on from its last checkpoint; without one it begins again."
 UNFINISHED = [status.name.lower() for status in STOPPED]
 
 
@@ -173,12 +174,12 @@ def _finished(out: Path | None, wanted: str, overwrite: bool) -> RunRecord | Non
             "replace it with --overwrite"
         )
     if state is RunState.UNFINISHED:
-        note(f"{out}: {state.value} It goes on.")
+        note(f"{out}: {state.value} {GOES_ON}")
     if state is not RunState.COMPLETE or specification_of(out) != wanted:
         return None
     record = read_run(out)
     if record.status in UNFINISHED:
-        note(f"{out} was stopped before its end. It goes on.")
+        note(f"{out} was stopped before its end. {GOES_ON}")
         return None
     note(f"{out} is finished already; this is what it found.")
     return record
@@ -246,4 +247,6 @@ def exit_code(record: RunRecord, gap: float | None) -> Exit:
     if record.certificate is None:  # stopped before it was proven
         return Exit.NOT_CONVERGED
     proven = Certificate.from_json(record.certificate).relative_gap
-    return Exit.OK if proven <= gap else Exit.NOT_CONVERGED
+    # A repaired policy's gap is not that of the policy which is kept and exported.
+    kept = all(holds(facts) for facts in record.constraints)
+    return Exit.OK if proven <= gap and kept else Exit.NOT_CONVERGED

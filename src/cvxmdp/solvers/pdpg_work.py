@@ -17,7 +17,7 @@ from cvxmdp.certificates.certificate import Certificate
 from cvxmdp.certificates.claims import best
 from cvxmdp.certificates.evidence import linearise
 from cvxmdp.policies import Policy
-from cvxmdp.policies.families import deployed
+from cvxmdp.policies.families import BoundDirect, BoundTable, deployed
 from cvxmdp.policies.occupancies import measured_policy
 from cvxmdp.problems.lowered import Evidence
 from cvxmdp.problems.snapshots import Snapshots
@@ -154,10 +154,15 @@ class PDPGWork(Work[Progressed]):
         gap, ended = certificate.relative_gap, None
         if certificate.infeasible:
             ended = Status.INFEASIBLE
-        elif gap <= self.solver.tolerance:
+        elif gap <= self.solver.tolerance and (self._is_table or not certificate.repaired):
             ended = Status.OPTIMAL
         note = f"certified gap {gap:.2g}" if math.isfinite(gap) else ""
         return Judgement(note, ended)
+
+    @property
+    def _is_table(self) -> bool:
+        """Whether any table is a policy of the family, so that one may be repaired."""
+        return isinstance(self.setting.family, BoundTable | BoundDirect)
 
     def _certified(self, state: Progressed) -> Certified:
         """A proof from what is at hand: the answer's own occupancy, and the last iterate."""
@@ -217,6 +222,9 @@ class PDPGWork(Work[Progressed]):
         if status in (Status.OPTIMAL, Status.ITERATION_LIMIT) and self.solver.tolerance is not None:
             certificate, evidence = self._certified(state)
             gap = stats["certified_gap"] = certificate.relative_gap
+            if status is Status.OPTIMAL and certificate.repaired and certificate.policy is not None:
+                # What is called optimal is what is proven: the policy whose constraints surely hold.
+                policy, stats["repaired"] = certificate.policy, certificate.repair_share
         return Solution.of_policy(
             self.problem,
             policy,
