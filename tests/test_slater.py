@@ -11,6 +11,7 @@ from hypothesis import given, settings
 import cvxmdp as cm
 from cvxmdp.base.errors import ProblemError
 from cvxmdp.certificates import evidence
+from cvxmdp.certificates import slater as slater_search
 from cvxmdp.certificates.claims import Claims
 from cvxmdp.certificates.slater import slater_of
 from cvxmdp.checker.bounds import upper_bound
@@ -195,3 +196,17 @@ def test_room_among_affine_budgets_is_a_linear_program(seed):
     if not linear.infeasible:  # whose proof does without bystanders, and shows less
         assert linear.margin_bound <= linear.margin + 1e-9
     assert set(linear.conflict) == set(conic.conflict)
+
+
+def test_columns_prove_that_curved_constraints_conflict(monkeypatch):
+    """Numbers of 1e12 beside some of 1e-2: where conic programs know nothing, columns do."""
+    mdp = cm.garnet(2, 3, 2, seed=1, discount=1 - 1e-6)
+    bent = cm.quadratic(factor=np.random.default_rng(1).normal(size=(2, 6)))
+    least = cm.solve(cm.Problem(mdp, minimize=cm.linear("cost")))
+    there = cm.Problem(mdp, minimize=bent).evaluate(least.policy).objective
+    budgets = {"cost": cm.linear("cost") <= 1.001 * least.objective, "bent": bent <= 0.1 * there}
+    problem = cm.Problem(mdp, maximize=cm.linear("reward"), subject_to=budgets)
+    monkeypatch.setattr(slater_search, "by_program", lambda claims: None)
+    found = cm.slater(problem)
+    assert found.conflict == ("cost", "bent")
+    assert found.margin_bound < 0
