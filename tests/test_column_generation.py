@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import cvxmdp as cm
-from cvxmdp.algorithms.columns import generation
+from cvxmdp.algorithms.columns import generation, interior_point
 from cvxmdp.base.errors import SolverError
 from cvxmdp.base.progress import Progress
 from cvxmdp.certificates import evidence as search
@@ -260,6 +260,14 @@ def test_starts(kind: str) -> None:
     if kind == "solution":  # its policy and multipliers are optimal: next to nothing is left to do
         cold = cm.solve(problem, cm.ColumnGeneration())
         assert solution.stats["oracle_calls"] < cold.stats["oracle_calls"] / 2
+
+
+def test_a_system_beyond_all_numbers_leads_nowhere_in_silence(capfd):
+    huge = np.array([[np.inf, 1.0], [1.0, 0.0]])
+    assert np.isnan(interior_point._solved(huge, np.ones(2))).all()
+    assert capfd.readouterr() == ("", "")
+    singular = np.array([[1.0, 1.0], [1.0, 1.0]])
+    np.testing.assert_allclose(interior_point._solved(singular, np.array([2.0, 2.0])), 1.0)
 
 
 def test_interruption_keeps_the_best_certified_answer(

@@ -159,10 +159,7 @@ def _newton(
     diagonal[places] += now.lower / now.w[places]
     hessian[np.diag_indices(now.w.size)] += diagonal
     system = np.block([[hessian, -fixed[:, None]], [fixed[None, :], np.zeros((1, 1))]])
-    try:
-        solved = np.linalg.solve(system, np.append(right, 0.0))
-    except np.linalg.LinAlgError:
-        solved = np.linalg.lstsq(system, np.append(right, 0.0), rcond=None)[0]
+    solved = _solved(system, np.append(right, 0.0))
     dw = solved[:-1]
     slopes = np.array([one.gradient for one in here[1:]]).reshape(len(here) - 1, dw.size)
     ds = slopes @ dw + missed
@@ -173,6 +170,16 @@ def _newton(
         (barrier - now.lower * dw[places]) / now.w[places] - now.lower,
         float(solved[-1]),
     )
+
+
+def _solved(system: np.ndarray, right: np.ndarray) -> np.ndarray:
+    """The solution, or the nearest there is; NaN, which no line search takes, where numbers are no numbers."""
+    if not (np.isfinite(system).all() and np.isfinite(right).all()):
+        return np.full(right.size, np.nan)  # LAPACK would print its complaints
+    try:
+        return np.linalg.solve(system, right)
+    except np.linalg.LinAlgError:
+        return np.asarray(np.linalg.lstsq(system, right, rcond=None)[0])
 
 
 def _line_search(
