@@ -79,7 +79,7 @@ class ConvexProgram:
         if found.status is not Status.INACCURATE or task.seconds_left() > 0:
             return found
         if not found.has_policy:
-            return Solution.without_policy(task.problem, Status.TIME_LIMIT)
+            return Solution.without_policy(task.problem, Status.TIME_LIMIT, stats=found.stats)
         return replace(found, status=Status.TIME_LIMIT, message=Status.TIME_LIMIT.value)
 
     def answer(
@@ -221,15 +221,15 @@ def _concluded(
     problem: Problem, certifier: Certifier, best: tuple[Measured, Found] | None, ended: list[str]
 ) -> Solution:
     """The answer with the smallest gap; that there is none, if that is proven; else what is known."""
+    stats: dict[str, Any] = {"solver": "ConvexProgram"} if best is None else best[1].stats
     if best is None or best[0].gap == math.inf:
-        stats: dict[str, Any] = {"solver": "ConvexProgram"} if best is None else best[1].stats
         none = infeasible_answer(problem, certifier, stats)
         if none is not None:
             return none
     words = "; ".join(dict.fromkeys(ended))
     if best is None:
         message = f"{Status.INACCURATE.value} No policy was found. {words}."
-        return Solution.without_policy(problem, Status.INACCURATE, message=message)
+        return Solution.without_policy(problem, Status.INACCURATE, message=message, stats=stats)
     measured, found = best
     status = Status.OPTIMAL if measured.gap <= ENOUGH else Status.INACCURATE
     sentence = measured.sentence or "No bound on the best objective was found"
