@@ -217,6 +217,6 @@ def _over_thresholds(
         if math.isfinite(found.price):
             away = levels - levels[k]
             beyond = found.price * np.where(away > 0, falls * away, -away)
-            bounds = np.maximum(bounds, found.bound - beyond)
+            bounds = np.fmax(bounds, found.bound - beyond)  # NaN where nothing is proven
         if found.loss < best.loss:
             best = found
