@@ -61,6 +61,8 @@ def main() -> None:
     print(f"{seconds:.1f} s of one processor for answer and proof\n")
     least = cm.least_cvar(mdp, "bill", 0.95, subject_to={"made": made >= 14.0})
     print(str(least).split("\n")[0])
+    within = cm.within_cvar(cm.Problem(mdp, maximize=made), "bill", 0.95, at_most=12.0)
+    print(str(within).split("\n")[0])
 
 
 if __name__ == "__main__":
