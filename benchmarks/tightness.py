@@ -1,12 +1,13 @@
 """How much is proven of the true model from how much data, and what proving costs.
 
     python benchmarks/tightness.py            # tables of bounds, cautious plans and the cost of 1e6 transitions
-    python benchmarks/tightness.py --seeds 20 --rows 1000000
+    python benchmarks/tightness.py --seeds 20 --plans 20 --rows 1000000 --minutes 10
 
 Data are plain counts of simulated play; supports are unknown, signals known, the first state known.
 *Bounds*: the optimum with a tenth of its actions random; (upper - lower) in percent of the objective's
 range, of the cautious plan. *Cautious*: uniformly random play; in how many seeds a plan was proven, its
-distance to the true optimum, and the largest violation there.
+distance to the true optimum, and the largest violation there, in percent of the budget. What was measured is
+kept in benchmarks/results/tightness.jsonl, so that another run adds seeds.
 """
 
 from __future__ import annotations
@@ -22,11 +23,10 @@ import cvxmdp as cm
 from cvxmdp.base.text_tables import text_table
 from cvxmdp.models.counts import Counts
 from cvxmdp.models.estimate import estimated_model
-from cvxmdp.problems.solution import Status
-from experience_problems import PROBLEMS, objective_range
+from experience import FIRST, RESULTS, known
 from hardware import hardware
+from kept_measurements import Kept
 
-NAMES = list(PROBLEMS)[:6]
 LANES = 1_000
 
 
@@ -55,48 +55,52 @@ def counted(
     return problem.with_model(model)
 
 
-def bounds(rows: int, seeds: int) -> None:
-    """The gap of cautious plans after near-optimal play."""
-    table = []
-    for name in NAMES:
-        problem = PROBLEMS[name]()
-        spread = objective_range(problem)
-        best = np.asarray(cm.solve(problem).policy.probabilities())
-        policy = 0.9 * best + 0.1 * problem.mdp.flow.uniform
-        gaps = []
-        for seed in range(seeds):
-            asked = counted(problem, policy, rows, np.random.default_rng(seed))
-            plan = cm.solve(asked, cautious=0.95)
-            gaps.append(100 * cm.certify(asked, plan).gap / spread)
-        finite = [gap for gap in gaps if math.isfinite(gap)]
-        middle = f"{np.median(gaps):.1f}" if finite else "none"
-        table.append((name, middle, f"{max(gaps):.1f}", f"{len(finite)} of {seeds}"))
-    header = ("problem", "(upper - lower) / range, %: median", "worst", "proven")
-    print("\n".join(text_table(header, table)), flush=True)
+def bound(name: str, rows: int, seed: int) -> dict[str, float | None]:
+    """The gap of a cautious plan after near-optimal play."""
+    true = known(name)
+    policy = (
+        0.9 * np.asarray(true.best.policy.probabilities()) + 0.1 * true.problem.mdp.flow.uniform
+    )
+    asked = counted(true.problem, policy, rows, np.random.default_rng(seed))
+    gap = 100 * cm.certify(asked, cm.solve(asked, cautious=0.95)).gap / true.range
+    return {"gap": round(gap, 3) if math.isfinite(gap) else None}
 
 
-def cautious(rows: int, seeds: int) -> None:
-    """Plans from uniformly random play, held against the truth."""
+def cautious(name: str, rows: int, seed: int) -> dict[str, float | None]:
+    """A plan from uniformly random play, held against the truth; None where nothing is proven."""
+    true = known(name)
+    uniform, rng = true.problem.mdp.flow.uniform, np.random.default_rng(seed)
+    plan = cm.solve(counted(true.problem, uniform, rows, rng), cautious=0.95)
+    if plan.status is not cm.Status.CAUTIOUS:
+        return {"distance": None, "violation": None}
+    return dict(true.judged(plan.policy))
+
+
+def tables(kept: Kept, rows: int) -> None:
+    """Of everything that was measured with so many rows."""
     table = []
-    for name in NAMES:
-        problem = PROBLEMS[name]()
-        spread, best = objective_range(problem), cm.solve(problem).objective
-        proven, away, missed, seconds = 0, [], 0.0, []
-        for seed in range(seeds):
-            asked = counted(problem, problem.mdp.flow.uniform, rows, np.random.default_rng(seed))
-            started = time.perf_counter()
-            plan = cm.solve(asked, cautious=0.95)
-            seconds.append(time.perf_counter() - started)
-            if plan.status is not Status.CAUTIOUS:
-                continue
-            proven += 1
-            there = problem.evaluate(plan.policy)
-            away.append(100 * problem.sign * (best - there.objective) / spread)
-            missed = max(missed, *there.violation.values())
-        distance = f"{np.median(away):.1f} / {max(away):.1f}" if away else "-"
-        row = (name, f"{proven} of {seeds}", distance, f"{missed:.2g}", f"{np.median(seconds):.1f}")
-        table.append(row)
-    header = ("problem", "proven", "from the optimum, %: median / worst", "violation", "seconds")
+    for name in FIRST:
+        gaps = [one["gap"] for one in kept.of("bounds", name, rows)]
+        plans = kept.of("cautious", name, rows)
+        proven = [one for one in plans if one["distance"] is not None]
+        shown = [gap if gap is not None else math.inf for gap in gaps]
+        away = [one["distance"] for one in proven]
+        table.append(
+            (
+                name,
+                f"{np.median(shown):.1f} / {max(shown):.1f} ({len(shown)})" if shown else "-",
+                f"{len(proven)} of {len(plans)}",
+                f"{np.median(away):.1f} / {max(away):.1f}" if away else "-",
+                f"{max(one['violation'] for one in proven):.2g}" if proven else "-",
+            )
+        )
+    header = (
+        "problem",
+        "(upper - lower) / range, %: median / worst (seeds)",
+        "proven",
+        "plan from the optimum, %: median / worst",
+        "violation",
+    )
     print("\n".join(text_table(header, table)), flush=True)
 
 
@@ -126,18 +130,29 @@ def cost(states: int = 10_000, entries: int = 1_000_000) -> None:
 
 
 def main() -> None:
-    """All tables."""
-    parser = argparse.ArgumentParser(description=__doc__)
+    """Measure what is missing, print all tables."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--rows", type=int, default=1_000_000)
-    parser.add_argument("--seeds", type=int, default=5)
+    parser.add_argument("--seeds", type=int, default=5, help="of the bounds")
+    parser.add_argument("--plans", type=int, default=20, help="seeds of the cautious plans")
+    parser.add_argument("--minutes", type=float, default=np.inf, help="of processor time")
+    parser.add_argument("--no-cost", action="store_true", help="leave the large counts out")
     given = parser.parse_args()
+    kept = Kept(RESULTS.with_name("tightness.jsonl"), given.minutes)
+    for study, call, seeds in (("cautious", cautious, given.plans), ("bounds", bound, given.seeds)):
+        for seed in range(seeds):
+            for name in FIRST:
+                key = (study, name, given.rows, seed)
+                kept.measure(key, lambda k=key, call=call: call(k[1], k[2], k[3]))
     print(hardware())
-    print(f"\nBounds after {given.rows:,} steps of the optimum, a tenth of the actions random\n")
-    bounds(given.rows, given.seeds)
-    print(f"\nCautious plans from {given.rows:,} uniformly random steps\n")
-    cautious(given.rows, given.seeds)
-    print()
-    cost()
+    print(
+        f"\nBounds after {given.rows:,} steps of the optimum, a tenth of the actions random; cautious plans "
+        f"from {given.rows:,} uniformly random steps\n"
+    )
+    tables(kept, given.rows)
+    if not given.no_cost:
+        print()
+        cost()
 
 
 if __name__ == "__main__":

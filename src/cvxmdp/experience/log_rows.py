@@ -118,6 +118,8 @@ def _ask_about_states(
         name: max(names, key=times.__getitem__) for names in spelled.values() for name in names
     }
     asked = {name for name, other in alike.items() if times[name] == 1 < times[other]}
+    if not asked:
+        return
     rows = [row for row, pair in enumerate(zip(here, met, strict=True)) if asked & {*pair}]
 
     def message(row: int) -> str:

@@ -188,7 +188,7 @@ def _signal_names(
     if asked is None:
         others = [name for name in data.arrays if name not in (*ROLES, *NO_SIGNALS)]
         names = [name for name in others if is_numeric(data.arrays[name])]
-        for name in others:
+        for name in set(others) - set(names):
             _require_points(name, data.arrays[name], data)
     else:
         names = list(names_in(asked))
@@ -201,8 +201,6 @@ def _signal_names(
 
 def _require_points(name: str, column: np.ndarray, data: LogTable) -> None:
     """Numbers with a decimal comma would pass for texts, and be no signal without a word."""
-    if column.dtype.kind in "iufb":
-        return
     commas = [row for row, cell in enumerate(column.tolist()) if COMMA.fullmatch(str(cell).strip())]
     data.wrong(
         commas,
