@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import numpy as np
 import pytest
 
@@ -68,7 +70,7 @@ def test_the_frozen_lake_without_a_discount() -> None:
     assert value(lake, lake.unfolded(solution.policy), "reward") == pytest.approx(14 / 17, abs=1e-9)
 
 
-def test_staying_with_a_probability_is_the_answer_and_no_table() -> None:
+def test_staying_with_a_probability_is_the_answer_and_no_table(tmp_path: Path) -> None:
     transition = np.zeros((2, 2, 2))
     transition[0, 0, 1] = transition[0, 1, 0] = 1.0  # leave, or wait
     reward = np.array([[1.0, 0.0], [0.0, 0.0]])
@@ -86,6 +88,16 @@ def test_staying_with_a_probability_is_the_answer_and_no_table() -> None:
     assert solution.objective == pytest.approx(0.3)
     with pytest.raises(cm.PolicyError, match=r"stays for ever in door with probability 0\.7"):
         mdp.unfolded(solution.policy)
+    staying = cm.StayingPolicy.of(mdp, solution).seed(0)
+    staying.save(tmp_path / "policy.safetensors")
+    staying = cm.load_policy(tmp_path / "policy.safetensors").seed(0)
+    lanes, begins, left = np.zeros(4_000, dtype=int), True, np.zeros(4_000)
+    for _ in range(20):  # whoever drew to stay is at the door for ever
+        actions, _ = staying.predict(lanes, episode_start=np.full(4_000, begins))
+        left += (lanes == 0) & (actions == 0)
+        lanes, begins = np.where(actions == 0, 1, lanes), False
+    assert left.max() == 1
+    assert left.mean() == pytest.approx(0.3, abs=4 * np.sqrt(0.21 / 4_000))
     with pytest.raises(cm.ModelError, match="of collapsed"):
         mdp.unfolded(np.ones((3, 3)))
     with pytest.raises(cm.ModelError, match="discount=1"):
@@ -100,3 +112,28 @@ def test_a_model_without_silence_stays_as_it_is() -> None:
     assert smaller.actions[:, 1:].sum() == 0
     assert value(smaller, cm.uniform_policy(smaller), "r") == pytest.approx(3.0)
     np.testing.assert_array_equal(mdp.unfolded(cm.uniform_policy(smaller)), np.ones((3, 1)))
+
+
+@pytest.mark.parametrize("seed", [0, 1])
+def test_whoever_draws_to_stay_returns_what_the_collapsed_policy_does(seed: int) -> None:
+    """Played for 40 steps: entries from everywhere, ways out that lead back, chances of a random policy."""
+    mdp = idle_model(seed)
+    smaller = mdp.collapsed()
+    random = np.random.default_rng(seed)
+    chances = random.random(smaller.shape) * smaller.actions
+    policy = chances / chances.sum(axis=1, keepdims=True)
+    acting = cm.StayingPolicy.of(mdp, policy).seed(seed)
+    lanes = 20_000
+    states, alive = random.integers(8, size=lanes), np.ones(lanes, dtype=bool)
+    totals = {name: np.zeros(lanes) for name in mdp.signals}
+    cumulative = mdp.dense_transition().cumsum(axis=2)
+    for step in range(40):
+        actions, _ = acting.predict(states, episode_start=np.full(lanes, step == 0))
+        for name in totals:
+            totals[name] += alive * mdp.signal(name)[states, actions]
+        alive &= random.random(lanes) < cumulative[states, actions, -1] - 1e-12
+        level = random.random(lanes)[:, None] * cumulative[states, actions, -1:]
+        states = np.where(alive, (cumulative[states, actions] <= level).sum(axis=1), 0)
+    for name, played in totals.items():
+        wanted, error = value(smaller, policy, name), played.std() / np.sqrt(lanes)
+        assert played.mean() == pytest.approx(wanted, abs=5 * error + 1e-6)

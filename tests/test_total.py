@@ -194,6 +194,19 @@ def test_pictures_and_records_of_charged_problems(tmp_path) -> None:
     assert "linear" in (tmp_path / "report.html").read_text("utf-8")
 
 
+def test_costs_that_nobody_can_end_are_refused_by_name() -> None:
+    """A budget charges for staying; but in the cellar one pays for ever, whatever is done."""
+    transition = np.zeros((3, 2, 3))
+    transition[0, 0, 1] = transition[0, 1, 2] = transition[2, :, 2] = 1.0  # the door, or the cellar
+    mdp = cm.TabularMDP(
+        transition, 0, discount=1, signals={"c": np.ones(3)}, state_names=["hall", "door", "cellar"]
+    )
+    with pytest.raises(cm.ModelError, match=r"from 1 state \('cellar'\) no policy ends"):
+        cm.Problem(mdp, minimize=cm.linear("c"))
+    stairs = mdp.replace(actions=np.array([[True, False], [True, True], [True, True]]))
+    assert cm.solve(cm.Problem(stairs, minimize=cm.linear("c"))).objective == pytest.approx(2.0)
+
+
 def ladder(rungs: int) -> cm.TabularMDP:
     """A rung higher with one chance in a hundred, or 0.3; else down to the ground, or the end."""
     transition, top = np.zeros((rungs, 2, rungs)), np.zeros((rungs, 2))

@@ -75,6 +75,7 @@ from cvxmdp.policies.occupancies import state_distribution as state_distribution
 from cvxmdp.policies.occupancies import uniform_policy as uniform_policy
 from cvxmdp.policies.policy import Policy as Policy
 from cvxmdp.policies.policy_file import load_policy as load_policy
+from cvxmdp.policies.staying_policy import StayingPolicy as StayingPolicy
 from cvxmdp.policies.tables import SoftmaxTable as SoftmaxTable
 from cvxmdp.policies.tables import TabularPolicy as TabularPolicy
 from cvxmdp.policies.timed_policy import TimedPolicy as TimedPolicy

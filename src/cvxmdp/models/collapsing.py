@@ -17,7 +17,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import scipy.sparse as sp
@@ -176,10 +176,39 @@ def _names(given: Any, silence: Silence) -> list[str]:
     return names
 
 
+class Unfolded(NamedTuple):
+    """A policy of a collapsed model, in the model itself.
+
+    Attributes:
+        table: (S, A): what it does while it does not stay for ever.
+        stays: (S,): the chance to stay for ever, drawn on coming to a part; the same in all of its states.
+        parts: (S,): the part of each state, -1 outside of all.
+        inside: boolean (S, A): the pairs with which one stays in a part.
+        names: of the states, parts in the names of their first.
+    """
+
+    table: np.ndarray
+    stays: np.ndarray
+    parts: np.ndarray
+    inside: np.ndarray
+    names: list[str]
+
+    def plain(self) -> np.ndarray:
+        """The table alone, where it is all of the policy."""
+        drawn = np.flatnonzero((self.stays > ROUNDING) & (self.stays < 1 - ROUNDING))
+        if drawn.size:
+            where, chance = self.names[drawn[0]], self.stays[drawn[0]]
+            raise PolicyError(
+                f"the policy stays for ever in {where} with probability {chance:.3g}, which no table can do: "
+                "it takes memory. cvxmdp.StayingPolicy.of(mdp, policy) draws on coming there whether it stays."
+            )
+        return self.table
+
+
 def unfolded(
     arguments: Mapping[str, Any], signals: tuple[str, ...], policy: np.ndarray, x: np.ndarray
-) -> np.ndarray:
-    """The policy of the model itself, (S, A), for one of the collapsed model.
+) -> Unfolded:
+    """The policy of the model itself for one of the collapsed model.
 
     Args:
         arguments, signals: of the model, as for ``collapsed``.
@@ -188,8 +217,7 @@ def unfolded(
     """
     silence = Silence.of(arguments, signals)
     n_states, n_actions = silence.actions.shape
-    names = _names(arguments["state_names"] or range(n_states), silence)
-    inside = silence.parts.labels >= 0
+    inside, stays = silence.parts.labels >= 0, np.zeros(n_states)
     taken = silence.source >= 0
     counted = np.bincount(silence.source[taken], x[taken], minlength=silence.actions.size)
     visits = counted.reshape(silence.actions.shape)
@@ -197,17 +225,13 @@ def unfolded(
     leaving = np.where(inside, visits.sum(axis=1), 0.0)
     for part in range(silence.parts.count):
         members = silence.parts.members(part)
-        stays, comes = float(x[members[0], n_actions]), float(arriving[members].sum())
-        if comes > 0 and ROUNDING < stays / comes < 1 - ROUNDING:
-            raise PolicyError(
-                f"the policy stays for ever in {names[members[0]]} with probability {stays / comes:.3g}, which "
-                "no table can do: it takes memory. Draw at the start of an episode which of two policies acts, "
-                "one that stays and one that leaves."
-            )
-        goes = float(leaving[members].sum())
-        arriving[members] *= goes / comes if comes > 0 else 0.0
+        comes, goes = float(arriving[members].sum()), float(leaving[members].sum())
+        stays[members] = policy[members[0], n_actions] if comes > 0 else 0.0
+        arriving[members] *= goes / comes if comes > 0 else 0.0  # of those who do not stay
     visits += silence.carried(np.where(inside, arriving, 0.0), leaving)
     rows = np.where(inside[:, None], visits, policy[:, :n_actions])
     there = rows.sum(axis=1, keepdims=True) > 0
     idle = silence.parts.inside / np.maximum(silence.parts.inside.sum(axis=1, keepdims=True), 1)
-    return np.where(there, rows / np.where(there, rows.sum(axis=1, keepdims=True), 1.0), idle)
+    table = np.where(there, rows / np.where(there, rows.sum(axis=1, keepdims=True), 1.0), idle)
+    names = _names(arguments["state_names"] or range(n_states), silence)
+    return Unfolded(table, stays, silence.parts.labels, silence.parts.inside, names)

@@ -30,7 +30,7 @@ import scipy.sparse as sp
 from cvxmdp.base.errors import ModelError, UtilityError, did_you_mean
 from cvxmdp.models import validation
 from cvxmdp.models.budget_states import read_levels, with_budget_state
-from cvxmdp.models.collapsing import collapsed, unfolded
+from cvxmdp.models.collapsing import Unfolded, collapsed, unfolded
 from cvxmdp.models.counts import Counts
 from cvxmdp.models.flow import Flow
 from cvxmdp.models.horizon import HORIZON_ARGUMENTS, changed, horizon_of
@@ -341,10 +341,16 @@ class TabularMDP(Space):
     def unfolded(self, policy: Any, *signals: str) -> np.ndarray:
         """The probabilities (S, A) of a policy of ``collapsed(*signals)`` in this model.
 
+        One that stays for ever with a probability is no table: ``StayingPolicy.of``.
+
         Args:
             policy: a policy of the collapsed model, or its probabilities.
             signals: as given to ``collapsed``.
         """
+        return self.unfolding(policy, *signals).plain()
+
+    def unfolding(self, policy: Any, *signals: str) -> Unfolded:
+        """The same with the chances to stay for ever."""
         smaller = self.collapsed(*signals)
         given = policy.probabilities() if hasattr(policy, "probabilities") else policy
         rows = validation.numbers(given, "the policy to unfold")

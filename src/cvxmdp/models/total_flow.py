@@ -85,16 +85,21 @@ class TotalFlow(EpisodeFlow):
         """Where some policy can stay for ever."""
         return end_components(self.transition, self._whole)
 
-    @cached_property
+    @property
     def ending_actions(self) -> np.ndarray:
         """Actions (S,) of a policy that ends from wherever that is possible: each may come nearer to an end."""
+        return self._towards_ends[0]
+
+    @cached_property
+    def _towards_ends(self) -> tuple[np.ndarray, np.ndarray]:
+        """Those, and boolean (S,): the states from which some policy can end."""
         known = (self.usable & ~self._whole).any(axis=1)
         actions = np.where(known, (self.usable & ~self._whole).argmax(axis=1), -1)
         while True:
             near = (self.transition @ known.astype(np.float64)).reshape(self.shape) > 0
             found = ~known & (near & self.actions).any(axis=1)
             if not found.any():
-                return np.where(actions < 0, self.actions.argmax(axis=1), actions)
+                return np.where(actions < 0, self.actions.argmax(axis=1), actions), known
             actions = np.where(found, (near & self.actions).argmax(axis=1), actions)
             known = known | found
 
@@ -116,6 +121,15 @@ class TotalFlow(EpisodeFlow):
                 f"for it. Give a budget on a cost there, a discount, a horizon, or mdp.ending_at([{ends}])"
                 f"{' where nobody leaves them' if closed.any() else ''}. Where no signal of the problem pays "
                 'there, mdp.collapsed("reward", "cost") with their names makes one state of them.'
+            )
+
+        lost = np.flatnonzero(self.reached & ~self._towards_ends[1])
+        if lost.size:
+            what = "1 state" if lost.size == 1 else f"{lost.size:,} states"
+            raise ModelError(
+                f"discount=1: from {what} ({', '.join(self._named(lost))}) no policy ends its episode, and "
+                "what staying costs there adds up for ever. Take away the actions that lead there, end "
+                "episodes with mdp.ending_at([...]), or count until then: R [F a] instead of R [C] in a query of Storm."
             )
 
     def _named(self, states: np.ndarray) -> list[str]:

@@ -21,6 +21,7 @@ from cvxmdp.policies.mixtures import MixturePolicy
 from cvxmdp.policies.networks import NetworkPolicy
 from cvxmdp.policies.observers import ObservedMixture, StatePolicy
 from cvxmdp.policies.parametric import ParametricPolicy
+from cvxmdp.policies.staying_policy import StayingPolicy
 from cvxmdp.policies.tables import SoftmaxTable, TabularPolicy
 from cvxmdp.policies.timed_policy import TimedPolicy, table_policy
 
@@ -31,7 +32,9 @@ ON_STATES: tuple[Any, ...] = (
     MixturePolicy,
     ParametricPolicy,
 )
-KINDS = {one.kind: one for one in (*ON_STATES, StatePolicy, NetworkPolicy, GaussianPolicy)}
+KINDS = {
+    one.kind: one for one in (*ON_STATES, StatePolicy, NetworkPolicy, GaussianPolicy, StayingPolicy)
+}
 
 
 def load_policy(path: str | Path) -> Any:
