@@ -129,7 +129,8 @@ class TotalFlow(EpisodeFlow):
             raise ModelError(
                 f"discount=1: from {what} ({', '.join(self._named(lost))}) no policy ends its episode, and "
                 "what staying costs there adds up for ever. Take away the actions that lead there, end "
-                "episodes with mdp.ending_at([...]), or count until then: R [F a] instead of R [C] in a query of Storm."
+                "episodes with mdp.ending_at([...]), or count until then: "
+                "R [F a] instead of R [C] in a query of Storm."
             )
 
     def _named(self, states: np.ndarray) -> list[str]:
