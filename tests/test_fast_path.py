@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
+import math
 import os
 import subprocess
 import sys
 
+import jax.numpy as jnp
 import numpy as np
 import pytest
 
 import cvxmdp as cm
+from cvxmdp.algorithms.columns import column_places, compiled_dual
+from cvxmdp.algorithms.columns.aggregates import aggregates_of
 from cvxmdp.algorithms.columns.column_places import place_for
+from cvxmdp.algorithms.columns.compiled_dual import dual_of
 from cvxmdp.algorithms.columns.flow_duals import absorb, only_leaf
-from cvxmdp.algorithms.columns.smoothed_dual import smoothed_dual
 from cvxmdp.certificates import evidence
+from cvxmdp.checker.arithmetic import total
 from cvxmdp.models.episode_flow import DiscountedFlow
 from cvxmdp.problems.lowered import Lowered
 
@@ -69,7 +74,7 @@ def test_the_smoothed_dual_bounds_and_its_slope_is_its_derivative() -> None:
     problem = garnet_problem(40, True, entropy=True)
     lowered = Lowered(problem)
     leaf = only_leaf(lowered)
-    dual = smoothed_dual(lowered, leaf, place_for(lowered.flow, affine=False))
+    dual = dual_of(lowered, leaf, place_for(lowered.flow, affine=False))
     random = np.random.default_rng(0)
     values, mu = random.normal(size=40), np.array([0.7])
     step, more = 1e-6 * random.normal(size=40), np.array([1e-6])
@@ -85,6 +90,46 @@ def test_the_smoothed_dual_bounds_and_its_slope_is_its_derivative() -> None:
     bound = absorb(lowered, leaf, named, tangents, point.values, point.following)
     assert best <= bound.upper + 1e-9
     assert bound.upper == pytest.approx(best, rel=0.05)
+
+
+def test_a_compiled_descent_is_the_descent_of_the_host(monkeypatch) -> None:
+    problem = garnet_problem(40, True, entropy=True)
+    lowered = Lowered(problem)
+    leaf, points = only_leaf(lowered), []
+    monkeypatch.setattr(compiled_dual, "LONGER", 1)
+    for there in (False, True):
+        monkeypatch.setattr(column_places, "accelerator", lambda n_states, there=there: there)
+        dual = dual_of(lowered, leaf, place_for(lowered.flow, affine=False))
+        points.append([dual.descend(lowered.flow.uniform, 1.0, 12) for _ in range(2)][-1])
+    host, device = points
+    assert device.value == pytest.approx(host.value, rel=1e-9)
+    np.testing.assert_allclose(device.multipliers, host.multipliers, rtol=1e-5)
+    np.testing.assert_allclose(device.policy, host.policy, atol=1e-6)
+
+
+def test_groups_of_states_give_a_positive_preconditioner_where_news_travel_slowly() -> None:
+    side = 13
+    found = aggregates_of(cm.gridworld(side, slip=0.1, discount=0.99).flow)
+    assert found.parents
+    assert not aggregates_of(cm.garnet(200, 5, 5, seed=1).flow).parents
+    columns = np.eye(side * side + 1)
+    matrix = np.array([found.applied(column) for column in columns])
+    np.testing.assert_allclose(matrix, matrix.T, atol=1e-12)
+    assert np.linalg.eigvalsh(matrix).min() >= 1.0 - 1e-9
+    slope = np.random.default_rng(0).normal(size=side * side + 1)
+    there = aggregates_of(cm.gridworld(side, slip=0.1, discount=0.99).flow).applied(
+        jnp.asarray(slope)
+    )
+    np.testing.assert_allclose(there, found.applied(slope), rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.parametrize("size", [0, 1, 999, 1_000, 1_001, 2_000, 54_321])
+def test_sums_of_the_checker_are_rounded_once(size: int) -> None:
+    random = np.random.default_rng(size)
+    terms = random.standard_normal(size) * 10.0 ** random.integers(-12, 12, size)
+    assert total(terms)[0] == pytest.approx(
+        math.fsum(terms), rel=1e-15, abs=1e-24 * np.abs(terms).sum()
+    )
 
 
 @pytest.mark.parametrize("unit", [1e-4, 1.0, 1e4])
@@ -112,10 +157,26 @@ def test_the_uniform_policy_is_evaluated_once(monkeypatch) -> None:
     monkeypatch.setattr(DiscountedFlow, "sketched", counted)
     problem = garnet_problem(2_000, False)
     found = cm.solve(problem)
+    assert not evaluated  # one policy is the answer, and its bounds are nowhere near zero
     certificate = cm.certify(problem, found)
     assert evaluated.count(True) == 1
     assert found.stats["oracle_calls"] == 1
     assert certificate.relative_gap <= 1e-6
+
+
+def test_states_never_visited_cost_no_second_solve_of_a_large_model(monkeypatch) -> None:
+    mdp = cm.gridworld(45, slip=0.0, discount=0.95, start=0, hazards=[200])
+    problem = cm.Problem(mdp, maximize=cm.linear("hazard", per="step"))
+    monkeypatch.setattr(DiscountedFlow, "best_values", None)
+    found = cm.solve(problem)
+    assert found.status is cm.Status.OPTIMAL
+    assert found.policy.fallback[
+        -1
+    ]  # the far corner, from where the way is the best one nevertheless
+    far = mdp.replace(initial=np.eye(45 * 45)[-1])
+    other = cm.Problem(far, maximize=cm.linear("hazard", per="step"))
+    best = cm.solve(other).objective
+    assert other.evaluate(found.policy).objective == pytest.approx(best, rel=1e-6)
 
 
 def test_certify_measures_the_occupancy_it_is_given_and_believes_nothing() -> None:

@@ -14,7 +14,7 @@ from typing import ClassVar
 import numpy as np
 import scipy.sparse as sp
 
-from cvxmdp.base.arrays import Array, namespace
+from cvxmdp.base.arrays import Array, namespace, row_maxima
 from cvxmdp.base.pytrees import Pytree
 
 
@@ -131,8 +131,9 @@ class Entries(Map):
         self, reward: np.ndarray, logs: np.ndarray, temperature: float
     ) -> tuple[np.ndarray, np.ndarray] | None:
         """Every pair has its own row: there is nothing to smooth."""
-        found = self.covering(reward)
-        return None if found is None else (found, namespace(reward).ones(self.shape))
+        if np.ndim(self._scale):
+            return None
+        return reward.reshape(-1) / self._scale, namespace(reward).ones(self.shape)
 
     def among(self, u: np.ndarray, shares: np.ndarray) -> np.ndarray:
         return u.reshape(self.shape) / self._scale
@@ -166,21 +167,23 @@ class StateSums(Map):
         return sp.csr_array((ones, np.arange(ones.size), pointers), shape=(states, ones.size))
 
     def covering(self, reward: np.ndarray) -> np.ndarray | None:
-        return np.asarray(reward.max(axis=1) / self.scale)
+        return np.asarray(row_maxima(reward) / self.scale)
 
     def softly(
         self, reward: np.ndarray, logs: np.ndarray, temperature: float
     ) -> tuple[np.ndarray, np.ndarray] | None:
         """The logarithm of a sum of exponentials."""
-        shares = reward / (self.scale * temperature)
-        shares += logs
-        highest = shares.max(axis=1)
-        shares -= highest[:, None]
-        xp = namespace(shares)
+        xp = namespace(reward)
+        # An action at a time: sums over a few neighbours are ten times slower than sums of long rows.
+        shares = reward.T / (self.scale * temperature)
+        shares = np.ascontiguousarray(shares) if xp is np else shares
+        shares += logs.T
+        highest = shares.max(axis=0)
+        shares -= highest
         shares = np.exp(shares, out=shares) if xp is np else xp.exp(shares)
-        sums = shares.sum(axis=1)
-        shares /= sums[:, None]
-        return temperature * (highest + xp.log(sums)), shares
+        sums = shares.sum(axis=0)
+        shares /= sums
+        return temperature * (highest + xp.log(sums)), shares.T
 
     def among(self, u: np.ndarray, shares: np.ndarray) -> np.ndarray:
         return shares * (u / self.scale)[:, None]

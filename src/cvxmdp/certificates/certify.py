@@ -275,6 +275,14 @@ class Certifier:
             "fingerprint": claims.fingerprint,
         }
 
+    def bounds(self, kept: Repaired | None, proof: Proof | None) -> tuple[float, float]:
+        """Upper and lower bound in the user's sign: what certificates claim of a policy and a proof."""
+        ceiling = _up(self.claims, proof) if proof is not None else math.inf
+        floor = -math.inf
+        if kept is not None:
+            floor = _down(kept.achieved.objective, kept.achieved.drift)
+        return (ceiling, floor) if self.problem.sign > 0 else (-floor, -ceiling)
+
     def write(
         self, given: Achieved | None, kept: Repaired | None, proof: Proof | None
     ) -> Certificate:
@@ -285,19 +293,17 @@ class Certifier:
             kept: that policy, or a surely feasible one near it.
             proof: of the upper bound.
         """
-        sign = self.problem.sign
-        ceiling = _up(self.claims, proof) if proof is not None else math.inf
-        floor, slack = -math.inf, {}
+        upper, lower = self.bounds(kept, proof)
+        slack = {}
         if kept is not None:
-            floor = _down(kept.achieved.objective, kept.achieved.drift)
             computed = kept.achieved.computed_slack
             slack = {
                 name: max(0.0, _down(sure, computed[name] - sure))
                 for name, sure in kept.achieved.slack.items()
             }
         found = Certificate(
-            upper=ceiling if sign > 0 else -floor,
-            lower=floor if sign > 0 else -ceiling,
+            upper=upper,
+            lower=lower,
             policy=self.claims.policy(kept.policy) if kept is not None else None,
             slack=slack,
             multipliers=proof.evidence.multipliers if proof is not None else {},

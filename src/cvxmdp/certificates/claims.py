@@ -16,7 +16,7 @@ import numpy as np
 
 from cvxmdp.atoms import Shape
 from cvxmdp.base.errors import ProblemError
-from cvxmdp.base.relative_size import size_of
+from cvxmdp.base.relative_size import largest_of, size_of
 from cvxmdp.certificates.certificate import UNDERFLOW
 from cvxmdp.checker.arithmetic import CertificateError
 from cvxmdp.checker.bounds import (
@@ -53,12 +53,12 @@ class Claims:
     Attributes:
         lowered: the problem as searches see it.
         checked: the same as the checker reads it.
-        fingerprint: of the problem; empty for problems that were made of another.
+        plain: the problem as plain data; None for problems that were made of another.
     """
 
     lowered: Lowered
     checked: PlainProblem
-    fingerprint: str = ""
+    plain: Mapping[str, Any] | None = None
 
     @classmethod
     def of(cls, problem: Problem) -> Claims:
@@ -66,9 +66,14 @@ class Claims:
         lowered = Lowered(problem)
         plain = lowered.plain()
         try:
-            return cls(lowered, PlainProblem(plain), fingerprint(plain))
+            return cls(lowered, PlainProblem(plain), plain)
         except CertificateError as error:
             raise ProblemError(f"nothing can be proven about this problem: {error}") from error
+
+    @cached_property
+    def fingerprint(self) -> str:
+        """Of the problem; empty for problems that were made of another."""
+        return "" if self.plain is None else fingerprint(self.plain)
 
     @property
     def flow(self) -> Flow:
@@ -121,11 +126,24 @@ class Claims:
         gap = abs(upper - lower)
         if not math.isfinite(gap):
             return math.inf
-        span = abs(upper - self.uniform_value)
-        size = size_of(upper, lower, span if math.isfinite(span) else 0.0)
+        size = size_of(upper, lower, abs(upper) + self.most)
+        if size > largest_of(
+            upper, lower
+        ):  # it may be near zero: what the uniform policy has decides
+            span = abs(upper - self.uniform_value)
+            size = size_of(upper, lower, span if math.isfinite(span) else 0.0)
         if min(upper, lower) <= 0 <= max(upper, lower) and gap > ENOUGH * size:
             size = max(size, self.least_size)
         return gap / size if size > UNDERFLOW else 0.0
+
+    @cached_property
+    def most(self) -> float:
+        """What no policy's f exceeds in size, where that costs nothing to know; else infinity."""
+        found = self.lowered.objective.affine()
+        if found is None:
+            return math.inf
+        steepest = float(np.abs(found.reward[self.flow.usable]).max(initial=0.0))
+        return abs(found.offset) + steepest * self.flow.mass
 
     @cached_property
     def least_size(self) -> float:
@@ -156,6 +174,8 @@ class Claims:
             return None
 
     def _remainder(self, multipliers: dict[str, float], evidence: Evidence) -> np.ndarray | None:
+        if self.flow.endless:  # a bound needs none
+            return None
         proof = self.written(evidence)
         tangent = lagrangian_tangent(self.checked, multipliers, proof)
         excess = self.checked.flow.excess(tangent.reward, blur_of(tangent), proof)

@@ -30,7 +30,6 @@ from cvxmdp.certificates.words_on_truth import subject_of
 from cvxmdp.checker.arithmetic import CertificateError, NotKnownError
 from cvxmdp.checker.checked_finite_models import CheckedFiniteModels
 from cvxmdp.checker.checked_models import CheckedModels
-from cvxmdp.checker.fingerprint import fingerprint
 from cvxmdp.checker.policy_over_time import policy_in
 from cvxmdp.checker.true_problem import TrueProblem, true_problem
 from cvxmdp.experience.confidence import (
@@ -119,7 +118,7 @@ class TrueClaims(Claims):
         lowered = lowered.with_objective(uncertainty.objective, uncertainty.slacks)
         lowered.flow = _flow(problem, uncertainty, confidence, checked.flow.longest)
         model = uncertainty.model
-        return cls(lowered, checked, fingerprint(plain), confidence, counts, model)
+        return cls(lowered, checked, plain, confidence, counts, model)
 
     @property
     def data(self) -> str:
@@ -242,7 +241,7 @@ class TrueClaims(Claims):
     @cached_property
     def _smallest_slack(self) -> TrueClaims:
         inner = self.smallest_slack()
-        return TrueClaims(inner.lowered, inner.checked, "", self.confidence, self.counts)
+        return TrueClaims(inner.lowered, inner.checked, None, self.confidence, self.counts)
 
 
 def _flow(

@@ -69,22 +69,25 @@ class ErrorBound(NamedTuple):
 
 
 def total(terms: np.ndarray) -> tuple[float, float]:
-    """The sum, rounded once (and by eps^2 of the sum of absolute values), and the sum of absolute values."""
+    """The sum, rounded once (and by n eps^2 of the sum of absolute values), and the sum of absolute values."""
     flat = np.asarray(terms, dtype=np.float64).ravel()
     size = float(np.abs(flat).sum())
     if not np.isfinite(flat).all():
         return float(flat.sum()), math.inf
     if not math.isfinite(4.0 * size):
         raise CertificateError("the numbers are too large to be added up: their sum is not finite")
-    missed = []  # what the sums of pairs miss is a number itself (Knuth); its own rounding is eps^2 of the size
-    while flat.size > EXACTLY:
-        half = flat.size // 2
-        a, b, rest = flat[:half], flat[half : 2 * half], flat[2 * half :]
-        pairs = a + b
-        part = pairs - a
-        missed.append(float(((a - (pairs - part)) + (b - part)).sum()))
-        flat = np.append(pairs, rest)
-    return math.fsum([*flat, *missed]), size
+    # Columns of a table are added up, a row at a time that stays in the cache. What the sum of two numbers
+    # misses is a number itself (Knuth); only the sum of these is rounded.
+    width = max(EXACTLY, math.isqrt(flat.size))
+    sums, missed = flat[:width], np.zeros(min(width, flat.size))
+    whole = flat.size - flat.size % width
+    for row in flat[width:whole].reshape(-1, width):
+        following = sums + row
+        part = following - sums
+        missed += (sums - (following - part)) + (row - part)
+        sums = following
+    rest = flat[max(whole, width) :]
+    return math.fsum([*sums.tolist(), *rest.tolist(), *missed.tolist()]), size
 
 
 def largest(array: np.ndarray) -> float:

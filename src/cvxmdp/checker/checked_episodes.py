@@ -131,9 +131,10 @@ class CheckedEpisodes(CheckedFlow):
 
     def visited(self, policy: Any, guess: np.ndarray | None = None) -> Visited:
         policy = self.read_policy(policy)
-        support, chain = self.support(policy), self.chain(policy)
+        chain = self.chain(policy)
+        support = self.support(policy, chain)
         places = np.flatnonzero(support.any(axis=1))
-        own = sp.csr_array(chain[places][:, places])
+        own = chain if places.size == self.shape[0] else sp.csr_array(chain[places][:, places])
         visits = np.zeros(self.shape[0])
         known = None if guess is None else guess[places]
         visits[places] = np.maximum(self._solved(own.T, self.initial[places], known), 0.0)

@@ -69,7 +69,8 @@ class CheckedFlow(ABC):
         self.successors = int(np.diff(transition.indptr).max(initial=0))
         self.transition, self.ends = self._divided(transition)
         self.endings = self._endings()
-        self.reached = reachable_states(self.transition, self.initial, self.shape[1])
+        ends = self.transition.indptr[:: self.shape[1]]
+        self.reached = reachable_states(self.transition.indices, ends, self.initial)
         self.usable = self.reached[:, None] & self.actions
 
     def _divided(self, transition: sp.csr_array) -> tuple[sp.csr_array, np.ndarray]:
@@ -84,10 +85,10 @@ class CheckedFlow(ABC):
         return rows, np.asarray((ends & self.actions.ravel()).reshape(self.shape))
 
     def _endings(self) -> str:
+        if not self.ends.any():
+            return ""
         sums = np.asarray(self.transition.sum(axis=1)).reshape(self.shape)
         ends = 1.0 - sums[self.ends]
-        if not ends.size:
-            return ""
         least, most = (f"{chance:.3g}" for chance in (ends.min(), ends.max()))
         chance = least if least == most else f"{least} to {most}"
         rows = f"{ends.size:,} of {int(self.actions.sum()):,} rows"
@@ -153,21 +154,18 @@ class CheckedFlow(ABC):
         return np.asarray(matrix / matrix.sum(axis=1, keepdims=True))
 
     def chain(self, policy: np.ndarray) -> sp.csr_array:
-        """The transition matrix of a policy, (S, S)."""
-        states, actions = self.shape
-        pointers = np.arange(0, states * actions + 1, actions)
-        columns = np.arange(states * actions)
-        choice = sp.csr_array((policy.ravel(), columns, pointers), shape=(states, states * actions))
-        return sp.csr_array(choice @ self.transition)
+        """The transition matrix of a policy, (S, S); a place may have an entry for each action."""
+        taken = policy > 0
+        own = self.transition[np.flatnonzero(taken)]
+        data = own.data * np.repeat(policy[taken], np.diff(own.indptr))
+        ends = own.indptr[np.concatenate([[0], np.cumsum(taken.sum(axis=1))])]
+        return sp.csr_array((data, own.indices, ends), shape=(self.shape[0],) * 2)
 
-    def support(self, policy: np.ndarray) -> np.ndarray:
+    def support(self, policy: np.ndarray, chain: sp.csr_array | None = None) -> np.ndarray:
         """Boolean (S, A): pairs the policy takes with positive probability, at some time."""
-        # By what is positive, not by products, which may underflow to zero.
-        taken = np.repeat(policy.ravel() > 0, np.diff(self.transition.indptr))
-        own = self.transition.copy()
-        own.data = taken.astype(np.float64)
-        own.eliminate_zeros()
-        return reachable_states(own, self.initial, self.shape[1])[:, None] & (policy > 0)
+        # By the places of the chain's entries, not by the products there, which may underflow to zero.
+        own = self.chain(policy) if chain is None else chain
+        return reachable_states(own.indices, own.indptr, self.initial)[:, None] & (policy > 0)
 
     @property
     def arrivals(self) -> int:
@@ -181,15 +179,19 @@ class CheckedFlow(ABC):
         return (self.successors + 8) * EPS
 
 
-def reachable_states(transition: sp.csr_array, initial: np.ndarray, n_actions: int) -> np.ndarray:
-    """Boolean (S,): states that can be reached at all, by a search from one extra source state."""
+def reachable_states(successors: np.ndarray, ends: np.ndarray, initial: np.ndarray) -> np.ndarray:
+    """Boolean (S,): states that can be reached at all, by a search from one extra source state.
+
+    Args:
+        successors: of all states, one after another.
+        ends: where those of each state begin and end, (S + 1,).
+        initial: rho, (S,).
+    """
     n_states = initial.size
     starts = np.flatnonzero(initial > 0)
-    ends = transition.indptr[n_actions::n_actions]
-    pointers = np.concatenate([[0], ends, [ends[-1] + starts.size]])
-    columns = np.concatenate([transition.indices, starts])
+    pointers = np.append(ends, ends[-1] + starts.size)
+    columns = np.concatenate([successors, starts.astype(successors.dtype)])
     graph = sp.csr_array((np.ones(columns.size), columns, pointers), shape=(n_states + 1,) * 2)
-    graph.sum_duplicates()
     found = csgraph.breadth_first_order(graph, n_states, return_predecessors=False)
     reached = np.zeros(n_states + 1, dtype=bool)
     reached[found] = True

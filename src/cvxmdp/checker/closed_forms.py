@@ -148,14 +148,18 @@ class LinearForm(ClosedForm):
     def drift(self, x: np.ndarray, error: ErrorBound) -> Number:
         """max |r| times the error, and what an estimated r may be off."""
         # Where the policy never goes, nothing can be off: a cost it surely avoids is exactly zero.
-        of, ends = self.scalars, (self.reward, self.below, self.above)
-        if not all(of.finite(end[error.support]) for end in ends):
+        of = self.scalars
+        ends = list({id(end): end for end in (self.reward, self.below, self.above)}.values())
+        taken = [end[error.support] for end in ends]
+        if not all(of.finite(end) for end in taken):
             return math.inf
-        steepest = of.greatest(of.largest(end[error.support]) for end in ends)
+        steepest = of.greatest(of.largest(end) for end in taken)
         if steepest == 0.0:
             return of.number(0.0)
-        off = of.maximum(np.abs(self.above - self.reward), np.abs(self.below - self.reward))
-        own = of.total((x * off)[error.support])[0] * (1 + 8 * of.eps)
+        own = of.number(0.0)
+        if len(ends) > 1:
+            off = of.maximum(np.abs(self.above - self.reward), np.abs(self.below - self.reward))
+            own = of.total((x * off)[error.support])[0] * (1 + 8 * of.eps)
         rounding = 4 * of.eps * of.total(self.reward * x)[1] + of.tiny
         return steepest * error.size + own + rounding
 

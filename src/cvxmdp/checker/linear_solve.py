@@ -9,6 +9,7 @@ import scipy.sparse as sp
 import scipy.sparse.linalg as spla
 
 DENSE_LIMIT = 1_500  # unknowns up to which a dense factorisation is the fastest and most exact
+FEW = 300  # the same where there is a guess, and the chain may mix quickly
 FACTOR_LIMIT = 150_000  # unknowns beyond which an incomplete factorisation costs more than it saves
 MOST_SWEEPS = 2_000
 PROBE, FAST_MIXING = (
@@ -16,6 +17,7 @@ PROBE, FAST_MIXING = (
     0.7,
 )  # sweeps over which the rate is measured, and the rate up to which they are enough
 NEAR = 1e-14  # relative: how near to a solution a guess is one
+CLOSE = 1e-12  # the same where the chain mixes slowly, and more digits would take long
 EPS = float(np.finfo(np.float64).eps)
 
 
@@ -35,9 +37,8 @@ def solve_system(
         near: relative residual of the Krylov steps; who refines needs a few digits only.
         guess: where iterations start; one that is a solution up to rounding is taken after one sweep.
     """
-    if right.size <= DENSE_LIMIT:
-        return np.linalg.solve(np.eye(right.size) - discount * matrix.toarray(), right)
-    matrix = sp.csr_array(matrix)
+    if right.size <= (DENSE_LIMIT if guess is None else FEW):
+        return _factorised(matrix, right, discount)
 
     def swept(values: np.ndarray) -> tuple[np.ndarray, float]:
         following = right + discount * (matrix @ values)
@@ -46,18 +47,27 @@ def solve_system(
     values, change = swept(right if guess is None else guess)
     if guess is not None and change <= NEAR * float(values.sum()):
         return np.asarray(values)
-    first = change
+    first, matrix = change, sp.csr_array(matrix)  # a transposed one is slower
     for _ in range(PROBE):
         values, change = swept(values)
     if change > FAST_MIXING**PROBE * first:
+        if guess is not None and change <= CLOSE * float(values.sum()):
+            return np.asarray(values)
+        if right.size <= DENSE_LIMIT:
+            return _factorised(matrix, right, discount)
         values = _krylov(matrix, right, discount, values, near)
     smallest = np.inf
     for _ in range(MOST_SWEEPS):  # each shrinks the error by the discount, whatever came before
         values, change = swept(values)
-        if change <= near * EPS / 1e-13 * float(np.abs(values).sum()) or change >= smallest:
+        enough = max(NEAR, near * EPS / 1e-13) * float(np.abs(values).sum())
+        if change <= enough or change >= smallest:
             break
         smallest = change
     return np.asarray(values)
+
+
+def _factorised(matrix: sp.csr_array, right: np.ndarray, discount: float) -> np.ndarray:
+    return np.linalg.solve(np.eye(right.size) - discount * matrix.toarray(), right)
 
 
 def _krylov(

@@ -175,7 +175,9 @@ class AverageFlow(Flow):
         even = self.uniform_occupancy
         return super().policy((1.0 - CONNECTING) * inside / inside.sum() + CONNECTING * even)
 
-    def response(self, reward: np.ndarray, visited: np.ndarray) -> np.ndarray:
+    def response(
+        self, reward: np.ndarray, visited: np.ndarray, values: np.ndarray | None = None
+    ) -> np.ndarray:
         """Of the actions that lead back to where the policy stays, the best; where none does, of all."""
         values, _ = self.best_values(reward)
         following = (self.given @ values).reshape(self.shape)

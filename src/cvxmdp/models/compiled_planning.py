@@ -305,9 +305,13 @@ def following(model: CompiledModel, values: Array) -> Array:
 @program()
 def residual(model: CompiledModel, x: Array) -> Array:
     """What the flow equations miss at x, (S, A): (S,)."""
-    arriving = (model.probabilities * x.T[:, None, :]).reshape(-1, x.shape[0])
-    places = model.successors.reshape(arriving.shape)
-    return x.sum(axis=1) - model.initial - jnp.zeros(x.shape[0]).at[places].add(arriving)
+    return x.sum(axis=1) - model.initial - arriving(model, x)
+
+
+def arriving(model: CompiledModel, x: Array) -> Array:
+    """Gamma P'x, (S,), of x (S, A)."""
+    parts = model.probabilities * x.T[:, None, :]
+    return jnp.zeros(x.shape[0]).at[model.successors].add(parts)
 
 
 def _visits(

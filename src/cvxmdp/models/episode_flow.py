@@ -28,6 +28,7 @@ from functools import cached_property
 import numpy as np
 import scipy.sparse as sp
 
+from cvxmdp.base.arrays import row_maxima
 from cvxmdp.models.flow import Equations, Flow
 from cvxmdp.models.planning import Device, EpisodeOracle, Oracle, longest_stay, optimal_values
 from cvxmdp.models.systems import DENSE_LIMIT, dot, settle, solve_discounted, solve_relative, total
@@ -112,7 +113,7 @@ class EpisodeFlow(Flow):
         """<rho, V> + max(0, max (TV - V)) mass; where the flow is endless, without the zero."""
         following = self.following(values) if following is None else following
         choices = np.where(self.actions, reward + following, -np.inf)
-        excess = float((choices.max(axis=1) - values)[self.reached].max())
+        excess = float((row_maxima(choices) - values)[self.reached].max())
         room = excess if self.endless else max(0.0, excess)
         return dot(self.initial, values) + room * self.mass
 

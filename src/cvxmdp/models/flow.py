@@ -115,9 +115,18 @@ class Flow(ABC):
     ) -> tuple[np.ndarray, np.ndarray]:
         """Nearly optimal values (S,) for a reward (S, A) of available pairs, and the greedy actions (S,)."""
 
-    def response(self, reward: np.ndarray, visited: np.ndarray) -> np.ndarray:
-        """Sensible actions, (S,), for states outside ``visited``, boolean (S,): best for the reward (S, A)."""
-        return self.best_values(reward)[1]
+    def response(
+        self, reward: np.ndarray, visited: np.ndarray, values: np.ndarray | None = None
+    ) -> np.ndarray:
+        """Sensible actions, (S,), for states outside ``visited``, boolean (S,): best for the reward (S, A).
+
+        Where there are ``values`` of nearly that reward, large models are not solved once more: what is best
+        with these ahead is good enough.
+        """
+        if values is None or values.shape != self.initial.shape or self.shape[0] <= DENSE_LIMIT:
+            return self.best_values(reward)[1]
+        choices = np.where(self.actions, reward + self.following(values), -np.inf)
+        return np.asarray(choices.argmax(axis=1))
 
     @property
     def strict(self) -> bool:

@@ -23,7 +23,11 @@ NEVER = 1e-15  # share of the mass below which a visit is rounding
 
 
 def with_fallback(
-    problem: Problem, policy: TabularPolicy, x: np.ndarray, multipliers: Mapping[str, float]
+    problem: Problem,
+    policy: TabularPolicy,
+    x: np.ndarray,
+    multipliers: Mapping[str, float],
+    values: np.ndarray | None = None,
 ) -> TabularPolicy:
     """The policy of the occupancy x with best responses in the states that it never visits.
 
@@ -32,6 +36,7 @@ def with_fallback(
         policy: a plain table, by time where the horizon has time.
         x: its occupancy, as the problem's functions take it.
         multipliers: of the constraints; where they are not known the objective alone counts.
+        values: V of the evidence, (S,), if there is any.
     """
     visits = x.sum(axis=1)
     never = visits <= NEVER * visits.sum()
@@ -40,7 +45,8 @@ def with_fallback(
     mdp = problem.mdp
     rows = np.array(mdp.horizon.rows(policy.probabilities()))
     try:
-        actions = mdp.flow.response(marginal_reward(problem, x, multipliers), ~never)
+        reward = marginal_reward(problem, x, multipliers)
+        actions = mdp.flow.response(reward, ~never, values)
     except (ModelError, np.linalg.LinAlgError):  # no best response: staying pays for ever
         return policy.marked(never)
     rows[never] = np.eye(rows.shape[1])[actions[never]]

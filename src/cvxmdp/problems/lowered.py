@@ -85,6 +85,7 @@ class Lowered:
     ) -> Lowered:
         """The same model with other functions; without constraints unless they are given."""
         other = copy(self)
+        other.__dict__.pop("affine", None)
         other.objective, other.slacks = objective, dict(slacks or {})
         return other
 
@@ -100,7 +101,7 @@ class Lowered:
     def functions(self) -> list[Shape]:
         return [self.objective, *self.slacks.values()]
 
-    @property
+    @cached_property
     def affine(self) -> bool:
         """True when every function is its own tangent."""
         return all(function.affine() is not None for function in self.functions)

@@ -232,7 +232,9 @@ class Solution:
         found = problem.evaluate(policy) if evaluation is None else evaluation
         if problem.environment is None and isinstance(policy, TabularPolicy):
             if fallback and policy.fallback is None and type(policy) in PLAIN:
-                policy = with_fallback(problem, policy, found.occupancy, multipliers)
+                known = details.get("evidence")
+                ahead = None if known is None else known.values
+                policy = with_fallback(problem, policy, found.occupancy, multipliers, ahead)
             policy = policy.named(problem.space.state_names, problem.space.action_names)
         details.setdefault("message", status.value)
         return cls(

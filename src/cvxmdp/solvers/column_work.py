@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -19,7 +20,6 @@ from cvxmdp.algorithms.columns.resuming import resume, saved
 from cvxmdp.algorithms.conic import has_conic_form
 from cvxmdp.base.errors import MissingExtraError, SettingsError
 from cvxmdp.base.saved_trees import Plain
-from cvxmdp.certificates.certificate import Certificate
 from cvxmdp.certificates.certify import Certifier
 from cvxmdp.certificates.claims import Claims
 from cvxmdp.certificates.evidence import is_large
@@ -45,11 +45,23 @@ TRIES = 3  # of certification before what there is is returned
 
 
 class Proven(NamedTuple):
-    """What is proven, of which occupancy, and by what."""
+    """What is proven, in the checker's numbers: the claims of a certificate, which is written when asked for.
 
-    certificate: Certificate
+    Attributes:
+        bounds: upper and lower, in the user's sign.
+        kept: the surely feasible policy, if there is one.
+        occupancy: of the policy that was looked at, (S, A).
+        evidence: of the upper bound or, where ``infeasible``, that no policy is feasible.
+        multipliers: of the upper bound.
+        infeasible: whether that is proven.
+    """
+
+    bounds: tuple[float, float]
+    kept: Repaired | None
     occupancy: np.ndarray
     evidence: Evidence | None
+    multipliers: Mapping[str, float]
+    infeasible: bool = False
 
 
 class ColumnWork(Work[Plain]):
@@ -156,7 +168,7 @@ class ColumnWork(Work[Plain]):
         """Whether that was the last step, and the certificate where one was made."""
         if generation.infeasible:
             found = self._certify(generation)  # what the oracle says up to rounding is no proof
-            proven = found is not None and found.certificate.infeasible
+            proven = found is not None and found.infeasible
             return (Status.INFEASIBLE if proven else Status.INACCURATE), found
         if generation.stuck or self._hopeless(generation) or self._creeps(generation):
             return Status.INACCURATE, None
@@ -171,7 +183,7 @@ class ColumnWork(Work[Plain]):
         found = self._certify(generation)
         facts["tries"] += 1
         facts["target"] *= 0.1
-        if found is not None and self._gap(found.certificate) <= self.solver.tolerance:
+        if found is not None and self._gap(found) <= self.solver.tolerance:
             return Status.OPTIMAL, found
         return (Status.INACCURATE if facts["tries"] == TRIES else None), found
 
@@ -207,20 +219,20 @@ class ColumnWork(Work[Plain]):
         return Judgement(note, ended=None if ended is None else Status[ended])
 
     def _certify(self, generation: Generation) -> Proven | None:
-        """The certificate of the best mixture and bound so far; None where there is none."""
+        """What is proven with the best mixture and bound so far; None where there is none."""
         if generation.infeasible:
             room = generation.room_evidence()
             proof = None if room is None else self.claims.smallest_slack().prove(room)
             if proof is not None and proof.upper < 0:
                 self.certifier.take_room(proof)
-                slater, nothing = self.certifier.slater(), np.zeros(self.claims.flow.shape)
-                against = replace(slater.evidence, infeasible=True)
-                return Proven(self.certifier.infeasible(None, slater), nothing, against)
+                against = replace(self.certifier.slater().evidence, infeasible=True)
+                nothing = np.zeros(self.claims.flow.shape)
+                return Proven((math.nan, math.nan), None, nothing, against, {}, infeasible=True)
         x = generation.occupancy()
         if x is None:
             return None
         policy = self.claims.flow.policy(x)
-        given = self.claims.achieved(policy, x)
+        given = self.claims.achieved(policy, generation.place.sharpened(x, policy))
         kept: Repaired | None = Repaired(policy, 0.0, given)
         if not given.feasible:
             kept = repair(
@@ -231,15 +243,15 @@ class ColumnWork(Work[Plain]):
             )
         evidence = generation.evidence()
         proof = None if evidence is None else self.claims.prove(evidence)
-        written = self.certifier.write(given, kept, proof)
-        return Proven(written, given.occupancy, evidence)
+        bounds, multipliers = self.certifier.bounds(kept, proof), {}
+        if proof is not None:
+            multipliers = dict(proof.evidence.multipliers)
+        return Proven(bounds, kept, given.occupancy, evidence, multipliers)
 
-    def _gap(self, certificate: Certificate) -> float:
+    def _gap(self, found: Proven) -> float:
         """Relative, as for every solver's status."""
-        sides = sorted(
-            (self.problem.sign * certificate.lower, self.problem.sign * certificate.upper)
-        )
-        return self.claims.relative_gap(sides[1], sides[0])
+        lower, upper = sorted(self.problem.sign * side for side in found.bounds)
+        return self.claims.relative_gap(upper, lower)
 
     def finish(self, state: Plain, rows: Rows, status: Status) -> Solution:
         """What is certified of the best mixture so far."""
@@ -256,22 +268,21 @@ class ColumnWork(Work[Plain]):
                 return other
         if found is None:
             return self._without_answer(generation, status, state, history)
-        certificate, x, evidence = found
-        stats = self._stats(generation, state, certificate)
-        if certificate.infeasible:
+        kept, x, evidence = found.kept, found.occupancy, found.evidence
+        stats = self._stats(generation, state, found)
+        if found.infeasible:
             return conflicting(
                 self.problem, self.certifier, stats=stats, history=history, evidence=evidence
             )
-        if status is Status.OPTIMAL and self._gap(certificate) > self.solver.tolerance:
+        if status is Status.OPTIMAL and self._gap(found) > self.solver.tolerance:
             status = Status.INACCURATE
         # What is returned is what is certified: the mixture's policy or, where rounding made it miss a
         # constraint, the repaired one.
-        policy, evaluation = certificate.policy, None
-        if policy is None or certificate.repaired:
-            policy = policy or self.claims.policy(self.claims.flow.policy(x))
-        else:
+        chances = self.claims.flow.policy(x) if kept is None else kept.policy
+        policy, evaluation = self.claims.policy(chances), None
+        if kept is not None and not kept.share > 0:
             evaluation = self.problem.evaluate_occupancy(x)
-        known = certificate.multipliers or dict.fromkeys(self.claims.slacks, math.nan)
+        known = found.multipliers or dict.fromkeys(self.claims.slacks, math.nan)
         return Solution.of_policy(
             self.problem,
             policy,
@@ -280,7 +291,7 @@ class ColumnWork(Work[Plain]):
             evaluation=evaluation,
             history=history,
             stats=stats,
-            message=self._message(status, certificate, trouble),
+            message=self._message(status, found, trouble),
             evidence=evidence,
         )
 
@@ -311,8 +322,8 @@ class ColumnWork(Work[Plain]):
         stats["solver"] = f"ColumnGeneration, then {found.stats['solver']}"
         return replace(found, history=history, stats=stats)
 
-    def _message(self, status: Status, certificate: Certificate, trouble: str) -> str:
-        gap = self._gap(certificate)
+    def _message(self, status: Status, found: Proven, trouble: str) -> str:
+        gap = self._gap(found)
         known = f" The certified relative gap is {gap:.1e}." if math.isfinite(gap) else ""
         if status is Status.OPTIMAL:
             return f"The certified relative gap is {gap:.1e}, at most {self.solver.tolerance:.0e}."
@@ -354,9 +365,7 @@ class ColumnWork(Work[Plain]):
             "multipliers": {name: rows["multipliers"][:, k] for k, name in named},
         }
 
-    def _stats(
-        self, generation: Generation, state: Plain, certificate: Certificate | None
-    ) -> dict[str, Any]:
+    def _stats(self, generation: Generation, state: Plain, found: Proven | None) -> dict[str, Any]:
         effort = generation.oracle.work
         stats: dict[str, Any] = {
             "solver": "ColumnGeneration",
@@ -368,8 +377,8 @@ class ColumnWork(Work[Plain]):
         }
         if self.taken:
             stats["start"] = f"{self.taken} as the first column"
-        if certificate is not None:
-            stats["certified_gap"] = self._gap(certificate)
+        if found is not None:
+            stats["certified_gap"] = self._gap(found)
         if self.solver.mixture:
             stats["mixture"] = generation.mixture()
         return stats

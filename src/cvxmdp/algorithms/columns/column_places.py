@@ -7,7 +7,7 @@ the size of the model comes back before the answer is asked for.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
@@ -31,6 +31,10 @@ from cvxmdp.models.compiled_systems import DeviceSolver, accelerator
 from cvxmdp.models.episode_flow import SKETCHED, DiscountedFlow, EpisodeFlow
 from cvxmdp.models.flow import Flow
 from cvxmdp.models.planning import Best, EpisodeOracle, Oracle
+
+SHARP = (
+    4e-15  # what the flow equations may miss, relative: about what float64 can tell from nothing
+)
 
 
 class Rewards:
@@ -60,6 +64,8 @@ class HostPlace(Rewards):
         oracle: of the model.
     """
 
+    model: CompiledModel | None = None  # the model on an accelerator
+
     def __init__(self, oracle: Oracle) -> None:
         self.oracle = oracle
 
@@ -77,6 +83,10 @@ class HostPlace(Rewards):
     def visits(self, policy: np.ndarray, error: float) -> np.ndarray:
         """Visits of a policy (S, A), up to ``error``."""
         return self.oracle.visits(self.oracle.policy_chain(policy), error)
+
+    def sharpened(self, x: np.ndarray, policy: np.ndarray) -> np.ndarray:
+        """The occupancy of a policy, near x, as exactly as is cheap here: what the checker begins with."""
+        return x
 
     def evaluate(
         self, policy: np.ndarray, reward: np.ndarray, guess: np.ndarray, accuracy: float
@@ -101,10 +111,6 @@ class HostPlace(Rewards):
         """What the flow equations miss at x, (S,)."""
         return self.oracle.model.residual(x)
 
-    def directed(self, function: Callable[..., Any], *arguments: Any) -> Any:
-        """A pure function of arrays of this place."""
-        return function(*arguments)
-
 
 class DevicePlace(HostPlace):
     """An accelerator.
@@ -118,7 +124,6 @@ class DevicePlace(HostPlace):
     def __init__(self, oracle: EpisodeOracle, model: CompiledModel, stay: bool) -> None:
         super().__init__(oracle)
         self.model, self.stay = model, stay
-        self.compiled: dict[Callable[..., Any], Any] = {}
 
     def keep(self, rewards: Sequence[np.ndarray]) -> Any:
         with double_precision():
@@ -172,6 +177,10 @@ class DevicePlace(HostPlace):
         self.oracle.visits_before = np.asarray(found)
         return self.oracle.visits_before
 
+    def sharpened(self, x: np.ndarray, policy: np.ndarray) -> np.ndarray:
+        flow = self.oracle.model
+        return self.visits(policy, SHARP * flow.longest * flow.mass)[:, None] * policy
+
     def evaluate(
         self, policy: np.ndarray, reward: np.ndarray, guess: np.ndarray, accuracy: float
     ) -> np.ndarray:
@@ -195,9 +204,6 @@ class DevicePlace(HostPlace):
     def residual(self, x: Any) -> Any:
         self.oracle.work.sweeps += 1
         return residual(self.model, x)
-
-    def directed(self, function: Callable[..., Any], *arguments: Any) -> Any:
-        return self.compiled.setdefault(function, jax.jit(function))(*arguments)
 
     def typical(self, flow: EpisodeFlow) -> None:
         """Compute here what sizes are measured at, and what the search begins with."""

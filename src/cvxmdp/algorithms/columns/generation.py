@@ -15,17 +15,18 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any
 
 import numpy as np
 
 from cvxmdp.algorithms.columns.column_places import place_for
+from cvxmdp.algorithms.columns.compiled_dual import dual_of
 from cvxmdp.algorithms.columns.concave_master import ConcaveMaster
 from cvxmdp.algorithms.columns.flow_duals import absorb, only_leaf
 from cvxmdp.algorithms.columns.linear_master import Answer, LinearMaster, Price
 from cvxmdp.algorithms.columns.natural import NaturalSteps
 from cvxmdp.algorithms.columns.pool import NEGLIGIBLE, Column, Columns
-from cvxmdp.algorithms.columns.smoothed_dual import smoothed_dual
 from cvxmdp.algorithms.conic import least_size
 from cvxmdp.atoms import Shape, walk
 from cvxmdp.base.relative_size import size_of
@@ -46,7 +47,7 @@ STALLED = 5  # natural steps in a row without progress after which the oracle is
 CREEPING_STEPS = 50  # after which the bounds should have come closer
 PROGRESS = 1e-3  # of the gap: what a bound has to move by to count as progress
 NEAR, EXPLICIT_EVERY = (
-    0.03,
+    0.3,
     4,
 )  # gap at which columns of the smoothed dual are taken; steps between others
 FAR_EVALUATIONS, NEAR_EVALUATIONS = 40, 60  # of the smoothed dual in a step
@@ -54,6 +55,7 @@ STEP_SHARE = 0.1  # of the gap: accuracy of the values of a natural step that gi
 VALUES_SHARE = 0.02  # of the gap: accuracy of the values of a natural step
 ORACLE_SHARE = 0.05  # of the gap, that the oracle may leave open
 FIRST_ACCURACY = 1e-3  # of the oracle, relative to the size of the reward, before there is a gap
+RARE = 0.05  # of the most a policy could gain in every step: an optimum beyond is nowhere near zero
 VISITS_SHARE = 1e-4  # of the tolerance: relative error of the visits of a column
 CURVED_VISITS_SHARE = 1e-2  # the same for concave problems, whose optima are flat
 OCCUPANCY_ERROR = 1e-9  # relative error with which a mixture passes for an occupancy
@@ -93,7 +95,9 @@ class Generation:
         self.model = lowered.flow
         self.place = place_for(self.model, lowered.affine)
         self.oracle = self.place.oracle
-        share = VISITS_SHARE if lowered.affine else CURVED_VISITS_SHARE
+        # Without constraints one column is the answer: no mixture will change the question.
+        self.alone = lowered.affine and not lowered.slacks
+        share = VISITS_SHARE if lowered.affine and lowered.slacks else CURVED_VISITS_SHARE
         self.error = share * tolerance * self.model.mass
         if lowered.trusts:  # a function of the user's own is linearised at occupancies only
             self.error = min(self.error, OCCUPANCY_ERROR * self.model.mass)
@@ -108,15 +112,23 @@ class Generation:
         self.trail = Trail()
         self.natural = None if lowered.affine else NaturalSteps(self.place, self.model.actions)
         self.leaf = None if lowered.affine else only_leaf(lowered)
-        self.dual = None if self.leaf is None else smoothed_dual(lowered, self.leaf, self.place)
+        self.dual = None if self.leaf is None else dual_of(lowered, self.leaf, self.place)
         self.explicit, self.latest = True, (True, False)
         self.steady: np.ndarray | None = None
         self.mean_values: np.ndarray | None = None
         self.mean_multipliers: np.ndarray | None = None
         self.steps = self.stalled = 0
-        self.scale = least_size(lowered)  # of an optimum near zero
-        self.uniform = float(lowered.objective.value(self.model.uniform_occupancy))
-        self.outside = math.isinf(self._add_first())  # of f's domain
+        self.outside = not self.alone and math.isinf(self._add_first())  # of f's domain
+
+    @cached_property
+    def scale(self) -> float:
+        """Of an optimum near zero."""
+        return least_size(self.lowered)
+
+    @cached_property
+    def uniform(self) -> float:
+        """The uniform policy's objective."""
+        return float(self.lowered.objective.value(self.model.uniform_occupancy))
 
     def _add_first(self) -> float:
         """A column of the uniform policy or, where a logarithm is infinite there, of one inside its domain."""
@@ -182,6 +194,8 @@ class Generation:
     @property
     def _size(self) -> float:
         """What gaps are relative to: rare events have small returns, and only an optimum near zero has none."""
+        if self.alone and abs(self.upper) > RARE * self.master.largest:
+            return abs(self.upper)  # nowhere near zero, whatever the uniform policy has
         span = abs(self.upper - self.uniform)
         found = [size_of(self.upper, self.lower, span if math.isfinite(span) else 0.0)]
         near_zero = not self.lower > 0 and not self.upper < 0
@@ -365,14 +379,13 @@ class Generation:
 
     def _accuracy(self, asked: Answer, price: Price) -> float:
         """How wide the oracle's interval may stay."""
-        floor = 0.1 * self.tolerance * (self._size if asked.feasible else 0.0)
-        if self.lowered.affine and not self.lowered.slacks:
-            return floor  # no mixture will change the question
         gap = self.upper - self.lower if asked.feasible else self.room_upper - asked.value
         if not math.isfinite(gap):
             # Before there is a gap: relative to what the reward can make of a difference.
-            return FIRST_ACCURACY * self.place.spread(price.reward) * self.model.mass
-        return max(ORACLE_SHARE * gap, floor)
+            share = 0.1 * self.tolerance if self.alone else FIRST_ACCURACY
+            return share * self.place.spread(price.reward) * self.model.mass
+        floor = 0.1 * self.tolerance * (self._size if asked.feasible else 0.0)
+        return floor if self.alone else max(ORACLE_SHARE * gap, floor)
 
     def _forget(self) -> None:
         """Drop idle columns; those of the best mixture stay."""

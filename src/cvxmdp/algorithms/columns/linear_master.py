@@ -82,6 +82,8 @@ def best_mixture(
         units: size of each slack, (n,).
     """
     if not len(slacks):
+        if not objective.size:  # before the first column
+            return Mixture(objective, -math.inf, np.zeros(0), True)
         weights = np.zeros(objective.size)
         weights[objective.argmax()] = 1.0
         return Mixture(weights, float(objective.max()), np.zeros(0), True)
@@ -160,6 +162,7 @@ class LinearMaster:
         steepest = [float(np.abs(reward[model.usable]).max(initial=0.0)) for reward in rewards]
         self.margins = MARGIN_FACTOR * error * np.array(steepest[1:])
         sizes = [s * model.mass + abs(c) for s, c in zip(steepest, self.constants, strict=True)]
+        self.largest = sizes[0]  # no policy's objective exceeds it in size
         self.units = np.array([size or 1.0 for size in sizes[1:]])
         self.features = np.zeros((len(parts), 0))
 

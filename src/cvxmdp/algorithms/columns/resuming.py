@@ -24,7 +24,6 @@ NUMBERS = (  # of the generation
     "steps",
     "stalled",
     "explicit",
-    "uniform",
 )
 # Of a master for concave problems; one for linear problems is made of its columns alone.
 DUAL = ("values", "multipliers", "steps", "changes")  # of the smoothed dual

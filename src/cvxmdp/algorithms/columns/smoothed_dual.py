@@ -16,14 +16,18 @@ problem: that is the next column. The bound of the certificate is computed with 
 from __future__ import annotations
 
 import math
-from typing import Any, NamedTuple
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
+from cvxmdp.algorithms.columns.aggregates import Aggregates, aggregates_of
 from cvxmdp.algorithms.columns.column_places import HostPlace
 from cvxmdp.algorithms.columns.flow_duals import Leaf, flat_tangents
-from cvxmdp.atoms.shapes import Affine
-from cvxmdp.base.arrays import namespace
+from cvxmdp.atoms.maps import Map
+from cvxmdp.base.arrays import Array, namespace
+from cvxmdp.base.pytrees import Pytree
 from cvxmdp.models.systems import largest
 from cvxmdp.problems.lowered import Lowered
 
@@ -65,6 +69,74 @@ class DualPoint(NamedTuple):
     policy: np.ndarray
 
 
+@dataclass(frozen=True, eq=False)
+class DualTerms(Pytree):
+    """What the dual is made of, as numbers: c H + <r, x> under sum mu_i g_i, up to constants.
+
+    Attributes:
+        map: of the entropy or kl.
+        reward: r, (S, A); minus infinity for pairs that cannot be taken.
+        slacks, offsets: of the constraints, (S, A) each and (n,).
+        logs: log weights of the leaf's rows, (rows,).
+        anchor: rho, (S,).
+        constant: of all functions.
+        factor: c.
+        endless: no episode ends.
+    """
+
+    map: Map
+    reward: Array
+    slacks: list[Array]
+    offsets: Array
+    logs: Array
+    anchor: Array
+    constant: Array
+    factor: Array
+    endless: bool
+    static: ClassVar[tuple[str, ...]] = ("endless",)
+
+    def at(
+        self,
+        smoothing: tuple[Array, Array],
+        values: Array,
+        multipliers: Array,
+        following: Array,
+        residual: Callable[[Array], Array],
+    ) -> DualPoint:
+        """The dual somewhere.
+
+        Args:
+            smoothing: logarithms of the policy that is smoothed around, (S, A), and the temperature.
+            values, multipliers: where, (S,) and (n,).
+            following: gamma P V, (S, A).
+            residual: gives what the flow equations miss at some x.
+        """
+        xp, (prior, temperature) = namespace(values), smoothing
+        excess = self.reward + following
+        for mu, reward in zip(multipliers, self.slacks, strict=True):
+            excess += mu * reward
+        excess -= values[:, None]
+        covered = self.map.softly(excess, prior, self.factor * temperature)
+        assert covered is not None
+        cover, policy = covered
+        logs = self.logs + cover / self.factor
+        highest = logs.max()
+        shares = xp.exp(logs - highest)
+        if self.endless:  # the best constant in V makes the shares sum to one
+            mass = shares.sum()
+            shares /= mass
+            gained = self.factor * (1.0 + highest + xp.log(mass))
+        else:
+            shares *= xp.exp(xp.minimum(highest, HIGHEST))
+            gained = self.factor * shares.sum()
+        x = self.map.among(shares, policy)
+        linear = dot(self.anchor, values) + (multipliers * self.offsets).sum()
+        prices = [xp.einsum("sa,sa->", reward, x) for reward in self.slacks]
+        slope = xp.append(-residual(x), xp.asarray(prices) + self.offsets)
+        value = self.constant + gained + linear
+        return DualPoint(values, multipliers, value, slope, following, policy)
+
+
 class SmoothedDual:
     """The dual of a problem whose only curved part is an entropy or kl in the objective.
 
@@ -75,64 +147,46 @@ class SmoothedDual:
     """
 
     def __init__(self, lowered: Lowered, leaf: Leaf, place: HostPlace) -> None:
-        self.model, self.place, self.map = lowered.flow, place, leaf.shape.maps()[0]
-        self.factor = abs(leaf.factor)
+        self.model, self.place = lowered.flow, place
+        map, factor = leaf.shape.maps()[0], abs(leaf.factor)
+        self.factor = factor
         somewhere = lowered.tangents_at(np.zeros(self.model.shape))  # the others are affine
         flat, replaced = flat_tangents(lowered, leaf, somewhere)
         none = dict.fromkeys(lowered.slacks, 0.0)
         reward, constant = lowered.lagrangian_tangent(none, replaced)
-        # Pairs that cannot be taken have no part in the largest.
-        self.reward = place.put(np.where(self.model.actions, reward, -np.inf))
         affine = [slack.affine() for slack in lowered.slacks.values()]
         slacks = [part for part in affine if part is not None]
         # Multipliers are counted in units in which they are as steep as the leaf.
-        steep = self.factor * largest(self.map.pull_back(np.ones(self.map.rows)))
+        steep = factor * largest(map.pull_back(np.ones(map.rows)))
         steepest = [largest(part.reward[self.model.usable]) for part in slacks]
         self.units = np.array([steep / size if size > 0 else 1.0 for size in steepest])
-        self.slacks = [
-            Affine(place.put(unit * part.reward), unit * part.offset)
-            for unit, part in zip(self.units, slacks, strict=True)
-        ]
+        scaled = zip(self.units, slacks, strict=True)
         logs = np.where(leaf.live, leaf.log_weights + flat, -np.inf)
-        self.constant = constant - self.factor * float(np.exp(logs).sum())
-        self.logs = place.put(logs)
-        self.anchor = place.put(-self.model.residual(np.zeros(self.model.shape)))
+        self.terms = DualTerms(
+            map,
+            # Pairs that cannot be taken have no part in the largest.
+            place.put(np.where(self.model.actions, reward, -np.inf)),
+            [place.put(unit * part.reward) for unit, part in scaled],
+            self.units * np.array([part.offset for part in slacks]),
+            place.put(logs),
+            place.put(-self.model.residual(np.zeros(self.model.shape))),
+            constant - factor * float(np.exp(logs).sum()),
+            factor,
+            self.model.endless,
+        )
         self.values, self.multipliers = np.zeros(self.model.shape[0]), np.zeros(len(slacks))
-        self.steps: list[np.ndarray] = []
-        self.changes: list[np.ndarray] = []
+        self.steps: Any = []
+        self.changes: Any = []
         self.evaluations, self.temperature = 0, WARMEST
         self.prior = np.zeros(self.model.shape)
+        self.aggregates = aggregates_of(self.model)
 
     def at(self, values: np.ndarray, multipliers: np.ndarray) -> DualPoint:
         """Value and slope: one backup, and one of what it says of visits."""
         self.evaluations += 1
-        xp = namespace(values)
-        following = self.place.following(values)
-        excess = self.reward + following
-        for mu, part in zip(multipliers, self.slacks, strict=True):
-            if mu > 0:
-                excess += mu * part.reward
-        excess -= values[:, None]
-        covered = self.map.softly(excess, self.prior, self.factor * self.temperature)
-        assert covered is not None
-        cover, policy = covered
-        logs = self.logs + cover / self.factor
-        highest = float(logs.max())
-        shares = xp.exp(logs - highest)
-        if self.model.endless:  # the best constant in V makes the shares sum to one
-            mass = float(shares.sum())
-            shares /= mass
-            gained = self.factor * (1.0 + highest + math.log(mass))
-        else:
-            shares *= math.exp(min(highest, HIGHEST))
-            gained = self.factor * float(shares.sum())
-        x = self.map.among(shares, policy)
-        offsets = [part.offset for part in self.slacks]
-        linear = float(dot(self.anchor, values)) + float(multipliers @ offsets)
-        value = self.constant + gained + linear
-        prices = [float(xp.einsum("sa,sa->", part.reward, x)) + part.offset for part in self.slacks]
-        slope = xp.append(-self.place.residual(x), xp.asarray(prices))
-        return DualPoint(values, multipliers, value, slope, following, policy)
+        following, residual = self.place.following(values), self.place.residual
+        smoothing = self.prior, self.temperature
+        return self.terms.at(smoothing, values, multipliers, following, residual)
 
     def descend(self, policy: np.ndarray, gap: float, evaluations: int) -> DualPoint:
         """L-BFGS from where it was, smoothed around a policy.
@@ -145,6 +199,7 @@ class SmoothedDual:
         self.temperature = min(max(WARMTH * gap / self.factor, COLDEST), WARMEST)
         with self.place.precision():
             prior = self.place.put(np.log(np.maximum(policy, LEAST_SHARE)))
+            self.prior = prior
             found = self._descended(prior, gap, evaluations)
             return found._replace(
                 values=np.asarray(found.values),
@@ -154,7 +209,7 @@ class SmoothedDual:
             )
 
     def _descended(self, prior: np.ndarray, gap: float, evaluations: int) -> DualPoint:
-        self.prior, put = prior, self.place.put
+        put = self.place.put
         self.steps, self.changes = [*map(put, self.steps)], [*map(put, self.changes)]
         most, idle = self.evaluations + evaluations, 0
         here = self.at(put(self.values), self.multipliers)
@@ -174,7 +229,7 @@ class SmoothedDual:
     def _stepped(self, here: DualPoint) -> DualPoint | None:
         """A step that gains what its slope promises; None where none does."""
         slope = self._free(here.slope, here.multipliers)
-        direction = self.place.directed(two_loops, self.steps, self.changes, slope)
+        direction = two_loops(self.steps, self.changes, slope, self.aggregates)
         promised = float(dot(direction, slope))
         if not promised > 0:
             return None
@@ -214,25 +269,23 @@ def dot(a: np.ndarray, b: np.ndarray) -> Any:
     return namespace(a).einsum("i,i->", a, b)
 
 
-def two_loops(steps: list[np.ndarray], changes: list[np.ndarray], slope: np.ndarray) -> np.ndarray:
+def two_loops(
+    steps: list[np.ndarray], changes: list[np.ndarray], slope: np.ndarray, aggregates: Aggregates
+) -> np.ndarray:
     """The inverse Hessian that the last pairs suggest, times the slope (Nocedal, 1980)."""
     direction, weights = slope.copy(), []
     for step, change in zip(reversed(steps), reversed(changes), strict=True):
         weight = dot(step, direction) / dot(step, change)
         direction -= weight * change
         weights.append(weight)
+    direction = aggregates.applied(direction)
     if steps:
         last = changes[-1]
-        direction *= dot(steps[-1], last) / dot(last, last)
+        direction *= dot(steps[-1], last) / dot(last, aggregates.applied(last))
     for step, change in zip(steps, changes, strict=True):
         weight = weights.pop()
         direction += (weight - dot(change, direction) / dot(step, change)) * step
     return direction
-
-
-def smoothed_dual(lowered: Lowered, leaf: Leaf, place: HostPlace) -> SmoothedDual | None:
-    """The smoothed dual of a problem; None where it has none."""
-    return SmoothedDual(lowered, leaf, place) if can_be_smoothed(lowered, leaf) else None
 
 
 def can_be_smoothed(lowered: Lowered, leaf: Leaf) -> bool:
