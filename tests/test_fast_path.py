@@ -214,7 +214,6 @@ def test_answers_do_not_depend_on_the_threads_of_blas() -> None:
     assert told[0] == told[1]
 
 
-def test_a_search_for_a_proof_ends_after_its_time(monkeypatch) -> None:
-    monkeypatch.setattr(evidence, "LONGEST_SEARCH", 0.0)
-    taken = list(evidence.steps("looking", 1_000_000))
+def test_a_search_for_a_proof_ends_after_its_time() -> None:
+    taken = list(evidence.steps("looking", 1_000_000, seconds=0.0))
     assert len(taken) < 100_000
