@@ -28,7 +28,7 @@ import cvxmdp as cm
 from cvxmdp.algorithms.columns import column_places
 from cvxmdp.algorithms.columns.generation import Generation
 from hardware import hardware
-from scale import entropy_problem, grid_problem, linear_problem
+from scale import entropy_problem, grid_problem, linear_problem, moved
 from sweeps import accelerator as sampler
 
 ON_DEVICE = jax.default_backend() != "cpu"
@@ -66,15 +66,6 @@ class Watched:
             self.seconds += time.perf_counter() - started
 
         Generation.step = step  # type: ignore[method-assign]
-
-
-def moved(problem: cm.Problem, stats: dict[str, Any]) -> float:
-    """Bytes that the sweeps have to move at least: entries, their places, and a number for each state."""
-    flow = problem.mdp.flow
-    entries, states, actions = flow.transition.nnz, *flow.shape
-    backup = 12.0 * entries + 8.0 * states * (actions + 2)
-    policy = 12.0 * entries / actions + 24.0 * states
-    return stats["sweeps"] * backup + stats["policy_sweeps"] * policy
 
 
 def measure(kind: str, size: int, rate: float) -> None:
