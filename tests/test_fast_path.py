@@ -107,6 +107,16 @@ def test_a_compiled_descent_is_the_descent_of_the_host(monkeypatch) -> None:
     np.testing.assert_allclose(device.policy, host.policy, atol=1e-6)
 
 
+def test_the_dual_of_pairs_gives_policies_as_columns() -> None:
+    mdp = cm.gridworld(24, slip=0.1, discount=0.99, start=0, hazards=[5, 77, 200])
+    budget = {"hazard": cm.linear("hazard", per="step") <= 0.01}
+    problem = cm.Problem(mdp, maximize=cm.entropy(of="state-action"), subject_to=budget)
+    found = cm.solve(problem, cm.ColumnGeneration(tolerance=1e-3))
+    assert found.stats["solver"] == "ColumnGeneration"
+    assert found.status is cm.Status.OPTIMAL
+    assert (found.history["upper"] >= found.history["lower"]).all()
+
+
 def test_groups_of_states_give_a_positive_preconditioner_where_news_travel_slowly() -> None:
     side = 13
     found = aggregates_of(cm.gridworld(side, slip=0.1, discount=0.99).flow)

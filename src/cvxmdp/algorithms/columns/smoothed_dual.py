@@ -130,6 +130,11 @@ class DualTerms(Pytree):
             shares *= xp.exp(xp.minimum(highest, HIGHEST))
             gained = self.factor * shares.sum()
         x = self.map.among(shares, policy)
+        if (
+            self.map.needs_pairs
+        ):  # pairs have rows of their own, and shares of one in them: x says what is taken
+            visits = x.sum(axis=1, keepdims=True)
+            policy = xp.where(visits > 0, x / xp.where(visits > 0, visits, 1.0), xp.exp(prior))
         linear = dot(self.anchor, values) + (multipliers * self.offsets).sum()
         prices = [xp.einsum("sa,sa->", reward, x) for reward in self.slacks]
         slope = xp.append(-residual(x), xp.asarray(prices) + self.offsets)
