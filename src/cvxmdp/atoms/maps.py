@@ -14,8 +14,9 @@ from typing import ClassVar
 import numpy as np
 import scipy.sparse as sp
 
-from cvxmdp.base.arrays import Array, namespace, row_maxima
+from cvxmdp.base.arrays import Array, namespace
 from cvxmdp.base.pytrees import Pytree
+from cvxmdp.models.systems import row_maxima
 
 
 class Map(Pytree):

@@ -28,10 +28,17 @@ from functools import cached_property
 import numpy as np
 import scipy.sparse as sp
 
-from cvxmdp.base.arrays import row_maxima
 from cvxmdp.models.flow import Equations, Flow
 from cvxmdp.models.planning import Device, EpisodeOracle, Oracle, longest_stay, optimal_values
-from cvxmdp.models.systems import DENSE_LIMIT, dot, settle, solve_discounted, solve_relative, total
+from cvxmdp.models.systems import (
+    DENSE_LIMIT,
+    dot,
+    row_maxima,
+    settle,
+    solve_discounted,
+    solve_relative,
+    total,
+)
 
 INVERTED = 600  # states up to which a policy's whole matrix is inverted
 SOLVED_TOGETHER = 256  # states up to which policies are evaluated several at a time
