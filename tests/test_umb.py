@@ -7,6 +7,7 @@ import pytest
 
 import cvxmdp as cm
 from cvxmdp.base.errors import FileFormatError, ModelError
+from cvxmdp.models.importers.umb import _pointers
 from strategies import generator, random_model
 
 umb = pytest.importorskip("umbi.umb")
@@ -144,3 +145,10 @@ def test_what_is_refused(tmp_path) -> None:
         cm.garnet(3, 2, 2, seed=0).replace(initial=[0.5, 0.3, 0.2]).to_umb(path)
     with pytest.raises(FileNotFoundError):
         cm.from_umb(tmp_path / "missing.umb", 0.9)
+
+
+@pytest.mark.parametrize("given", [[0, 1, 2], [0, 2], [1, 2, 3], [0, 4, 3], [0, 1, 3, 3], None])
+def test_lists_that_leave_choices_out_are_refused(given: list[int] | None) -> None:
+    """Two states with three choices: what broken files said instead."""
+    with pytest.raises(cm.CvxmdpError, match="do not fit each other"):
+        _pointers(given, 2, 3, "broken.umb")

@@ -51,8 +51,8 @@ def _model(umb: Any, name: str) -> ExplicitModel:
     if not umb.branch_to_target:
         raise FileFormatError(f"{name} has no transitions")
     n_states, n_branches = system.num_states, system.num_branches
-    choices = _pointers(umb.state_to_choices, n_states)
-    branches = _pointers(umb.choice_to_branches, system.num_choices)
+    choices = _pointers(umb.state_to_choices, n_states, system.num_choices, name)
+    branches = _pointers(umb.choice_to_branches, system.num_choices, n_branches, name)
     without = np.flatnonzero(np.diff(choices) == 0)
     if without.size:
         raise FileFormatError(f"{name}: state {without[0]} has no choice; give deadlocks a loop")
@@ -70,6 +70,10 @@ def _model(umb: Any, name: str) -> ExplicitModel:
     if not first.any():
         raise FileFormatError(f"{name} has no initial state")
     actions, names = umb.choice_to_choice_action, umb.choice_action_to_string
+    if actions is not None and len(actions) != system.num_choices:
+        raise FileFormatError(
+            f"{name} names {len(actions)} actions of {system.num_choices} choices"
+        )
     return ExplicitModel(
         state_of,
         matrix,
@@ -96,9 +100,13 @@ def _refuse_others(system: Any, name: str) -> None:
             raise FileFormatError(f"{name} has {what}; expected a Markov decision process")
 
 
-def _pointers(given: list[int] | None, count: int) -> np.ndarray:
-    """Where the parts of each thing begin; where the file leaves it out, each has one."""
-    return np.arange(count + 1) if given is None else np.asarray(given, dtype=np.int64)
+def _pointers(given: list[int] | None, count: int, parts: int, name: str) -> np.ndarray:
+    """Where the parts of each thing begin, and all end; where the file leaves it out, each has one."""
+    found = np.arange(count + 1) if given is None else np.asarray(given, dtype=np.int64)
+    ends = (found[0], found[-1]) if found.size == count + 1 else None
+    if ends != (0, parts) or (np.diff(found) < 0).any():
+        raise FileFormatError(f"{name}: its lists of choices or branches do not fit each other")
+    return found
 
 
 def _annotated(umb: Any, group: str) -> dict[str, dict[str, np.ndarray]]:
