@@ -101,6 +101,7 @@ def steps_of(ended: list[float], over: list[float]) -> LaneSteps:
 
 def test_values_are_bootstrapped_where_an_episode_is_cut_not_where_it_ends():
     work = ActorCriticWork(cm.ActorCritic(5_000, gae=0.5), Task(corridor(), None, 0))
+    assert float(work.setup.sizes.kl) == pytest.approx(0.1), "no batch undoes what was learned"
     steps = steps_of([0, 1, 0, 0], [0, 1, 1, 0])
     random = np.random.default_rng(1)
     z, now, then = random.random((3, 4, 1, 2))

@@ -35,7 +35,7 @@ class ActorCritic:
             updates are fewer than 200, and an eighth of a batch; continuous actions 10 and 64.
         learning_rate: of Adam at first; it falls linearly to zero: 1e-3, continuous 3e-4.
         clip: how far the chance of an action may move for its gain to count.
-        kl: the divergence from the policy that played, at which a batch is left: none, continuous 0.02.
+        kl: the divergence from the policy that played, at which a batch is left: 0.1, continuous 0.02.
         std: of a Gaussian policy at first, in half widths of the box of actions.
         gae: lambda of generalised advantages: 0.9; 0.95 for continuous actions without a discount.
         critic_discount: of the critic: the problem's, or 1 - 1 / min(horizon, 200) where that is 1.
