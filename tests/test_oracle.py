@@ -39,7 +39,8 @@ def checked_bound(claims: Claims, reward: np.ndarray, values: np.ndarray) -> flo
     exactly, flow = np.zeros(reward.shape), claims.checked.flow
     proof = {"values": values}
     excess = flow.excess(reward, exactly, proof)
-    remainder = None if excess is None else claims.flow.covering(excess)
+    size = abs(float(claims.flow.initial @ values))
+    remainder = None if excess is None else claims.flow.covering(excess, size)
     if remainder is not None:
         proof["remainder"] = remainder
     return flow.best_return(reward, exactly, proof)

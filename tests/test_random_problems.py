@@ -49,7 +49,7 @@ def test_a_case_that_failed_is_kept_as_a_folder_that_reproduces_it(
         return found
 
     monkeypatch.setattr(cm, "certify", forged)
-    case = drawn(1, quick=True)
+    case = drawn(5, quick=True)
     found = judged(case)
     assert any("Rejected" in said for said in found.wrong)
     read = again(saved(case, found, tmp_path))

@@ -95,9 +95,16 @@ def test_models_do_not_travel_with_questions_and_answers():
     assert found.objective == solution.objective
 
 
-@pytest.mark.parametrize("given", [{"workers": 0}, {"workers": 1.5}, {"address": 8265}])
-def test_what_is_no_cluster_is_said(given):
-    with pytest.raises(cm.SettingsError, match=f"{next(iter(given))} is a "):
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ({"workers": 0}, "workers must be a whole number of at least 1; got 0"),
+        ({"workers": 1.5}, "workers must be a whole number of at least 1; got 1.5"),
+        ({"address": 8265}, "address is a "),
+    ],
+)
+def test_what_is_no_cluster_is_said(given, said):
+    with pytest.raises(cm.SettingsError, match=said):
         cm.Ray(**given)
 
 

@@ -261,7 +261,7 @@ def test_a_header_that_is_no_dictionary_and_bytes_that_are_no_text(tmp_path: Pat
     with pytest.raises(cm.FileFormatError):
         read_npz(tmp_path / "b.npz")
     (tmp_path / "log.csv").write_bytes(b"episode,st\xffte\n0,1\n")
-    with pytest.raises(cm.CvxmdpError, match=r"log\.csv, line 1"):
+    with pytest.raises(cm.CvxmdpError, match=r"log\.csv is not text in UTF-8"):
         cm.from_transitions(tmp_path / "log.csv", 0.9)
 
 

@@ -88,9 +88,10 @@ from test_runs import SOLVERS, driver
 from strategies import small_problem
 import cvxmdp as cm
 driver.CHECKPOINT_SECONDS, driver.WRITING_SHARE, driver.PIECE_SECONDS = 0.0, 1.0, 0.01
+problem = small_problem()
 print("ready", flush=True)
 for name, solver in SOLVERS.items():
-    found = cm.solve(small_problem(), solver, seed=3, folder=f"{sys.argv[1]}/{name}")
+    found = cm.solve(problem, solver, seed=3, folder=f"{sys.argv[1]}/{name}")
     if found.status is cm.Status.INTERRUPTED:
         sys.exit(130)
 """

@@ -74,7 +74,7 @@ def _of_folder(path: Path) -> Iterator[MinariEpisode]:
         raise ExperienceError(f"{file.name} is not an HDF5 file: {error}") from error
     with opened:
         try:
-            groups = [name for name in opened if name.startswith("episode_")]
+            groups = [name for name in opened if str(name).startswith("episode_")]
         except (ArithmeticError, OSError, RuntimeError, ValueError) as error:
             raise ExperienceError(f"{file.name} cannot be read: {error}") from error
         if not groups:

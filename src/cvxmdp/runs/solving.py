@@ -81,19 +81,17 @@ def solve(
     check_solver(solver, seed)
     if cautious is not None:
         solver = Cautious(solver, cautious)
-    if folder is None:
-        solution = run_task(
-            solver, Task(problem, start, seed), None, time_limit, progress, tensorboard
-        )
-    else:
-        with locked(folder) as held:
-            facts = specification_of_run(problem, solver, start, seed)
-            place = Checkpoints(held / CHECKPOINT, "run", facts)
-            write_question(held, problem)
-            solution = run_task(
-                solver, Task(problem, start, seed), place, time_limit, progress, tensorboard
-            )
-            write_answer(held, solution)
+    task = Task(problem, start, seed)
+    with listening():  # to the last file that is written: Ctrl-C ends iterations, and nothing else
+        if folder is None:
+            solution = run_task(solver, task, None, time_limit, progress, tensorboard)
+        else:
+            with locked(folder) as held:
+                facts = specification_of_run(problem, solver, start, seed)
+                place = Checkpoints(held / CHECKPOINT, "run", facts)
+                write_question(held, problem)
+                solution = run_task(solver, task, place, time_limit, progress, tensorboard)
+                write_answer(held, solution)
     if reason is None:
         return solution
     return replace(solution, stats={**solution.stats, "chosen": reason})

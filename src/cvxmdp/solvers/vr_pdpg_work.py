@@ -264,7 +264,8 @@ class LearningWork(Work[Learned]):
     def _shown(self, visits: np.ndarray) -> np.ndarray:
         """Of what is measured, (K, ...), what people look at: visits of states, (K, S, A)."""
         collected = [self.problem.space.horizon.collected(x) for x in visits]
-        return np.stack(collected)[:, : self.problem.space.shape[0]]
+        size = self.problem.space.shape
+        return np.stack(collected)[:, : size[0]] if collected else np.zeros((0, *size))
 
     def _deployed(self, state: Learned, visits: np.ndarray, tables: np.ndarray) -> Any:
         """The last policy, or one made of those that were kept, with these occupancies and probabilities."""
