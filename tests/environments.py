@@ -109,6 +109,8 @@ class Trouble(Counter):
                 answer[4] = {"price": 1.0}
             if self.kind == "reward":
                 answer[1] = np.inf
+            if self.kind == "written reward":
+                answer[1] = "1"
             if self.kind == "two rewards":
                 answer[1] = [1.0, 2.0]
             if self.kind == "word":

@@ -174,6 +174,11 @@ def test_a_vector_environment_of_its_own_make() -> None:
     inner.close()
 
 
+def test_a_number_in_quotes_is_no_reward() -> None:
+    with pytest.raises(ExperienceError, match=r"gave the signal 'reward' as .*'1'.* at step 3"):
+        play(cm.GymnasiumEnv(Trouble("written reward"), 0.9), seed=0)
+
+
 @pytest.mark.parametrize(
     ("kind", "message"),
     [

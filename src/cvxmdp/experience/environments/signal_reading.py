@@ -103,7 +103,7 @@ class SignalReader:
 
     def _numbers(self, given: Any, name: str, when: str) -> np.ndarray:
         try:
-            return np.array(given, dtype=np.float64).reshape(self.lanes)
+            return _numeric(given).reshape(self.lanes)
         except (TypeError, ValueError) as error:
             parts = given if isinstance(given, list | tuple | np.ndarray) else ()
             if name == "reward" and any(np.ndim(part) for part in parts):
@@ -174,7 +174,15 @@ class SignalReader:
                 return np.zeros(self.lanes), nothing
             mask = np.asarray(info.get(f"_{key}", ~nothing), dtype=bool)
             raw = np.where(mask, np.asarray(info[key], dtype=object), 0.0)
-            return raw.astype(np.float64).reshape(self.lanes), mask
+            return _numeric(raw.tolist()).reshape(self.lanes), mask
         lanes = [lane if isinstance(lane, Mapping) else {} for lane in info]  # a list of infos
         there = np.array([key in lane for lane in lanes])
-        return np.array([float(lane.get(key, 0.0)) for lane in lanes]), there
+        return _numeric([lane.get(key, 0.0) for lane in lanes]).reshape(self.lanes), there
+
+
+def _numeric(given: Any) -> np.ndarray:
+    """Numbers, and no text that looks like some: NumPy would read "1" as 1."""
+    numbers = np.array(given)
+    if numbers.dtype.kind in "US":
+        raise ValueError(f"text, {given!r}")
+    return numbers.astype(np.float64)
