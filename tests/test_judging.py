@@ -135,6 +135,15 @@ class TestFindings:
     def words(self, course: Course, **status: str) -> list[str]:
         return [finding.what for finding in findings_of(course, status)]
 
+    def test_what_was_learned_and_lost(self) -> None:
+        lost = np.concatenate([np.linspace(0, 1, 60), np.ones(60), np.full(80, 0.3)])
+        curve = line(lost + 0.02 * self.noise)
+        (found,) = findings_of(Course(curve, {"cost": line(np.ones(200))}), {"cost": "satisfied"})
+        assert found.what == "worse than before"
+        assert 60 < found.since < 130
+        broken = line(np.where(np.arange(200) < 130, -1.0, 1.0))  # what was better was forbidden
+        assert findings_of(Course(curve, {"cost": broken}), {"cost": "satisfied"}) == ()
+
     def test_still_improving_and_since_when(self) -> None:
         course = Course(line(rising() + 0.02 * self.noise))
         (found,) = findings_of(course, {})

@@ -1,4 +1,4 @@
-"""What a learner's history says of its answer: collapsed, flat, still improving, a multiplier at its bound.
+"""What a learner's history says of its answer: collapsed, flat, improving, fallen, a multiplier at its bound.
 
 A learner ends when its steps are used up, whatever came of them. Each finding says what is the matter, since
 which iteration, and what to do about it. Trends are judged on the means of a few blocks of a curve, which noise
@@ -17,10 +17,11 @@ from scipy.special import stdtrit
 from cvxmdp.base.interval import Interval
 
 SATISFIED, VIOLATED, OPEN = "satisfied", "violated", "open"
-COLLAPSED, FLAT, IMPROVING, AT_BOUND = (
+COLLAPSED, FLAT, IMPROVING, FALLEN, AT_BOUND = (
     "collapsed",
     "objective is flat",
     "still improving",
+    "worse than before",
     "multiplier at its bound",
 )
 COMPUTED = "computed"  # the method of an interval of no width
@@ -28,6 +29,9 @@ BLOCKS, LEAST_BLOCKS = 10, 5
 SURE = 0.95
 WORTH = 0.01  # of the range seen, below which an improvement is none
 NEAR = 0.1  # of the range seen: a slack so small may hold the objective back
+FALL = (
+    0.2  # of the range seen, by which an answer that is worse than earlier policies has lost them
+)
 LATE = 0.1  # of a run, that a multiplier is at its bound
 LAST, LONGER, HALF = 0.2, 0.4, 0.5  # of a run, over which trends are looked at
 
@@ -100,7 +104,8 @@ class Finding:
     """Something that whoever uses the answer should know.
 
     Attributes:
-        what: "collapsed", "objective is flat", "still improving" or "multiplier at its bound".
+        what: "collapsed", "objective is flat", "still improving", "worse than before" or "multiplier at its
+            bound".
         since: the iteration from which on it is so.
         what_to_do: in a sentence.
         detail: of what, and why it is said.
@@ -176,7 +181,7 @@ def findings_of(course: Course, status: Mapping[str, str]) -> tuple[Finding, ...
     if flat_since is not None and not collapsed:
         found.append(_standing_still(course, status, flat_since))
     if not found:
-        found += _improving(course, status)
+        found += _improving(course, status) or _fallen(course)
     return (*found, *held)
 
 
@@ -284,6 +289,32 @@ def _improving(course: Course, status: Mapping[str, str]) -> list[Finding]:
     since = min(int(part.at[0]) for part in rising.values())
     advice = "Give it more steps: solve(..., start=solution) goes on."
     return [Finding(IMPROVING, since, advice, f"{' and '.join(rising)} still rose")]
+
+
+def _fallen(course: Course) -> list[Finding]:
+    """Whether a tenth of the run, its constraints satisfied in the mean, was much better than the end."""
+    objective = course.objective
+    starts = np.array_split(np.arange(len(objective.at)), BLOCKS)
+    if any(part.size == 0 for part in starts) or not np.isfinite(objective.values).all():
+        return []
+    if not all(np.array_equal(slack.at, objective.at) for slack in course.slack.values()):
+        return []
+    good = [
+        part for part in starts if all(s.values[part].mean() >= 0 for s in course.slack.values())
+    ]
+    worth = [float(objective.values[part].mean()) for part in good]
+    last = float(objective.last(LAST).values.mean())
+    if not worth or max(worth) - last <= FALL * objective.span:
+        return []
+    best = good[int(np.argmax(worth))]
+    return [
+        Finding(
+            FALLEN,
+            int(objective.at[best[-1]]),
+            "What was learned was lost again. Another seed, or smaller steps, may keep it.",
+            f"{(max(worth) - last) / objective.span:.0%} of the range that the objective covered is lost since",
+        )
+    ]
 
 
 def _rising_part(curve: Timeline, tests: int) -> Timeline | None:
