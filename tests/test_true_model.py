@@ -302,3 +302,18 @@ def test_large_sets_by_the_distance_to_the_estimate(monkeypatch: pytest.MonkeyPa
     certificate = cm.certify(problem, WORLD.flow.uniform)
     there = problem.with_model(WORLD).evaluate(WORLD.flow.uniform)
     assert -np.inf < certificate.reaches <= there.objective
+
+
+def test_a_constraint_never_raises_the_bound() -> None:
+    random = np.random.default_rng(1)
+    log = {name: random.integers(0, size, 60) for name, size in [("state", 4), ("action", 2)]}
+    log |= {"next_state": random.integers(0, 4, 60), "terminated": np.zeros(60, bool)}
+    log |= {"reward": random.random(60), "cost": random.random(60)}
+    promised = {"reward": (0.0, 1.0), "cost": (0.0, 1.0)}
+    seen = cm.from_transitions(log, discount=0.9, initial=0, bounds=promised)
+    bounds = [
+        cm.certify(problem, cm.solve(problem)).upper
+        for budget in ({}, {"cost": cm.linear("cost") <= 4.5})
+        for problem in [cm.Problem(seen, maximize=cm.linear("reward"), subject_to=budget)]
+    ]
+    assert bounds[1] <= bounds[0] + 1e-9

@@ -191,7 +191,12 @@ class TrueClaims(Claims):
         """
         first = None if evidence is None else self.prove_anew(evidence)
         first = self._of_estimate() if first is None else first
-        return best([first, self.by_optimist(first, policy)])
+        found = best([first, self.by_optimist(first, policy)])
+        if found is None:
+            return None
+        # Where little was seen, a multiplier costs more than its constraint is worth: also without.
+        free = dict.fromkeys(self.slacks, 0.0)
+        return best([found, self.prove_anew(Evidence(free, found.evidence.tangents))])
 
     def _of_estimate(self) -> Proof | None:
         """With what a conic program finds best for the estimate, where that is small."""
