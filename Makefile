@@ -27,7 +27,7 @@ examples: $(READY) ## the worked examples in full; renews the pictures of docs/e
 reproduce: $(READY) ## the paper's experiments in full: figures, table and report in out/reproduce (goes on where it was)
 	$(BIN)/cvxmdp reproduce all -o out/reproduce
 
-check: lint types ## lint, types and the quick half of the tests, for daily work (two minutes)
+check: lint types ## lint, types and the quick half of the tests, for daily work (under three minutes)
 	$(PYTEST) -m "not slow and not long"
 
 test: lint types browser ## lint, types and every test but the long campaigns
@@ -57,7 +57,7 @@ bench-speed: $(READY)  ## a few cases, kept in out/benchmarks and compared with 
 	$(BIN)/pytest benchmarks/speed.py --benchmark-only --benchmark-columns=min,median,rounds --benchmark-storage=out/benchmarks \
 		--benchmark-save=speed --benchmark-compare
 
-coverage: $(READY) ## which lines the tests run, commands that they start included; half as long again as `make test`
+coverage: $(READY) ## which lines the tests run, commands that they start included; half as long again
 	COVERAGE_PROCESS_START=$(CURDIR)/pyproject.toml $(BIN)/coverage run -m $(PYTEST:$(BIN)/%=%) -m "not long"
 	$(BIN)/coverage combine && $(BIN)/coverage report --skip-covered | tail -40
 
