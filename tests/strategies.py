@@ -6,8 +6,12 @@ makes one with ``generator(seed)``, so that a failing example is one number.
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
 from collections.abc import Callable
 from fractions import Fraction
+from pathlib import Path
 
 import hypothesis.strategies as st
 import jax.numpy as jnp
@@ -439,3 +443,15 @@ def walled_problem() -> cm.Problem:
             "near expert": cm.distance(expert, norm="l2") <= 1.0,
         },
     )
+
+
+def on_devices(count: int, code: str) -> list[str]:
+    """The words that a program prints in a process that sees so many devices."""
+    return subprocess.run(
+        [sys.executable, "-c", code],
+        env={**os.environ, "XLA_FLAGS": f"--xla_force_host_platform_device_count={count}"},
+        cwd=Path(__file__).parent.parent,
+        capture_output=True,
+        text=True,
+        check=True,
+    ).stdout.split()

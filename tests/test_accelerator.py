@@ -2,11 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import subprocess
-import sys
-from pathlib import Path
-
 import jax
 import numpy as np
 import pytest
@@ -15,6 +10,7 @@ import cvxmdp as cm
 from cvxmdp.algorithms.columns import column_places
 from cvxmdp.experience import trajectories
 from cvxmdp.models.compiled_planning import compiled_model
+from strategies import on_devices
 
 
 @pytest.fixture
@@ -121,14 +117,7 @@ print(*(len(leaf.sharding.device_set) for leaf in leaves), found.status.name, re
 
 
 def test_states_are_split_over_devices():
-    told = subprocess.run(
-        [sys.executable, "-c", SPLIT],
-        env={**os.environ, "XLA_FLAGS": "--xla_force_host_platform_device_count=2"},
-        cwd=Path(__file__).parent.parent,
-        capture_output=True,
-        text=True,
-        check=True,
-    ).stdout.split()
-    assert told[:3] == ["2", "2", "OPTIMAL"]
-    whole = cm.solve(problem_on(cm.garnet(60, 4, 3, seed=2)), cm.ColumnGeneration(tolerance=1e-7))
-    assert float(told[3]) == pytest.approx(whole.objective, rel=1e-7)
+    split, whole = (on_devices(count, SPLIT) for count in (2, 1))
+    assert split[:3] == ["2", "2", "OPTIMAL"]
+    assert whole[:3] == ["1", "1", "OPTIMAL"]
+    assert float(split[3]) == pytest.approx(float(whole[3]), rel=1e-9)

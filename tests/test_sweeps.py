@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import signal
 import subprocess
 import sys
@@ -25,7 +24,7 @@ from cvxmdp.runs.specification import setting_text
 from cvxmdp.solvers.contract import Task
 from cvxmdp.solvers.vr_pdpg_lanes import run_lanes
 from cvxmdp.solvers.vr_pdpg_work import run_chunk
-from strategies import small_problem
+from strategies import on_devices, small_problem
 
 SOLVER = cm.VRPDPG(60, 0.1, 0.3, 0.3, 10, dual_bound=2.0, evaluate_every=20)
 OVER = {"primal_step": [0.05, 0.1], "budget/hazard": [0.1, 0.3]}
@@ -231,7 +230,7 @@ def test_lanes_agree_with_threads_to_rounding(problem):
         )
 
 
-def test_lanes_are_split_over_devices(problem):
+def test_lanes_are_split_over_devices():
     code = (
         "import sys; sys.path.insert(0, 'tests')\n"
         "import jax, numpy as np\n"
@@ -245,17 +244,10 @@ def test_lanes_are_split_over_devices(problem):
         "leaf = jax.tree.leaves(kept[0])[0]\n"
         "print(len(jax.devices()), len(leaf.sharding.device_set), found[3].solution.objective)\n"
     )
-    told = subprocess.run(
-        [sys.executable, "-c", code],
-        env={**os.environ, "XLA_FLAGS": "--xla_force_host_platform_device_count=2"},
-        cwd=Path(__file__).parent.parent,
-        capture_output=True,
-        text=True,
-        check=True,
-    ).stdout.split()
-    assert told[:2] == ["2", "2"]
-    whole = cm.sweep(problem, SOLVER, seeds=range(4), lanes=4)[3].solution
-    assert float(told[2]) == pytest.approx(whole.objective, rel=1e-3)
+    split, whole = (on_devices(count, code) for count in (2, 1))
+    assert split[:2] == ["2", "2"]
+    assert whole[:2] == ["1", "1"]
+    assert float(split[2]) == pytest.approx(float(whole[2]), rel=1e-3)
 
 
 # --- stops and starts ---------------------------------------------------------------------------
