@@ -151,7 +151,7 @@ def test_the_measure_is_that_of_the_policy():
 def test_a_simulator_is_learned_with_no_settings_and_says_what_it_is(tmp_path):
     problem = corridor()
     found = cm.solve(problem, seed=0, steps=16_000, folder=tmp_path / "run")
-    assert "ActorCritic: steps 16,000, batch" in found.stats["chosen"]
+    assert "ActorCritic: steps 16,000, batch 256" in found.stats["chosen"]
     assert found.stats["answer"] in ("last", "averaged")
     assert found.constraint_status["cost"] in ("satisfied", "open")
     # Always to the right has 0.87, at a cost of 0.69; at random it is 0.3 and 0.06.
