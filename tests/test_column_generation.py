@@ -546,3 +546,17 @@ def test_columns_that_creep_leave_a_small_model_to_one_program_also_after_a_stop
     assert first.status is second.status is cm.Status.OPTIMAL
     assert first.stats["solver"].startswith("ColumnGeneration, then ConvexProgram")
     assert first.stats["iterations"] == second.stats["iterations"]
+
+
+def test_masters_that_cannot_be_solved_leave_a_small_model_to_one_program() -> None:
+    # Margins of 1e4 on a budget of 3e-13: no column is inside, and the interior point ends nowhere.
+    mdp = cm.TabularMDP(np.full((2, 1, 2), 0.5), [0.3, 0.7], 1.0 - 1e-8)
+    only = cm.TabularPolicy(np.ones((2, 1)))
+    near = cm.distance(cm.occupancy_of(mdp, only), norm="l2-squared") <= 3e-13
+    never = cm.square(cm.distance(only, norm="l2") + 0.1) <= -0.01
+    problem = cm.Problem(
+        mdp, maximize=cm.linear([[1.0], [2.0]]), subject_to={"never": never, "near": near}
+    )
+    solution = cm.solve(problem, cm.ColumnGeneration(tolerance=1e-4, iterations=100))
+    assert solution.status is cm.Status.INFEASIBLE
+    assert solution.stats["iterations"] < 10

@@ -88,6 +88,20 @@ def test_values_advantages_and_what_the_second_best_costs(horizon: dict[str, obj
     assert start.second_best_cost == pytest.approx(choices[-1] - choices[-2])
 
 
+@pytest.mark.parametrize("horizon", HORIZONS, ids=str)
+def test_states_out_of_reach_have_no_values_in_the_long_run(horizon: dict[str, object]) -> None:
+    rows = np.random.default_rng(4).dirichlet(np.ones(5), (5, 2))
+    rows[:3, :, 3:] = 0.0
+    rows /= rows.sum(axis=2, keepdims=True)
+    signals = {"reward": np.random.default_rng(5).random((5, 2))}
+    mdp = cm.TabularMDP(rows, [1.0, 0, 0, 0, 0], signals=signals, **horizon)  # type: ignore[arg-type]
+    table = cm.solve(cm.Problem(mdp, maximize=cm.linear("reward"))).to_pandas()
+    names = ["value", "advantage", "second_best_cost"]
+    far = table.state >= 3
+    assert table[~far][names].notna().all().all()
+    assert (table[far][names].isna() == ("average" in horizon)).all().all()
+
+
 def test_a_minimised_cost_has_the_sign_of_the_user() -> None:
     mdp = machines()
     solution = cm.solve(cm.Problem(mdp, minimize=cm.linear("cost") - cm.linear("reward")))

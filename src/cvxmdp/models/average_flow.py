@@ -91,6 +91,11 @@ class AverageFlow(Flow):
         return found
 
     @property
+    def invented(self) -> np.ndarray:
+        changed = np.asarray(abs(self.transition - self.given).sum(axis=1))
+        return np.asarray(changed.reshape(self.shape).any(axis=1))
+
+    @property
     def scale(self) -> float:
         return 1.0
 

@@ -129,6 +129,11 @@ class Flow(ABC):
         return np.asarray(choices.argmax(axis=1))
 
     @property
+    def invented(self) -> np.ndarray:
+        """Boolean (S,): states out of reach whose steps are not the model's; their values mean nothing."""
+        return np.zeros(self.shape[0], dtype=bool)
+
+    @property
     def strict(self) -> bool:
         """Policies can stay for ever: values must leave nothing open, and what searches must not stay."""
         return False

@@ -262,8 +262,9 @@ class Solution:
         ``probability``, ``randomises`` and ``fallback`` are the policy's (``TabularPolicy.columns``). ``share``
         is the share of time in the state, ``occupancy`` that of the pair; ``value`` what follows from the
         state, in the objective's sign with constraints at their prices; ``advantage`` what taking this action
-        once changes, at most zero but for rounding where the policy is optimal; ``second_best_cost`` what the
-        second best action of the state gives away per visit.
+        once changes, at most zero but for rounding where the policy is optimal and comes; ``second_best_cost``
+        what the second best action of the state gives away per visit. The last three are NaN under average
+        reward in states out of reach, and large where an entropy, which rises infinitely fast from zero, is ahead.
         """
         return solution_columns(self)
 

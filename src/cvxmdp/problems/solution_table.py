@@ -51,8 +51,9 @@ def solution_columns(solution: Solution) -> Columns:
 
 
 def _values(solution: Solution, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """V (S,), in the user's sign, and advantages (S, A); NaN where a policy never ends what it began.
+    """V (S,), in the user's sign, and advantages (S, A); NaN where there are none.
 
+    That is where a policy never ends what it began, and for states out of reach whose steps a flow invents.
     A flow gives V up to a constant. Where there is a start, <rho, V> is the return, <x, r>; a long-run mean has
     relative values alone, and they are zero in the mean.
     """
@@ -68,4 +69,6 @@ def _values(solution: Solution, rows: np.ndarray) -> tuple[np.ndarray, np.ndarra
     else:
         values = values - float(x.sum(axis=1) @ values)
     gained = reward + flow.following(values)
-    return problem.sign * values, gained - np.einsum("sa,sa->s", rows, gained)[:, None]
+    gained -= np.einsum("sa,sa->s", rows, gained)[:, None]
+    values[flow.invented], gained[flow.invented] = np.nan, np.nan
+    return problem.sign * values, gained

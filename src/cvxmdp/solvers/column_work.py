@@ -39,6 +39,7 @@ STOP_EARLY = 0.9  # of the tolerance: the certificate allows for rounding and er
 KEPT = {"linear": 200, "entropy": 12, "concave": 40}  # columns, by kind of problem
 HOPELESS_STEPS, HARDLY_ROOM = 30, 1e-4  # without a feasible mixture; of the slacks' units
 CLOSER = 0.5  # what should be left of the distance between the bounds after some steps
+UNSOLVED = 3  # masters in a row that ended far from their optimum
 STANDING = 0.97  # what is left of it where nothing more is to be expected
 LINEAR_PROGRAM = 200_000  # pairs of a linear program that is worth a try where columns led nowhere
 TRIES = 3  # of certification before what there is is returned
@@ -195,7 +196,8 @@ class ColumnWork(Work[Plain]):
 
     def _creeps(self, generation: Generation) -> bool:
         """Kinks that no mixture meets exactly, where another solver can do better."""
-        return generation.creeps(CLOSER) and self._fits_a_program
+        slow = generation.creeps(CLOSER) or generation.master.unsolved >= UNSOLVED
+        return slow and self._fits_a_program
 
     @property
     def _fits_a_program(self) -> bool:

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from cvxmdp.algorithms.columns.curves import Curve
-from cvxmdp.algorithms.columns.interior_point import interior_point
+from cvxmdp.algorithms.columns.interior_point import Solved, interior_point
 from cvxmdp.algorithms.columns.linear_master import Answer, Price
 from cvxmdp.algorithms.columns.pool import Column
 from cvxmdp.algorithms.conic import least_size
@@ -21,6 +21,7 @@ LEAST_ROOM = 1e-4  # slack of a start, in units and per share of the safe mixtur
 ROOM_ACCURACY = 1e-4  # in units, of the largest smallest slack
 NEEDED = 1e-3  # weight in the safe mixture that makes a column worth keeping
 ACCURACY = 1e-3  # of the gap, left open by the interior point
+FAR_OFF = 100.0  # times the accuracy asked for: an interior point that ended beyond it solved nothing
 TINY = 1e-300
 ROUNDING = 0.1  # of the gap, by which kinks are rounded
 
@@ -43,6 +44,7 @@ class ConcaveMaster:
         self.safe, self.room = np.zeros(0), -math.inf
         self.gap = math.inf  # of the whole problem, absolute: sets accuracy and rounding
         self.size = 1.0
+        self.unsolved = 0  # interior points in a row that ended far off
 
     def add(self, column: Column) -> None:
         """Take one more column into account."""
@@ -128,6 +130,7 @@ class ConcaveMaster:
             accuracy,
             self.units,
         )
+        self._count(solved, accuracy)
         weights = self._into(solved.weights / solved.weights.sum())
         if weights is None:
             return self.safest()._replace(feasible=False)
@@ -135,6 +138,9 @@ class ConcaveMaster:
         here = self._locals(self.weights)
         value = self._true_value(self.weights, here)
         return Answer(self.weights, value, solved.multipliers, self._tangents(here), True)
+
+    def _count(self, solved: Solved, accuracy: float) -> None:
+        self.unsolved = self.unsolved + 1 if solved.gap > FAR_OFF * accuracy else 0
 
     def _into(self, weights: np.ndarray) -> np.ndarray | None:
         """The weights, with as little of the safe mixture as makes up for what the interior point left."""
@@ -196,6 +202,7 @@ class ConcaveMaster:
         solved = interior_point(
             extended, values, start, fixed, np.arange(k + 1) < k, ROOM_ACCURACY, np.ones(n)
         )
+        self._count(solved, ROOM_ACCURACY)
         weights = solved.weights[:-1] / solved.weights[:-1].sum()
         here = self._locals(weights)
         room = min(float(one.value / unit) for one, unit in zip(here[1:], self.units, strict=True))

@@ -101,10 +101,7 @@ class Curve:
 
 def _mixed(weights: np.ndarray, rows: np.ndarray) -> np.ndarray:
     """weights @ rows without BLAS, whose threads would decide the last digits."""
-    mixed = weights[0] * rows[0]
-    for weight, row in zip(weights[1:], rows[1:], strict=True):
-        mixed += weight * row
-    return np.asarray(mixed)
+    return np.asarray(np.einsum("k,kw->w", weights, rows))
 
 
 def image(map: Map, column: Column) -> np.ndarray:

@@ -150,6 +150,8 @@ class LinearMaster:
         place: where rewards and columns are; on the host when not given.
     """
 
+    unsolved = 0  # a linear program is solved, or raises
+
     def __init__(self, lowered: Lowered, error: float, place: Rewards | None = None) -> None:
         model = lowered.flow
         self.place = Rewards() if place is None else place

@@ -27,7 +27,7 @@ NUMBERS = (  # of the generation
 )
 # Of a master for concave problems; one for linear problems is made of its columns alone.
 DUAL = ("values", "multipliers", "steps", "changes")  # of the smoothed dual
-MASTERED = ("units", "margins", "weights", "safe", "room", "gap", "size")
+MASTERED = ("units", "margins", "weights", "safe", "room", "gap", "size", "unsolved")
 
 
 def saved(generation: Generation) -> dict[str, Any]:
