@@ -179,6 +179,7 @@ def test_a_problem_without_a_slater_point_is_answered_up_to_its_accuracy() -> No
     solution = cm.solve(problem, cm.PDPG(iterations=500))
     assert solution.status is not cm.Status.OPTIMAL  # nothing surely satisfies it by gradients
     assert solution.slack["least"] == pytest.approx(0.0, abs=1e-2)
+    assert "room to spare" in solution.message
     assert solution.objective == pytest.approx(0.0, abs=1e-2)
 
 

@@ -40,6 +40,7 @@ class PDPGSetting:
         self.certifier = Certifier(self.problem)
         self.infeasible: Solution | None = None
         self.margins: np.ndarray | None = None  # of the Slater point, where it was asked for
+        self.without_room = False  # as was found where it was
         self.family: BoundFamily = solver.policy.bind(self.problem.mdp.deciding)
         if solver.direction == "natural" and isinstance(self.family, BoundDirect):
             raise SettingsError(
@@ -82,6 +83,7 @@ class PDPGSetting:
         if room.dual_bound is None:
             # The budgets leave no room, and no theorem a bound. Affine functions have multipliers all the same:
             # the box is that of a margin of a hundredth of the slacks, and one at its border is said.
+            self.without_room = True
             units = units_of(self.certifier.claims.lowered)
             bound = units.objective / (NO_ROOM * np.array(list(units.slacks.values())))
             return bound, PROPORTIONAL * bound / self._typical(scale, uniform.occupancy)

@@ -29,6 +29,10 @@ if TYPE_CHECKING:
     from cvxmdp.solvers.pdpg_setting import PDPGSetting
 
 LARGEST_PARAMETER = 1e9  # beyond which no number of steps brings a policy back
+NO_ROOM_NOTE = (
+    " No policy was found with room to spare in all constraints, and gradients come to such budgets from outside: "
+    "ConvexProgram() and ColumnGeneration() meet them, a little more budget lets PDPG."
+)
 
 
 Certified = tuple[Certificate, Evidence | None]  # and what it rests on
@@ -243,10 +247,9 @@ class PDPGWork(Work[Progressed]):
         known = f" Its certified relative gap is {gap:.1e}." if math.isfinite(gap) else ""
         if status is Status.OPTIMAL:
             return f"The certified relative gap is at most {self.solver.tolerance:.0e}.{known}"
-        now, bound = state.iterate.multipliers, self.compiled.dual_bound
-        return (
-            status.value + known + box_note(self.setting.names, np.asarray(now), np.asarray(bound))
-        )
+        now, bound = np.asarray(state.iterate.multipliers), np.asarray(self.compiled.dual_bound)
+        tight = NO_ROOM_NOTE if self.setting.without_room else ""
+        return status.value + known + tight + box_note(self.setting.names, now, bound)
 
     def _history(self, rows: Rows, pessimism: np.ndarray, state: Progressed) -> dict[str, Any]:
         """One entry per recorded iteration; objective in the user's sign, slack of the problem itself."""
