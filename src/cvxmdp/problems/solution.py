@@ -264,7 +264,7 @@ class Solution:
         state, in the objective's sign with constraints at their prices; ``advantage`` what taking this action
         once changes, at most zero but for rounding where the policy is optimal and comes; ``second_best_cost``
         what the second best action of the state gives away per visit. The last three are NaN under average
-        reward in states out of reach, and large where entropies are ahead, which rise infinitely fast from zero.
+        reward in states out of reach, and large where entropies are ahead, which rise infinitely fast at zero.
         """
         return solution_columns(self)
 

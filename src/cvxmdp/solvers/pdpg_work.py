@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 LARGEST_PARAMETER = 1e9  # beyond which no number of steps brings a policy back
 NO_ROOM_NOTE = (
-    " No policy was found with room to spare in all constraints, and gradients come to such budgets from outside: "
+    " No policy was found with room to spare in all constraints; gradients come to such budgets from outside: "
     "ConvexProgram() and ColumnGeneration() meet them, a little more budget lets PDPG."
 )
 
