@@ -9,15 +9,8 @@ import jax.numpy as jnp
 import numpy as np
 from jax.flatten_util import ravel_pytree
 
-from cvxmdp.algorithms.recursion import (
-    Learning,
-    LearningState,
-    LearningTrace,
-    Witnessed,
-    initial_state,
-    iteration,
-    trace_of,
-)
+from cvxmdp.algorithms.learning_state import LearningState, LearningTrace, Witnessed
+from cvxmdp.algorithms.recursion import Learning, initial_state, iteration, trace_of
 from cvxmdp.base.compiling import program, small_loop
 from cvxmdp.experience.counted_random import key_words
 

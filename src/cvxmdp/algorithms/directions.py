@@ -1,5 +1,7 @@
 r"""Where a step goes and how long it is, beyond Algorithm 1: departures that are off unless asked for.
 
+- **Baseline.** The running mean of the reward to go is subtracted from it, per step of the horizon; unbiased,
+  because it is older than the trajectory.
 - **Exploration.** With H the entropy of the state distribution, the step goes along d_L / |d_L| + beta_t d_H
   / |d_H|; beta_t falls linearly to zero over the first half of the iterations. Where rewards are rare, costs
   alone would otherwise drive the policy into a corner before it has seen one.
@@ -12,6 +14,7 @@ r"""Where a step goes and how long it is, beyond Algorithm 1: departures that ar
   v. Its measured size says how long a step may be: eta is at most ``trust / sqrt(v'F_H v)``. Beyond that the
   recursive estimates lie: typical weights are below their mean of 1, rare ones far above, and a recursion
   that subtracts w x and adds x is too large nearly always.
+- **Transformed.** The ascent goes through an Optax transformation instead of being normalised.
 - **Whole.** Slacks are those of lambda_t / (1 - gamma^H): what was seen before the horizon is taken to go on
   beyond it. The occupancy of H steps alone misses a share gamma^H of every cost.
 """
@@ -19,12 +22,14 @@ r"""Where a step goes and how long it is, beyond Algorithm 1: departures that ar
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any, ClassVar, NamedTuple
 
 import jax
 import jax.numpy as jnp
 
-from cvxmdp.algorithms.safe_steps import TINY, norm_of
+from cvxmdp.algorithms.learning_state import LearningState
+from cvxmdp.algorithms.safe_steps import TINY, border_of, kept_inside, norm_of, slopes
+from cvxmdp.algorithms.views import Steps
 from cvxmdp.atoms.shapes import Shape
 from cvxmdp.atoms.shapes.increasing import IncreasingShape
 from cvxmdp.base.pytrees import Pytree
@@ -32,6 +37,7 @@ from cvxmdp.policies.families import BoundFamily
 
 Array = Any
 Params = Any
+BASELINE_RATE = 0.1  # of the running mean that the baseline is
 RATE = 0.1  # of the running mean of v'F_H v
 FLOOR = 0.01  # of the mean mass of a state: rarer ones count as this
 LEAST = 0.01  # probability of an action, in the Fisher matrix of a table
@@ -65,12 +71,117 @@ class Departures(Pytree):
     natural: bool = False
     static: ClassVar[tuple[str, ...]] = ("trusting", "natural")
 
+    @property
+    def change_steps(self) -> bool:
+        """Whether a step is another one than the paper's."""
+        return bool(self.logs or self.exploration) or self.trusting or self.natural
+
+
+class Step(NamedTuple):
+    """theta_{t+1} = theta_t + length * ascent."""
+
+    ascent: Params
+    length: Array
+    size: Array  # |d_L|
+    changes: Array  # what ``safe_steps`` keeps
+    fisher: Array  # v'F_H v
+
+
+class Surroundings(NamedTuple):
+    """What departures look at besides state and gradients."""
+
+    trajectories: Steps
+    masses: Array
+    weights: Array
+    occupancy: Array  # lambda_t
+    before: Array  # lambda_{t-1}
+    alpha: Array
+    eta: Array  # eta_theta, decayed
+
+
+def lagrangian(gradients: Params, weights: Array) -> Params:
+    """d_f + sum_i mu_i d_{g_i}, and with more weights more of the functions that have gradients."""
+
+    def combined(leaf: Array) -> Array:
+        # Written out, because a product of matrices this small costs more.
+        columns = weights.reshape(-1, *[1] * (leaf.ndim - 1))
+        return leaf[0] + (columns * leaf[1 : 1 + weights.size]).sum(axis=0)
+
+    return jax.tree.map(combined, gradients)
+
+
+def moved(params: Params, length: Array, ascent: Params) -> Params:
+    """theta + length * ascent."""
+    return jax.tree.map(lambda leaf, d: leaf + length * d, params, ascent)
+
+
+def transformed(transform: Any, state: LearningState, ascent: Params) -> tuple[Params, Any]:
+    """theta_{t+1} and the state of an Optax transformation, which minimises."""
+    downwards = jax.tree.map(jnp.negative, ascent)
+    updates, optimiser = transform.update(downwards, state.optimiser, state.params)
+    return jax.tree.map(jnp.add, state.params, updates), optimiser
+
+
+def less_baseline(
+    baseline: Array, fresh: Array, stale: Array, alive: Array, stale_alive: Array
+) -> tuple[Array, Array, Array]:
+    """The next baseline (m, H), and both rewards to go, (m, B, H), without this one."""
+    following = baseline + BASELINE_RATE * (fresh.mean(axis=1) - baseline)
+    return following, fresh - alive * baseline[:, None], stale - stale_alive * baseline[:, None]
+
+
+def departed_step(
+    departures: Departures,
+    family: BoundFamily,
+    state: LearningState,
+    gradients: Params,
+    around: Surroundings,
+) -> Step:
+    """The step of lines 6 and 13 with the departures that are asked for."""
+    weights, changes, fisher, length = state.multipliers, state.changes, state.fisher, around.eta
+    logs, n = departures.logs, state.multipliers.size
+    if logs:
+        now, before = (departures.whole * x for x in (around.occupancy, around.before))
+        border = border_of(logs, now, before, changes, state.step, around.alpha)
+        weights = jnp.concatenate([weights, slopes(logs, departures.log_weights, border)])
+        changes = border.changes
+    ascent = lagrangian(gradients, weights)
+    size = steep = norm_of(ascent)
+    if departures.exploration:
+        entropy = jax.tree.map(lambda leaf: leaf[-1], gradients)
+        ascent = explored(departures, ascent, entropy, state.step)
+        steep = norm_of(ascent)
+    if departures.natural:
+        direction = natural(family, state.params, ascent, around)
+        squared = inner(ascent, direction)
+        ascent, steep = direction, jnp.sqrt(jnp.where(squared > 0, squared, 1.0))
+    length = length / jnp.where(steep > 0, steep, 1.0)
+    if departures.trusting:
+        distance = norm_of(jax.tree.map(jnp.subtract, state.params, state.previous))
+        fisher = fisher_of(fisher, around.weights, distance, state.step)
+        most = departures.trust / jnp.sqrt(jnp.maximum(fisher, TINY))
+        steep = norm_of(ascent)
+        length = jnp.minimum(length, most / jnp.where(steep > 0, steep, 1.0))
+    if logs:
+        own = jax.tree.map(lambda leaf: leaf[1 + n : 1 + n + len(logs)], gradients)
+        ascent, length = kept_inside(ascent, own, border, length)
+    return Step(ascent, length, size, changes, fisher)
+
 
 def explored(departures: Departures, ascent: Params, entropy: Params, t: Array) -> Params:
     """d_L / |d_L| + beta_t d_H / |d_H|."""
     beta = departures.explore * jnp.maximum(0.0, 1.0 - t / departures.until)
     size, other = (jnp.maximum(norm_of(tree), TINY) for tree in (ascent, entropy))
     return jax.tree.map(lambda d, e: d / size + beta * e / other, ascent, entropy)
+
+
+def natural(family: BoundFamily, params: Params, ascent: Params, around: Surroundings) -> Params:
+    """F^{-1} d."""
+    if family.is_table:
+        return natural_of_table(ascent, family.log_table(params), around.occupancy)
+    states = around.trajectories.states
+    flat = states.reshape(-1, *states.shape[2:])
+    return natural_of_network(family, params, ascent, flat, around.masses.ravel() / states.shape[0])
 
 
 def natural_of_table(ascent: Array, logs: Array, occupancy: Array) -> Array:

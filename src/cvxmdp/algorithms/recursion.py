@@ -15,24 +15,27 @@ estimate" is averaged over its trajectories. A zero gradient means no step. Line
 alpha_0 = 1 and r_{-1} = r_0. The recursive occupancy lambda_t is not an occupancy; functions are used in their
 extended form there.
 
-The departures from the paper are off unless asked for; each is marked where it acts.
+The departures from the paper are off unless asked for; each is marked where it acts, and is at home in
+``directions`` and ``safe_steps``.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, ClassVar
 
 import jax
 import jax.numpy as jnp
 
 from cvxmdp.algorithms.directions import (
     Departures,
-    explored,
-    fisher_of,
-    inner,
-    natural_of_network,
-    natural_of_table,
+    Step,
+    Surroundings,
+    departed_step,
+    lagrangian,
+    less_baseline,
+    moved,
+    transformed,
 )
 from cvxmdp.algorithms.estimators import (
     View,
@@ -41,12 +44,8 @@ from cvxmdp.algorithms.estimators import (
     occupancy_estimate,
     to_go,
 )
-from cvxmdp.algorithms.safe_steps import (
-    border_of,
-    kept_inside,
-    norm_of,
-    slopes,
-)
+from cvxmdp.algorithms.learning_state import LearningState, LearningTrace, Witnessed
+from cvxmdp.algorithms.safe_steps import norm_of
 from cvxmdp.algorithms.views import Steps, view
 from cvxmdp.atoms.shapes import Shape
 from cvxmdp.base.pytrees import Pytree
@@ -55,7 +54,6 @@ from cvxmdp.policies.families import BoundFamily
 Array = Any
 Params = Any
 TINY = 1e-30  # decaying estimates become denormal numbers, which slow a CPU down several times
-BASELINE_RATE = 0.1  # of the running mean that the baseline is
 
 
 @dataclass(frozen=True, eq=False)
@@ -112,51 +110,6 @@ class Watched(Pytree):
     static: ClassVar[tuple[str, ...]] = ("mean",)
 
 
-class LearningState(NamedTuple):
-    """Between iterations t-1 and t."""
-
-    params: Params  # theta_t
-    previous: Params  # theta_{t-1}
-    previous_logs: Array  # log pi_{theta_{t-1}}, (S, A); None where it is only looked at on the way
-    occupancy: Array  # lambda_{t-1}, (S, A)
-    older_occupancy: Array  # lambda_{t-2}
-    gradients: Params  # d_{., t-1}, leaves with a leading axis m
-    multipliers: Array  # mu_t, (n,)
-    baseline: Array  # mean reward to go, (m, H); empty without a baseline
-    optimiser: Any  # of the Optax transformation
-    changes: Array  # of the arguments of logarithms, mean squares, (K,); see ``safe_steps``
-    fisher: Array  # v'F_H v, see ``directions``
-    step: Array  # t
-
-
-class Witnessed(NamedTuple):
-    """What an iteration saw: all that its trace is computed from, if it is recorded."""
-
-    trajectories: Steps
-    seen: Array  # the mean of the episodes' occupancies, (S, A); None unless it is watched
-    weights: Array  # of the episodes, (B,)
-    slack: Array  # g(lambda_t), (n,)
-    multipliers: Array  # mu_t, (n,)
-    gradient_norm: Array
-
-
-class LearningTrace(NamedTuple):
-    """What an iteration leaves in the history; means over the batch."""
-
-    episode_objective: Array  # f of the episodes' occupancies
-    episode_slack: Array  # g of them, (n,)
-    episode_return: Array  # undiscounted, (0,) or (1,)
-    tracking_error: Array  # half the squared distance of the episodes' occupancies to each target
-    recursive_slack: Array  # g(lambda_t), what the dual step sees, (n,)
-    multipliers: Array  # mu_t, (n,)
-    gradient_norm: Array
-    policy_entropy: Array  # per step of the episodes
-    weight_mean: Array
-    weight_max: Array
-    effective_sample_size: Array
-    episode_length: Array
-
-
 def initial_state(learning: Learning, params: Params, multipliers: Array) -> LearningState:
     """Line 1, before the first trajectory."""
     dtype, functions = multipliers.dtype, len(learning.functions)
@@ -209,20 +162,22 @@ def update(
     regained = stale_masses * shadow_rewards(learning, older, trajectories)
     fresh, stale = to_go(jnp.stack([gained, regained]))
     baseline = state.baseline
-    if learning.baseline:  # departure: unbiased, because it is older than the trajectory
-        running = BASELINE_RATE * (fresh.mean(axis=1) - baseline)
-        fresh = fresh - trajectories.alive * baseline[:, None]
-        stale = stale - stale_weights * trajectories.alive * baseline[:, None]
-        baseline = baseline + running
+    if learning.baseline:  # departure
+        alive = trajectories.alive
+        baseline, fresh, stale = less_baseline(baseline, fresh, stale, alive, stale_weights * alive)
     corrected = policy.score_difference(previous, trajectories, fresh, stale)
     gradients = jax.tree.map(  # line 12; line 5 for t = 0
         lambda new, old: _flush(new + rest * old), corrected, state.gradients
     )
 
-    seen_by = Surroundings(policy, trajectories, masses, weights, occupancy, newer, alpha)
-    params, optimiser, size, changes, fisher = _primal_step(  # lines 6 and 13
-        learning, state, gradients, seen_by
-    )
+    eta = learning.primal_step * (state.step + 1.0) ** (-learning.primal_decay)
+    step = _normalised(gradients, state, eta)
+    if learning.departures.change_steps:  # departure
+        around = Surroundings(trajectories, masses, weights, occupancy, newer, alpha, eta)
+        step = departed_step(learning.departures, learning.family, state, gradients, around)
+    params, optimiser = moved(state.params, step.length, step.ascent), None  # lines 6 and 13
+    if learning.transform is not None:  # departure
+        params, optimiser = transformed(learning.transform, state, step.ascent)
     slack = _slack(learning, learning.departures.whole * occupancy)
     dual_step = learning.dual_step * (state.step + 1.0) ** (-learning.dual_decay)
     multipliers = jnp.clip(  # lines 7 and 14
@@ -238,13 +193,13 @@ def update(
         multipliers,
         baseline,
         optimiser,
-        changes,
-        fisher,
+        step.changes,
+        step.fisher,
         state.step + 1,
     )
     watch = learning.watched.mean
     seen = occupancy_estimate(trajectories, masses, learning.shape) if watch else None
-    witnessed = Witnessed(trajectories, seen, weights, slack, state.multipliers, size)
+    witnessed = Witnessed(trajectories, seen, weights, slack, state.multipliers, step.size)
     return following, witnessed
 
 
@@ -262,10 +217,11 @@ def trace_of(learning: Learning, after: LearningState, witnessed: Witnessed) -> 
     )
 
 
-def _lagrangian(leaf: Array, multipliers: Array) -> Array:
-    """d_f + sum_i mu_i d_{g_i}; written out, because a product of matrices this small costs more."""
-    weights = multipliers.reshape(-1, *[1] * (leaf.ndim - 1))
-    return leaf[0] + (weights * leaf[1:]).sum(axis=0)
+def _normalised(gradients: Params, state: LearningState, eta: Array) -> Step:
+    """d_{L,t} and eta / |d_{L,t}|; a zero gradient means no step."""
+    ascent = lagrangian(gradients, state.multipliers)
+    size = norm_of(ascent)
+    return Step(ascent, eta / jnp.where(size > 0, size, 1.0), size, state.changes, state.fisher)
 
 
 def shadow_rewards(learning: Learning, occupancy: Array, trajectories: Steps) -> Array:
@@ -273,75 +229,6 @@ def shadow_rewards(learning: Learning, occupancy: Array, trajectories: Steps) ->
     functions = learning.functions
     # One by one: a compiler then computes a gradient only where the trajectories went.
     return jnp.stack([trajectories.along(function.gradient(occupancy)) for function in functions])
-
-
-class Surroundings(NamedTuple):
-    """What departures look at besides the gradients."""
-
-    policy: View
-    trajectories: Steps
-    masses: Array
-    weights: Array
-    occupancy: Array  # lambda_t
-    before: Array  # lambda_{t-1}
-    alpha: Array
-
-
-def _primal_step(
-    learning: Learning, state: LearningState, gradients: Params, around: Surroundings
-) -> tuple[Params, Any, Array, Array, Array]:
-    """theta_{t+1}, the optimiser's state, |d_L|, and what ``safe_steps`` and ``directions`` keep."""
-    departures, n = learning.departures, len(learning.slacks)
-    logs, inside = departures.logs, slice(1 + n, 1 + n + len(departures.logs))
-    weights, changes, fisher = state.multipliers, state.changes, state.fisher
-    if logs:  # departure
-        now, before = (departures.whole * x for x in (around.occupancy, around.before))
-        border = border_of(logs, now, before, changes, state.step, around.alpha)
-        weights = jnp.concatenate([weights, slopes(logs, departures.log_weights, border)])
-        changes = border.changes
-    ascent = jax.tree.map(lambda leaf: _lagrangian(leaf[: inside.stop], weights), gradients)
-    size = norm_of(ascent)
-    if learning.transform is not None:  # departure
-        downwards = jax.tree.map(jnp.negative, ascent)  # Optax minimises
-        updates, optimiser = learning.transform.update(downwards, state.optimiser, state.params)
-        params = jax.tree.map(jnp.add, state.params, updates)
-        return params, optimiser, size, changes, fisher
-    if departures.exploration:  # departure
-        entropy = jax.tree.map(lambda leaf: leaf[-1], gradients)
-        ascent = explored(departures, ascent, entropy, state.step)
-    length = learning.primal_step * (state.step + 1.0) ** (-learning.primal_decay)
-    if departures.natural:  # departure
-        ascent, length = _natural(learning, state, ascent, around, length)
-    else:
-        steep = norm_of(ascent) if departures.exploration else size
-        length = length / jnp.where(steep > 0, steep, 1.0)
-    if departures.trusting:  # departure
-        moved = norm_of(jax.tree.map(jnp.subtract, state.params, state.previous))
-        fisher = fisher_of(fisher, around.weights, moved, state.step)
-        most = departures.trust / jnp.sqrt(jnp.maximum(fisher, TINY))
-        steep = norm_of(ascent)
-        length = jnp.minimum(length, most / jnp.where(steep > 0, steep, 1.0))
-    if logs:  # departure
-        own = jax.tree.map(lambda leaf: leaf[inside], gradients)
-        ascent, length = kept_inside(ascent, own, border, length)
-    params = jax.tree.map(lambda leaf, d: leaf + length * d, state.params, ascent)
-    return params, None, size, changes, fisher
-
-
-def _natural(
-    learning: Learning, state: LearningState, ascent: Params, around: Surroundings, step: Array
-) -> tuple[Params, Array]:
-    """F^{-1} d and the step's length over sqrt(<d, F^{-1} d>)."""
-    if learning.family.is_table:
-        logs = learning.family.log_table(state.params)
-        direction = natural_of_table(ascent, logs, around.occupancy)
-    else:
-        states = around.trajectories.states
-        flat = states.reshape(-1, *states.shape[2:])
-        masses = around.masses.ravel() / states.shape[0]
-        direction = natural_of_network(learning.family, state.params, ascent, flat, masses)
-    squared = inner(ascent, direction)
-    return direction, step / jnp.sqrt(jnp.where(squared > 0, squared, 1.0))
 
 
 def _slack(learning: Learning, occupancy: Array) -> Array:

@@ -25,7 +25,8 @@ from cvxmdp.algorithms.chunks import (
     keep,
     summarise,
 )
-from cvxmdp.algorithms.recursion import Learning, LearningTrace, trace_of, update
+from cvxmdp.algorithms.learning_state import LearningTrace
+from cvxmdp.algorithms.recursion import Learning, trace_of, update
 from cvxmdp.algorithms.views import view
 from cvxmdp.base.compiling import program
 from cvxmdp.experience.environments.environment import Environment, environment_of, seeds

@@ -22,7 +22,8 @@ from cvxmdp.algorithms.chunks import (
     run_chunk,
     snapshot_of,
 )
-from cvxmdp.algorithms.recursion import Learning, LearningTrace
+from cvxmdp.algorithms.learning_state import LearningTrace
+from cvxmdp.algorithms.recursion import Learning
 from cvxmdp.base.compiling import program, small_loop
 from cvxmdp.base.devices import split
 from cvxmdp.base.saved_trees import Growing

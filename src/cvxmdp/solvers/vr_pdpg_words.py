@@ -8,7 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from cvxmdp.algorithms.recursion import Learning, LearningState
+from cvxmdp.algorithms.learning_state import LearningState
+from cvxmdp.algorithms.recursion import Learning
 from cvxmdp.algorithms.safe_steps import noise_of
 from cvxmdp.base.errors import CvxmdpWarning
 from cvxmdp.solvers.vr_pdpg_settings import UNSEEN

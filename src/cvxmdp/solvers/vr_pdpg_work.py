@@ -25,7 +25,7 @@ from cvxmdp.algorithms.chunks import (
     run_chunk,
     snapshot_of,
 )
-from cvxmdp.algorithms.recursion import LearningTrace
+from cvxmdp.algorithms.learning_state import LearningTrace
 from cvxmdp.base.errors import CvxmdpWarning, DivergedError
 from cvxmdp.base.saved_trees import Growing
 from cvxmdp.policies.families import deployed
