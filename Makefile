@@ -9,6 +9,8 @@ READY := $(VENV)/.ready
 PYTEST := $(BIN)/pytest -p no:benchmark -n 2 --dist worksteal
 # Threads inside small linear solves fight with each other: PDPG on 200 states takes five times as long with them.
 export OPENBLAS_NUM_THREADS ?= 1
+# Tests start hundreds of interpreters: each would compile the source anew.
+unexport PYTHONDONTWRITEBYTECODE
 
 # The worked examples of docs/examples, in their order there.
 EXAMPLES := cliff_walking taxi inventory frozen_lake cart_pole mountain_car

@@ -20,7 +20,9 @@ import cvxmdp as cm
 REFERENCE = Path(__file__).parent / "reference"
 LARGEST_WORKER = 1_000_000  # kilobytes that a process may have before what it compiled is dropped
 
-# Modules that start commands and browsers, learn, or compile much: ``make check`` leaves them out.
+# Modules that start commands and browsers, learn, or compile much: ``make check`` leaves them out, and single
+# tests of other modules whose cases take about half a second or more each.
+SLOW_TESTS = set((Path(__file__).parent / "slow_tests.txt").read_text("utf-8").split())
 SLOW = [
     "accelerator",
     "actor_critic",
@@ -78,10 +80,17 @@ hypothesis.settings.load_profile("cvxmdp")
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark the tests of slow modules."""
+    """Mark the tests of slow modules, and slow tests."""
     for item in items:
-        if item.path.stem.removeprefix("test_") in SLOW:
+        name = f"{item.path.name}::{getattr(item, 'originalname', item.name)}"
+        if item.path.stem.removeprefix("test_") in SLOW or name in SLOW_TESTS:
             item.add_marker(pytest.mark.slow)
+
+
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    """Do not even read the modules that ``make check`` leaves out."""
+    quick = "not slow" in config.option.markexpr
+    return True if quick and collection_path.stem.removeprefix("test_") in SLOW else None
 
 
 @pytest.fixture(scope="module", autouse=True)

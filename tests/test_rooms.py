@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import functools
 import re
 from collections.abc import Iterator
 from pathlib import Path
@@ -39,6 +40,12 @@ FRONT = "__init__"
 OFFENDERS: set[str] = set()
 
 
+@functools.cache
+def trees() -> dict[Path, ast.Module]:
+    """The source, read once."""
+    return {path: ast.parse(path.read_text("utf-8")) for path in ROOT.rglob("*.py")}
+
+
 def _statements(node: ast.AST, lazy: bool = False) -> Iterator[tuple[ast.stmt, bool]]:
     for child in ast.iter_child_nodes(node):
         if isinstance(child, ast.Import | ast.ImportFrom):
@@ -73,14 +80,15 @@ def _wrong(room: str, module: str, lazy: bool) -> bool:
     return ROOMS.index(target) > ROOMS.index(room)
 
 
+@functools.cache
 def offenders() -> set[str]:
     """``file module`` of every import that breaks the rule."""
     found = set()
-    for path in ROOT.rglob("*.py"):
+    for path, tree in trees().items():
         file = path.relative_to(ROOT)
         if len(file.parts) == 1:  # the front door may name every room
             continue
-        for statement, lazy in _statements(ast.parse(path.read_text("utf-8"))):
+        for statement, lazy in _statements(tree):
             for module in _named(statement):
                 if _wrong(file.parts[0], module, lazy):
                     found.add(f"{file.as_posix()} {module}")
@@ -111,8 +119,8 @@ NAMESAKES: set[str] = set()
 def test_class_names_occur_once() -> None:
     names = [
         node.name
-        for path in ROOT.rglob("*.py")
-        for node in ast.walk(ast.parse(path.read_text("utf-8")))
+        for tree in trees().values()
+        for node in ast.walk(tree)
         if isinstance(node, ast.ClassDef) and not node.name.startswith("_")
     ]
     twice = {name for name in names if names.count(name) > 1}
@@ -152,3 +160,11 @@ def test_files_that_the_docs_name_are_there() -> None:
     for page in [root / "README.md", *sorted((root / "docs").rglob("*.md"))]:
         for name in re.findall(r"`((?:\w+/)+\w+\.py)`", page.read_text("utf-8")):
             assert any((place / name).is_file() for place in places), f"{page.name}: {name}"
+
+
+def test_slow_tests_are_there() -> None:
+    tests = Path(__file__).parent
+    for name in (tests / "slow_tests.txt").read_text("utf-8").split():
+        file, _, function = name.partition("::")
+        found = (tests / file).is_file() and f"def {function}(" in (tests / file).read_text("utf-8")
+        assert found, f"{name} is in slow_tests.txt alone"
