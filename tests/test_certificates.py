@@ -706,7 +706,7 @@ def test_relative_gap_means_something_when_the_optimum_is_zero():
 def test_the_relative_gap_is_one_of_the_objective_however_bad_the_uniform_policy_is():
     certificate = replace(
         cm.certify(cm.Problem(two_states(), maximize=cm.linear("reward")), np.full((2, 2), 0.5)),
-        **{"upper": 5.1, "lower": 3.7, "uniform": -127.0},
+        **{"upper": 5.1, "lower": 3.7, "uniform": -127.0, "one_sign": False},
     )
     assert certificate.relative_gap == pytest.approx(1.4 / 5.1)
     assert "Gap 1.4, relative 0.27." in str(certificate)
@@ -719,6 +719,8 @@ def test_the_relative_gap_is_one_of_the_objective_however_bad_the_uniform_policy
     near_zero = replace(certificate, upper=0.01, lower=0.0)
     assert near_zero.relative_gap == pytest.approx(0.01 / 127.01)
     assert "relative 1 to the objective, 7.9e-05 to the uniform policy" in str(near_zero)
+    rare = replace(near_zero, one_sign=True)
+    assert rare.relative_gap == 1.0
 
 
 @pytest.mark.parametrize("penalty", [30.0, 3e3])

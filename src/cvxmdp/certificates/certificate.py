@@ -39,7 +39,15 @@ BOUNDS = (*COMMON, "upper", "lower", "slack", "multipliers", "uniform")
 NEAR_NOTHING = ("least_size",)  # where relative gaps refer to it
 INFEASIBLE = (*COMMON, "slack_bound", "conflict")
 ON_TRUTH = ("confidence", "data", "reaches")
-NOTES = ("given_slack", "repaired", "repair_share", "flow_residual", "flow_cost", "level")
+NOTES = (
+    "given_slack",
+    "repaired",
+    "repair_share",
+    "flow_residual",
+    "flow_cost",
+    "level",
+    "one_sign",
+)
 
 UNDERFLOW = 1e-290  # bounds allow for it, and are no further from zero where everything is zero
 
@@ -83,6 +91,8 @@ class Certificate(InNotebooks):
         reaches: the objective of ``policy`` is surely as good as this, feasible or not.
         values: V of the policy's worst models, for the checker.
         level: the arithmetic its claims were computed and checked in; a note, which ``check`` does not believe.
+        one_sign: the objective adds up numbers of one sign alone, such as the chance of an event: near zero it
+            is rare, and gaps are relative to itself and nothing else.
     """
 
     upper: float
@@ -110,6 +120,7 @@ class Certificate(InNotebooks):
     values: tuple[np.ndarray, ...] = ()
     least_size: float = math.nan
     level: str = FLOATING
+    one_sign: bool = False
 
     @property
     def gap(self) -> float:
@@ -128,7 +139,9 @@ class Certificate(InNotebooks):
 
     @property
     def range(self) -> float:
-        """|bound - objective of the uniform policy|; zero where there is none."""
+        """|bound - objective of the uniform policy|; zero where there is none, or ``one_sign``."""
+        if self.one_sign:
+            return 0.0
         bound = self.upper if self.sense == "maximize" else self.lower
         return largest_of(bound - self.uniform)
 
@@ -270,6 +283,7 @@ def _rebuilt(document: Any) -> Certificate:
         proof=decode_tree(document["evidence"]["proof"]),
         fingerprint=str(document["problem"]),
         level=str(notes.get("level", FLOATING)),  # files of earlier releases know one level
+        one_sign=bool(notes.get("one_sign", False)),
         **on_truth,
     )
 

@@ -270,6 +270,7 @@ class Certifier:
             "given_slack": dict(given.computed_slack) if given else {},
             "assumes": claims.checked.promises,
             "uniform": problem.sign * uniform,
+            "one_sign": claims.one_sign,
             "sense": problem.sense,
             "statement": repr(problem),
             "fingerprint": claims.fingerprint,
@@ -317,7 +318,8 @@ class Certifier:
             flow_cost=kept.achieved.drift if kept is not None else math.nan,
             **self._common(given),
         )
-        if not (found.lower <= 0 <= found.upper and found.relative_gap > ENOUGH):
+        near_nothing = found.lower <= 0 <= found.upper and not found.one_sign
+        if not (near_nothing and found.relative_gap > ENOUGH):
             return found
         return replace(found, least_size=self.claims.least_size)
 
@@ -332,7 +334,10 @@ def proven(claims: Claims, evidence: Evidence) -> Proof | None:
 
 def _up(claims: Claims, proof: Proof) -> float:
     """A little above, of the size of the numbers that are added up: of the start, where the rest is covered."""
-    values, covered = proof.evidence.values, proof.evidence.remainder is not None
+    values = proof.evidence.values
+    # Of finitely many steps the checker adds up numbers of one sign, and nothing else, from the last one on.
+    added_up = claims.one_sign and claims.lowered.horizon.steps is not None
+    covered = proof.evidence.remainder is not None or added_up
     size = 0.0 if values is None else float(np.abs(values).max(initial=0.0))
     if values is not None and covered:
         size = float(claims.flow.initial @ np.abs(values))

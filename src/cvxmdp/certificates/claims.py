@@ -30,12 +30,14 @@ from cvxmdp.checker.bounds import (
 )
 from cvxmdp.checker.fingerprint import fingerprint
 from cvxmdp.models.flow import Flow
+from cvxmdp.models.rare_events import one_sign
 from cvxmdp.policies.tables import TabularPolicy
 from cvxmdp.policies.timed_policy import from_rows
 from cvxmdp.problems.lowered import Evidence, Lowered
 from cvxmdp.problems.problem import Problem
 
 SHORT = 1 - 1e-6  # a size that is claimed stays below what any machine computes
+ROUNDING = 1e-9  # of the most a policy could have: a bound that misses zero by less
 ENOUGH = 1e-6  # certified relative gap at which an answer is called optimal
 
 
@@ -126,7 +128,9 @@ class Claims:
         gap = abs(upper - lower)
         if not math.isfinite(gap):
             return math.inf
-        size = size_of(upper, lower, abs(upper) + self.most)
+        size = size_of(upper, lower, 0.0 if self.one_sign else abs(upper) + self.most)
+        if self.one_sign:
+            return gap / size if size > UNDERFLOW else 0.0
         if size > largest_of(
             upper, lower
         ):  # it may be near zero: what the uniform policy has decides
@@ -135,6 +139,14 @@ class Claims:
         if min(upper, lower) <= 0 <= max(upper, lower) and gap > ENOUGH * size:
             size = max(size, self.least_size)
         return gap / size if size > UNDERFLOW else 0.0
+
+    @cached_property
+    def one_sign(self) -> bool:
+        """f adds up numbers of one sign alone: where it is near zero it is rare, and has digits of its own."""
+        found = self.lowered.objective.affine()
+        if found is None or found.offset != 0.0:
+            return False
+        return bool(one_sign(found.reward[self.flow.usable]))
 
     @cached_property
     def most(self) -> float:
@@ -169,9 +181,18 @@ class Claims:
                 evidence = replace(evidence, multipliers=kept, values=values)
             if evidence.remainder is None:
                 evidence = replace(evidence, remainder=self._remainder(kept, evidence))
-            return Proof(upper_bound(self.checked, kept, self.written(evidence)), evidence)
+            found = Proof(upper_bound(self.checked, kept, self.written(evidence)), evidence)
+            rounding = self.one_sign and 0 < found.upper <= ROUNDING * self.most
+            return self._at_zero(found) if rounding else found
         except CertificateError:
             return None
+
+    def _at_zero(self, found: Proof) -> Proof:
+        """A sum of what costs something, or nothing, is worth nothing at best: no rounding is in that bound."""
+        nothing, free = np.zeros(self.flow.shape[0]), dict.fromkeys(self.slacks, 0.0)
+        trivial = replace(found.evidence, multipliers=free, values=nothing, remainder=nothing)
+        upper = upper_bound(self.checked, free, self.written(trivial))
+        return Proof(upper, trivial) if upper < found.upper else found
 
     def _remainder(self, multipliers: dict[str, float], evidence: Evidence) -> np.ndarray | None:
         if self.flow.endless:  # a bound needs none

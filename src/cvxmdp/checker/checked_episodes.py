@@ -32,20 +32,71 @@ leaves open with its rounding (which is relative to V, state by state), and any 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import scipy.sparse as sp
 
 from cvxmdp.checker.arithmetic import EPS, CertificateError, ErrorBound, total
 from cvxmdp.checker.checked_flow import CheckedFlow, Proof, Visited, can_stay
-from cvxmdp.checker.linear_solve import DENSE_LIMIT, solve_system
+from cvxmdp.checker.linear_solve import DENSE_LIMIT, solve_closely, solve_system
 
 SHARP = 1e-12  # relative error of an occupancy at which the policy's own chain is not looked at
 COVERED = 1.001  # times the return of what values leave open, so that one backup can show it
 OPEN = 0.5  # of a step, that a longest stay may leave open
+FAR = 1e-9  # of a return: an error beyond it is worth a closer look
+Solve = Callable[[sp.csr_array, np.ndarray], np.ndarray]
+
+
+class _OwnChain(NamedTuple):
+    """The chain of a policy over the states that it visits.
+
+    Attributes:
+        matrix: sparse, (n, n).
+        discount: gamma.
+        initial: rho, (n,).
+        n_actions: of a state, whose products stand in one place.
+    """
+
+    matrix: sp.csr_array
+    discount: float
+    initial: np.ndarray
+    n_actions: int
+
+    @property
+    def rounding(self) -> float:
+        """Relative, of a sum over a row."""
+        return (int(np.diff(self.matrix.indptr).max(initial=0)) + self.n_actions + 8) * EPS
+
+    def closely(self, matrix: sp.csr_array, right: np.ndarray) -> np.ndarray:
+        """A solution for a right-hand side of one sign, to its own digits."""
+        sign = -1.0 if (right < 0).any() else 1.0
+        return sign * solve_closely(matrix, sign * right, self.discount)
+
+    def least_return(
+        self, gained: np.ndarray, sizes: np.ndarray, off: np.ndarray, solved: Solve
+    ) -> tuple[float, float]:
+        """<rho, V - E> and <rho, V>; minus infinity first where no E was found.
+
+        Args:
+            gained: r_pi, (n,).
+            sizes: of the numbers that were added up in it.
+            off: by how much it may be wrong.
+            solved: finds V and E.
+        """
+        values, rounding = solved(self.matrix, gained), self.rounding
+        left = np.abs(gained + self.discount * (self.matrix @ values) - values)
+        sizes = sizes + self.discount * (self.matrix @ np.abs(values)) + np.abs(values)
+        left += rounding * sizes + off * (1 + rounding)
+        remainder = COVERED * np.maximum(solved(self.matrix, left), 0.0)
+        inner, size = total(self.initial * values)
+        needed = (left + self.discount * (self.matrix @ remainder)) * (1 + rounding)
+        if not (needed <= remainder).all():
+            return -math.inf, inner
+        error = total(self.initial * remainder)[0] * (1 + 8 * EPS)
+        return inner - 4 * EPS * size - error, inner
 
 
 class CheckedEpisodes(CheckedFlow):
@@ -168,21 +219,16 @@ class CheckedEpisodes(CheckedFlow):
         blur: np.ndarray,
     ) -> float:
         """<rho, V - E> of a policy's own chain; minus infinity where no E was found."""
-        rounding = (int(np.diff(own.indptr).max(initial=0)) + self.shape[1] + 8) * EPS
         gained, sizes, off = (
             (policy[places] * table[places]).sum(axis=1)
             for table in (reward, np.abs(reward), np.where(policy > 0, blur, 0.0))
         )
-        values = self._solved(own, gained)
-        left = np.abs(gained + self.discount * (own @ values) - values)
-        sizes += self.discount * (own @ np.abs(values)) + np.abs(values)
-        left += rounding * sizes + off * (1 + rounding)
-        remainder = COVERED * np.maximum(self._solved(own, left), 0.0)
-        needed = (left + self.discount * (own @ remainder)) * (1 + rounding)
-        if not (needed <= remainder).all():
-            return -math.inf
-        inner, size = total(self.initial[places] * values)
-        return inner - 4 * EPS * size - total(self.initial[places] * remainder)[0] * (1 + 8 * EPS)
+        chain = _OwnChain(own, self.discount, self.initial[places], self.shape[1])
+        least, value = chain.least_return(gained, sizes, off, self._solved)
+        one_sign = (gained >= 0).all() or (gained <= 0).all()
+        if one_sign and not abs(value - least) <= FAR * abs(value):
+            least = max(least, chain.least_return(gained, sizes, off, chain.closely)[0])
+        return least
 
     def _solved(
         self, matrix: sp.csr_array, right: np.ndarray, guess: np.ndarray | None = None

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -105,10 +106,18 @@ class CheckedFinite(CheckedFlow):
         # Per step: a row divided, a product, a sum of at most ``arrivals`` numbers, a discount.
         growth = math.expm1(1.1 * self.steps * (self.arrivals + self.shape[1] + 8) * EPS)
         error = growth * float(x.sum()) * (1 + 8 * EPS) + x.size * UNDERFLOW
-        return Visited(x.reshape(self.shape), ErrorBound(error, support), error)
+        x = x.reshape(self.shape)
+        return Visited(x, ErrorBound(error, support), error, partial(_least_return, x, growth))
 
     @property
     def arrivals(self) -> int:
         """Most numbers that are added up in one flow equation, with room for the operations on them."""
         counts = np.bincount(self.transition.indices, minlength=self.states)
         return int(counts.max(initial=0)) + self.shape[1] + 8
+
+
+def _least_return(x: np.ndarray, growth: float, reward: np.ndarray, blur: np.ndarray) -> float:
+    """What a reward surely returns where every entry of x is right up to the relative error ``growth``."""
+    inner, size = total(reward * x)
+    error = (1.1 * growth + 8 * EPS) * size + 1.1 * total(np.where(x > 0, blur, 0.0) * x)[0]
+    return inner - error - float(np.abs(reward).max(initial=0.0)) * x.size * UNDERFLOW

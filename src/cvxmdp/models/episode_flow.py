@@ -30,6 +30,7 @@ import scipy.sparse as sp
 
 from cvxmdp.models.flow import Equations, Flow
 from cvxmdp.models.planning import Device, EpisodeOracle, Oracle, longest_stay, optimal_values
+from cvxmdp.models.rare_events import rare_return
 from cvxmdp.models.systems import (
     DENSE_LIMIT,
     dot,
@@ -127,13 +128,17 @@ class EpisodeFlow(Flow):
     def best_values(
         self, reward: np.ndarray, guess: np.ndarray | None = None
     ) -> tuple[np.ndarray, np.ndarray]:
-        return optimal_values(self, reward, guess)
+        values, actions = optimal_values(self, reward, guess)
+        rare = rare_return(self, reward, values)
+        return (values, actions) if rare is None else (rare.values, rare.actions)
 
     def covering(self, excess: np.ndarray, size: float) -> np.ndarray | None:
         """A little more than the best return of e, or than its largest entry over the longest stay."""
         top = float(excess[self.usable].max())
-        if self.endless or not 0.0 < top < np.inf:
+        if self.endless or not top < np.inf:
             return None
+        if top == 0.0:
+            return np.zeros(self.shape[0])
         if self.shape[0] <= DENSE_LIMIT:
             best = top * np.maximum(self.best_values(excess / top)[0], 0.0)
             for more in COVERED:

@@ -182,7 +182,7 @@ class TotalFlow(EpisodeFlow):
         self, reward: np.ndarray, guess: np.ndarray | None = None
     ) -> tuple[np.ndarray, np.ndarray]:
         if not self.strict:
-            return optimal_values(self, reward, guess)
+            return super().best_values(reward, guess)
         try:
             values, actions = optimal_values(self, reward, start=self.ending_actions)
             successors = int(np.diff(self.transition.indptr).max(initial=0))

@@ -76,7 +76,9 @@ class HostPlace(Rewards):
     def best(self, reward: Any, accuracy: float, error: float) -> tuple[Best, Column]:
         """The best policy of a reward, and its column with visits up to ``error``."""
         found = self.oracle.best(reward, accuracy)
-        visits = self.oracle.visits(self.oracle.chain(found.actions), error)
+        visits = found.visits
+        if visits is None:
+            visits = self.oracle.visits(self.oracle.chain(found.actions), error)
         actions = small_actions(found.actions, self.oracle.shape[1])
         return found, Column(visits, actions, None, error)
 
