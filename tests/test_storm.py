@@ -87,6 +87,57 @@ IN_MAZE = [
 ]
 
 
+# Two places of the swamp can be crossed for ever at the price of wet feet; a drone can charge again and again.
+SWAMP = """mdp
+module swamp
+  s : [0..6] init 0;
+  [walk] s=0 -> 0.5:(s'=1) + 0.5:(s'=2);
+  [walk] s=1 -> 0.9:(s'=3) + 0.1:(s'=0);
+  [walk] s=2 -> 0.4:(s'=3) + 0.6:(s'=4);
+  [round] s=3 -> 0.5:(s'=4) + 0.5:(s'=3);
+  [round] s=4 -> 0.3:(s'=3) + 0.7:(s'=4);
+  [out] s=3 -> 0.6:(s'=5) + 0.4:(s'=6);
+  [out] s=4 -> 0.2:(s'=5) + 0.8:(s'=0);
+  [climb] s=6 -> 0.1:(s'=5) + 0.9:(s'=6);
+  [end] s=5 -> true;
+endmodule
+rewards "coins" [walk] true : 1; endrewards
+rewards "wet" s=3 | s=4 : 1; [climb] true : 0.5; endrewards
+rewards "tired" [climb] true : 1; [out] true : 2; endrewards
+label "dry" = s=5;
+label "pit" = s=6;
+"""
+IN_SWAMP = [
+    'multi(R{"wet"}min=? [F "dry"], R{"tired"}<=2 [F "dry"])',
+    'multi(R{"wet"}min=? [F "dry"], R{"coins"}<=0.9 [F "dry"])',
+    'multi(R{"coins"}min=? [F "dry"], R{"wet"}<=1 [F "dry"])',
+    'multi(R{"tired"}min=? [F "dry"], R{"wet"}<=1 [F "dry"], P<=0.1 [F "pit"])',
+    'multi(R{"tired"}<=2 [F "dry"])',
+]
+DRONE = """mdp
+module drone
+  pos : [0..4] init 0;
+  bat : [0..4] init 4;
+  charging : bool init false;
+  crashed : bool init false;
+  [fly] !crashed & !charging & bat>0 & pos<4 -> 0.85:(pos'=pos+1)&(bat'=bat-1) + 0.1:(bat'=bat-1)
+    + 0.05:(crashed'=true);
+  [dock] !crashed & !charging & pos=2 -> (charging'=true);
+  [charge] charging & bat<4 -> 0.5:(bat'=min(4,bat+2)) + 0.5:(bat'=min(4,bat+1));
+  [undock] charging -> (charging'=false);
+  [hover] !crashed & !charging & bat>0 -> (bat'=bat-1);
+  [end] crashed | (bat=0 & !charging) | pos=4 -> true;
+endmodule
+rewards "energy" [fly] true : 1; [hover] true : 1; endrewards
+label "there" = pos=4;
+label "crashed" = crashed;
+"""
+OF_DRONE = [
+    'multi(Pmax=? [F<=8 "there"], R{"energy"}<=6 [C])',  # a budget that does not bind, and must end walks
+    'multi(R{"energy"}min=? [C], P>=0.6 [F "there"], P<=0.25 [F "crashed"])',
+]
+
+
 @pytest.fixture(scope="module")
 def courier(tmp_path_factory):
     path = tmp_path_factory.mktemp("programs") / "courier.nm"
@@ -112,6 +163,38 @@ def test_walks_that_only_a_budget_ends(tmp_path, text):
     path = tmp_path / "maze.nm"
     path.write_text(MAZE)
     against_storm(path, text, {})
+
+
+@pytest.mark.parametrize("text", IN_SWAMP)
+def test_goals_that_cost_more_than_any_budget_are_proven_to(tmp_path, text):
+    """Where a part can be crossed for nothing, rounding there must not hide that."""
+    path = tmp_path / "swamp.nm"
+    path.write_text(SWAMP)
+    problem = cm.from_storm(path, text)
+    solution = cm.solve(problem)
+    assert solution.status is cm.Status.INFEASIBLE
+    certificate = cm.certify(problem, solution)
+    assert certificate.infeasible
+    assert cm.check(certificate, problem).accepted
+    assert cm.check(certificate, problem, exact=True).accepted
+
+
+@pytest.mark.parametrize("text", OF_DRONE)
+def test_budgets_that_end_walks_without_binding(tmp_path, text):
+    path = tmp_path / "drone.nm"
+    path.write_text(DRONE)
+    against_storm(path, text, {})
+
+
+def test_a_front_whose_budget_ends_walks(tmp_path):
+    path = tmp_path / "drone.nm"
+    path.write_text(DRONE)
+    text = 'multi(Pmax=? [F "there"], Pmin=? [F "crashed"], R{"energy"}<=5 [C])'
+    front = cm.pareto(*cm.from_storm(path, text), tolerance=1e-6)
+    for weights in ([1.0, 0.0], [0.5, 0.5]):
+        assert front.upper(weights) - front.lower(weights) <= 1e-5
+    alone = by_storm(path, 'multi(Pmax=? [F "there"], R{"energy"}<=5 [C])', {})
+    assert front.lower([1.0, 0.0]) == pytest.approx(alone, abs=1e-6)
 
 
 @pytest.mark.parametrize("text", QUERIES + SEVERAL)

@@ -2,7 +2,8 @@ r"""Flows of episodes as the checker sees them: out(x) = rho + gamma P'x.
 
 **What no return exceeds.** For any V the flow equations give <r, y> = <rho, V> + <r + gamma P V - V, y>. Let
 e be what is left, with its rounding: e = max(0, r + gamma P V - V + (k + 8) eps (|r| + gamma P |V| + |V|)).
-It is a reward of its own, so for any E >= e + gamma P E,
+(Without a discount P V - V is a sum of differences V(s') - V(s) where nothing ends, and rounding is relative to
+these.) It is a reward of its own, so for any E >= e + gamma P E,
 
     <r, y> <= <rho, V + E>.
 
@@ -162,10 +163,30 @@ class CheckedEpisodes(CheckedFlow):
         """r + gamma P V - V, and how far it may be off, (S, A) both."""
         left = reward + self._following(values) - values[:, None]
         sizes = np.abs(reward) + self._following(np.abs(values)) + np.abs(values)[:, None]
+        if self.discount == 1:
+            change, moved = self._change(values)
+            left = np.where(self.ends, left, reward + change)
+            sizes = np.where(self.ends, sizes, np.abs(reward) + moved)
         error = self.rounding * sizes + blur
         if not (np.isfinite(left)[self.usable].all() and np.isfinite(error)[self.usable].all()):
             raise CertificateError("the numbers of the certificate are too large: no bound follows")
         return left, error
+
+    def _change(self, values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """sum_s' P(s'|s,a) (V(s') - V(s)), which is P V - V where nothing ends, and the sum of its sizes.
+
+        It is exactly zero where all values are the same: in a part that can be crossed for nothing.
+        """
+        entries = np.diff(self.transition.indptr)
+        rows = np.repeat(np.arange(entries.size), entries)
+        steps = self.transition.data * (
+            values[self.transition.indices] - values[rows // self.shape[1]]
+        )
+        change, moved = (
+            np.bincount(rows, terms, minlength=entries.size).reshape(self.shape)
+            for terms in (steps, np.abs(steps))
+        )
+        return change, moved
 
     def _following(self, values: np.ndarray) -> np.ndarray:
         """gamma P V, (S, A)."""

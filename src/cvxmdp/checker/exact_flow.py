@@ -91,9 +91,17 @@ class ExactEpisodes(ExactFlow):
         """gamma P V, (S * A,)."""
         return np.asarray(self.transition.times(values) * self.discount)
 
+    def _gained(self, values: np.ndarray) -> np.ndarray:
+        """gamma P V - V, (S * A,); without a discount as differences, where nothing ends."""
+        plainly = self._following(values) - values[self.owner]
+        if self.flow.discount < 1:
+            return np.asarray(plainly)
+        changes = self.transition.changes(values, self.owner)
+        return np.where(self.flow.ends.ravel(), plainly, changes)
+
     def best_return(self, reward: np.ndarray, proof: Proof) -> Ball:
         values = balls(self.flow.per_state(proof, "values"))
-        left = (reward + self._following(values) - values[self.owner])[self.flow.usable.ravel()]
+        left = (reward + self._gained(values))[self.flow.usable.ravel()]
         inner, most = add_up(self.initial * values), greatest(left)
         if self.flow.endless:
             return inner + self.mass * most

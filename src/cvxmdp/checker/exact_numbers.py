@@ -105,6 +105,11 @@ class ExactMatrix:
         """M v."""
         return _sums(self.entries * v[self.columns], self.pointers)
 
+    def changes(self, v: np.ndarray, owner: np.ndarray) -> np.ndarray:
+        """sum_j M_ij (v_j - v_owner(i)) of every row i: exactly zero where all of these are the same."""
+        rows = np.repeat(owner, np.diff(self.pointers))
+        return _sums(self.entries * (v[self.columns] - v[rows]), self.pointers)
+
     def transposed_times(self, v: np.ndarray) -> np.ndarray:
         """M' v."""
         return _sums(self.entries[self.order] * v[self.rows], self.across)

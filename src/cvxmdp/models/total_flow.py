@@ -18,6 +18,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from cvxmdp.base.errors import ModelError
+from cvxmdp.models.collapsing import Silence
 from cvxmdp.models.end_components import EndComponents, end_components
 from cvxmdp.models.episode_flow import ROUNDED, EpisodeFlow
 from cvxmdp.models.flow import reached_from
@@ -95,12 +96,19 @@ class TotalFlow(EpisodeFlow):
         """Those, and boolean (S,): the states from which some policy can end."""
         known = (self.usable & ~self._whole).any(axis=1)
         actions = np.where(known, (self.usable & ~self._whole).argmax(axis=1), -1)
+        actions, known = self._nearer(actions, known, self.actions)
+        return np.where(actions < 0, self.actions.argmax(axis=1), actions), known
+
+    def _nearer(
+        self, actions: np.ndarray, known: np.ndarray, pairs: np.ndarray
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """Actions (S,) that may come nearer to states with known ones, by these pairs (S, A), and where."""
         while True:
             near = (self.transition @ known.astype(np.float64)).reshape(self.shape) > 0
-            found = ~known & (near & self.actions).any(axis=1)
+            found = ~known & (near & pairs).any(axis=1)
             if not found.any():
-                return np.where(actions < 0, self.actions.argmax(axis=1), actions), known
-            actions = np.where(found, (near & self.actions).argmax(axis=1), actions)
+                return actions, known
+            actions = np.where(found, (near & pairs).argmax(axis=1), actions)
             known = known | found
 
     def require(self, charge: Callable[[], np.ndarray]) -> None:
@@ -183,6 +191,11 @@ class TotalFlow(EpisodeFlow):
     ) -> tuple[np.ndarray, np.ndarray]:
         if not self.strict:
             return super().best_values(reward, guess)
+        free = end_components(self.transition, self._whole & (reward == 0))
+        return self._crossing(free, reward) if free.count else self._raised(reward)
+
+    def _raised(self, reward: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Values that leave nothing open: no stay is there to multiply it with."""
         try:
             values, actions = optimal_values(self, reward, start=self.ending_actions)
             successors = int(np.diff(self.transition.indptr).max(initial=0))
@@ -196,6 +209,29 @@ class TotalFlow(EpisodeFlow):
         except np.linalg.LinAlgError as error:
             raise ModelError(PAYS) from error
         raise ModelError(PAYS)
+
+    def _crossing(self, free: EndComponents, reward: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Best values where some parts can be crossed for nothing: the same all over such a part."""
+        silence = Silence(self.transition, self.usable, free)
+        source, first = silence.source, silence.stands_for
+        available = source >= 0
+        nowhere = ~available.any(axis=1)  # states that another one stands for
+        places = np.arange(first.size)
+        merge = sp.csr_array((np.ones(first.size), (places, first)), shape=(first.size,) * 2)
+        rows = np.where(available, source, 0).ravel()
+        kept = sp.diags_array(available.ravel().astype(np.float64))
+        transition = sp.csr_array(kept @ self.transition[rows] @ merge)
+        transition.eliminate_zeros()
+        available[nowhere, 0] = True
+        initial = np.bincount(first, self.initial, minlength=first.size)
+        smaller = TotalFlow(transition, initial, available, 1.0)
+        worth = np.where(source >= 0, reward.ravel()[rows].reshape(source.shape), 0.0)
+        values, chosen = smaller._raised(worth)
+        exits = source[places, chosen][first]  # pairs, of the same state or of its part
+        nobody = self.actions.argmax(axis=1)  # where nobody comes, any action will do
+        actions = np.where(exits < 0, nobody, exits % self.shape[1])
+        known = exits // self.shape[1] == places
+        return values[first], self._nearer(actions, known, free.inside)[0]
 
     def covering(self, excess: np.ndarray, size: float) -> np.ndarray | None:
         """Where policies can stay for ever, nothing covers what is left open."""

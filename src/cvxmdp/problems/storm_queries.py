@@ -116,7 +116,7 @@ class _Query:
         mdp = self._table(asked)
         bounded = {one.text: one.constraint() for one in asked if one.bound is not None}
         wanted = [one for one in asked if one.bound is None]
-        if len(parts) == 1 and not wanted:
+        if not wanted and not hasattr(self.formula, "subformulas"):
             raise ProblemError(
                 f"{self.formula} asks about every policy; ask for a number, as in Pmin=? [...], or whether "
                 f"some policy does it, multi({self.formula})"

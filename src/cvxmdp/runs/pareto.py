@@ -115,8 +115,11 @@ class _Explorer:
         self.asked: dict[Any, Callable[[], Certified]] = {}
         first, *_ = objectives.values()
         named = {name: utility >= 0.0 for name, utility in objectives.items()}
-        # The slack of f >= 0 is f: so one look at a policy gives sure values of all objectives.
-        self.claims = Claims.of(Problem(problem.source, maximize=first, subject_to=named))
+        # The slack of f >= 0 is f: so one look at a policy gives sure values of all objectives. Budgets are
+        # among them because they may be what ends episodes.
+        budgets = {f"subject to {name}": one for name, one in problem.constraints.items()}
+        both = {**budgets, **named}
+        self.claims = Claims.of(Problem(problem.source, maximize=first, subject_to=both))
         self.solved: list[FrontPoint] = []
         self.spans: np.ndarray | None = None  # of the objectives, once they are known
 
