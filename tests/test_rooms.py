@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import functools
 import re
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -126,6 +127,84 @@ def test_class_names_occur_once() -> None:
     twice = {name for name in names if names.count(name) > 1}
     assert twice - NAMESAKES == set(), "a class has a name of its own"
     assert NAMESAKES - twice == set(), "mended: take it off the list"
+
+
+def functions() -> Iterator[tuple[str, ast.FunctionDef]]:
+    """``file:line`` and every function and method of the source."""
+    for path, tree in trees().items():
+        for node in ast.walk(tree):
+            if isinstance(node, ast.FunctionDef):
+                yield f"{path.relative_to(ROOT).as_posix()}:{node.lineno}", node
+
+
+def body_of(function: ast.FunctionDef) -> list[ast.stmt]:
+    has_words = ast.get_docstring(function, clean=False) is not None
+    return function.body[has_words:]
+
+
+def test_no_function_stands_twice() -> None:
+    """Of three lines or more; names inside count, so that it is the same code and no mere likeness."""
+    places: dict[str, list[str]] = {}
+    for place, function in functions():
+        text = "\n".join(ast.unparse(statement) for statement in body_of(function))
+        if text.count("\n") >= 2:
+            places.setdefault(text, []).append(place)
+    assert [where for where in places.values() if len(where) > 1] == []
+
+
+# Called by others: notebooks, Typer, pickle, users (``docs/command-line.md``).
+CALLED_ELSEWHERE = {"_repr_html_", "_repr_png_", "introduction", "occupancy_by_time"} | {
+    "persistent_id",
+    "persistent_load",
+    "save_run",
+}
+
+
+def test_everything_is_used() -> None:
+    """What is defined is named somewhere else in the source, or public; tests alone are no reason to be."""
+    public = (ROOT / "__init__.pyi").read_text("utf-8")
+    words = re.findall(r"\w+", "\n".join(path.read_text("utf-8") for path in trees()) + public)
+    times = Counter(words)
+    defined = Counter(
+        node.name
+        for tree in trees().values()
+        for node in ast.walk(tree)
+        if isinstance(node, ast.FunctionDef | ast.ClassDef)
+    )
+    unused = {name for name, count in defined.items() if times[name] <= count}
+    assert {name for name in unused if not name.startswith("__")} == CALLED_ELSEWHERE
+
+
+def test_constants_are_used() -> None:
+    """By their own module, or by one that imports them."""
+    texts = {path: path.read_text("utf-8") for path in trees()}
+    imported = {
+        (node.module, alias.name)
+        for tree in trees().values()
+        for node in ast.walk(tree)
+        if isinstance(node, ast.ImportFrom)
+        for alias in node.names
+    }
+    for path, tree in trees().items():
+        module = ".".join(path.relative_to(ROOT.parent).with_suffix("").parts)
+        targets = [
+            one for node in tree.body if isinstance(node, ast.Assign) for one in node.targets
+        ]
+        names = {n.id for one in targets for n in ast.walk(one) if isinstance(n, ast.Name)}
+        for name in names - {"__all__"}:
+            here = len(re.findall(rf"\b{name}\b", texts[path])) > 1
+            assert here or (module, name) in imported, f"{module}.{name} is used by nobody"
+
+
+def test_functions_read_their_arguments() -> None:
+    """But those inside others, which have the form that is asked of them, and methods."""
+    for path, tree in trees().items():
+        for function in tree.body:
+            if isinstance(function, ast.FunctionDef) and not function.decorator_list:
+                names = {n.id for part in function.body for n in ast.walk(part) if hasattr(n, "id")}
+                given = function.args.args + function.args.kwonlyargs
+                idle = [a.arg for a in given if a.arg not in names and a.arg[0] != "_"]
+                assert not idle, f"{path.relative_to(ROOT)}:{function.lineno}: {idle}"
 
 
 CONTRIBUTING = Path(__file__).parents[1] / "CONTRIBUTING.md"

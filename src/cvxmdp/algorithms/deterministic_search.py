@@ -38,15 +38,11 @@ RANDOMISED = 4  # states, all ways to decide which are tried
 FOREMOST = 12  # changes that are evaluated for each weight
 PAIRED = 10  # changes that are combined with each other
 STARTS = 2  # from which local search goes
-TRIED = (
-    200_000  # states of all policies that local search evaluates where not all neighbours are known
-)
+# States of all policies that local search evaluates where not all neighbours are known.
+TRIED = 200_000
 LEAST_TRIED = 40  # of them, however large the model
-MIXTURES, KICKS, KICKED = (
-    6,
-    30,
-    4,
-)  # where nothing feasible was found: mixtures, kicks, states of a kick
+# Where nothing feasible was found: mixtures, kicks, states of a kick.
+MIXTURES, KICKS, KICKED = 6, 30, 4
 ROUNDED = 1e-11  # of a slack's unit: it counts as met
 
 

@@ -14,9 +14,8 @@ import numpy as np
 from cvxmdp.base.errors import FileFormatError
 from cvxmdp.base.storage import require_file
 
-LARGEST = (
-    2**31
-)  # bytes of numbers; a table of a million states and ten actions has some 1e8 entries
+# Bytes of numbers; a table of a million states and ten actions has some 1e8 entries.
+LARGEST = 2**31
 # What zipfile raises for broken archives: offsets that lead nowhere, methods nobody knows, passwords.
 BROKEN = (
     zipfile.BadZipFile,

@@ -13,9 +13,8 @@ from cvxmdp.certificates.true_claims import Reached, TrueClaims
 from cvxmdp.problems.problem import Problem
 from cvxmdp.problems.solution import Solution
 
-LOOSENED = (
-    1e-12  # of a bound and of the values behind it: what another machine's rounding may change
-)
+# Of a bound and of the values behind it: what another machine's rounding may change.
+LOOSENED = 1e-12
 NEGLIGIBLE = 1e-9  # weight of a constraint in a proof of infeasibility that is none
 
 

@@ -50,9 +50,8 @@ PROGRAM_ENTRIES = 100_000  # of the transition, up to which a conic program take
 CALLS = 50  # of the optimist in one search, at most
 PATIENCE = 8  # calls in a row without a better bound after which a search ends
 BETTER = 1e-3  # of what the objective spans: what counts as better
-CLOSE = (
-    2e-3  # of what the bounds span: distance to the best bound of the set at which a search ends
-)
+# Of what the bounds span: distance to the best bound of the set at which a search ends.
+CLOSE = 2e-3
 
 
 class Reached(NamedTuple):

@@ -130,9 +130,8 @@ class ExactChain:
 
     def _solved(self, matrix: sp.csr_array, right: np.ndarray, discount: float) -> np.ndarray:
         near = np.array([float(one.mid()) if hasattr(one, "mid") else one for one in right])
-        size = (
-            float(np.abs(near).max(initial=0.0)) or 1.0
-        )  # Krylov steps break down on tiny numbers
+        # Krylov steps break down on tiny numbers.
+        size = float(np.abs(near).max(initial=0.0)) or 1.0
         try:
             return size * solve_system(sp.csr_array(matrix), near / size, discount, DIGITS)
         except np.linalg.LinAlgError as error:

@@ -12,10 +12,8 @@ DENSE_LIMIT = 1_500  # unknowns up to which a dense factorisation is the fastest
 FEW = 300  # the same where there is a guess, and the chain may mix quickly
 FACTOR_LIMIT = 150_000  # unknowns beyond which an incomplete factorisation costs more than it saves
 MOST_SWEEPS, LOOKED_AT = 2_000, 10
-PROBE, FAST_MIXING = (
-    5,
-    0.7,
-)  # sweeps over which the rate is measured, and the rate up to which they are enough
+# Sweeps over which the rate is measured, and the rate up to which they are enough.
+PROBE, FAST_MIXING = 5, 0.7
 NEAR = 1e-14  # relative: how near to a solution a guess is one
 CLOSE = 1e-12  # the same where the chain mixes slowly, and more digits would take long
 EPS = float(np.finfo(np.float64).eps)

@@ -74,9 +74,8 @@ def _table(found: list[tuple[Path, RunRecord]], others: list[tuple[Path, str, bo
     table.add_column("run", overflow="fold")
     table.add_column("problem", overflow="ellipsis", no_wrap=True)
     table.add_column("solver", no_wrap=True)
-    labels = max(
-        (len(record.label) for _, record in found), default=0
-    )  # of sweeps: what is different about a run
+    # Of sweeps: what is different about a run.
+    labels = max((len(record.label) for _, record in found), default=0)
     if labels:
         table.add_column("settings", overflow="fold", min_width=min(labels, LONGEST_LABEL))
     for column in ("seed", "objective", "violation", "gap", "time"):

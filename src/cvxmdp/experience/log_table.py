@@ -24,9 +24,8 @@ EMPTY = ("", "nan", "none", "null", "na")
 LONGEST_HEADER = 100_000  # characters
 NAMES_MEANT = ". If names are meant, give all of them names: 's1' for 1"
 SHOWN = 10  # dirty rows that a message lists
-MOSTLY = (
-    0.5  # a column with a larger share of numbers is one of numbers, and its texts are mistakes
-)
+# A column with a larger share of numbers is one of numbers, and its texts are mistakes.
+MOSTLY = 0.5
 
 
 @dataclass(frozen=True)

@@ -39,9 +39,8 @@ Names = tuple[str, ...] | None
 HORIZON_ARGUMENTS = ("discount", "average", "horizon")  # of a model's constructor
 UNITS = ("total", "step", "episode")  # that sums of signals are given in
 ENDING = 1.0 - 1e-9  # share of the steps of an unending episode, below which episodes do end
-LARGEST_TABLE = (
-    2**28
-)  # numbers, one for each step and pair; raise it where there is memory for several such
+# Numbers, one for each step and pair; raise it where there is memory for several such.
+LARGEST_TABLE = 2**28
 
 
 class Horizon(ABC):
@@ -143,6 +142,14 @@ class Horizon(ABC):
             steps: <1, x>, those that are taken.
         """
 
+    def _per_step(self, total: float, budget: float, steps: float) -> str:
+        text = f"per step {number(self.scale * total)} (budget {number(self.scale * budget)})"
+        if self.scale * steps < ENDING:
+            # Whoever reads "per step" thinks of the steps that are taken, and those are fewer.
+            text += f" of {number(self.longest)} steps, of which {number(steps)} are taken"
+            text += f": share of the steps taken {number(total / steps)}"
+        return text
+
     @abstractmethod
     def __str__(self) -> str:
         """In words, as models print it."""
@@ -172,12 +179,8 @@ class Discounted(Horizon):
         return 1.0 - self.discount
 
     def sums(self, total: float, budget: float, steps: float) -> list[str]:
-        per_step = f"per step {number(self.scale * total)} (budget {number(self.scale * budget)})"
-        if self.scale * steps < ENDING:
-            # Whoever reads "per step" thinks of the steps that are taken, and those are fewer.
-            per_step += f" of {number(self.longest)} steps, of which {number(steps)} are taken"
-            per_step += f": share of the steps taken {number(total / steps)}"
-        return [f"discounted sum {number(total)} (budget {number(budget)})", per_step]
+        whole = f"discounted sum {number(total)} (budget {number(budget)})"
+        return [whole, self._per_step(total, budget, steps)]
 
     def __str__(self) -> str:
         return f"discount {self.discount!r}"  # to the last digit: 1 - 1e-9 is not 1
@@ -250,14 +253,6 @@ class Average(Horizon):
         self, transition: sp.csr_array, initial: np.ndarray, actions: np.ndarray, names: Names
     ) -> Flow:
         return AverageFlow.of(transition, initial, actions)
-
-    def rows(self, policy: np.ndarray) -> np.ndarray:
-        """A policy's probabilities as the flow takes them."""
-        return policy
-
-    def collected(self, x: np.ndarray) -> np.ndarray:
-        """What the flow calls an occupancy as users see it: of states and actions."""
-        return x
 
     def require(self, model: HorizonModel) -> None:
         """Nothing ends, and exactly one end component can be reached."""
@@ -398,14 +393,8 @@ class Finite(FirstSteps):
 
     def sums(self, total: float, budget: float, steps: float) -> list[str]:
         kind = "sum" if self.discount == 1.0 else "discounted sum"
-        per_step = f"per step {number(self.scale * total)} (budget {number(self.scale * budget)})"
-        if self.scale * steps < ENDING:
-            per_step += f" of {number(self.longest)} steps, of which {number(steps)} are taken"
-            per_step += f": share of the steps taken {number(total / steps)}"
-        return [
-            f"{kind} over {self.steps:,} steps {number(total)} (budget {number(budget)})",
-            per_step,
-        ]
+        whole = f"{kind} over {self.steps:,} steps {number(total)} (budget {number(budget)})"
+        return [whole, self._per_step(total, budget, steps)]
 
     def __str__(self) -> str:
         ahead = "1 step" if self.steps == 1 else f"{self.steps:,} steps"

@@ -61,11 +61,8 @@ def model_from_parts(
     mask, layout = arrays["actions"], description["layout"]
     n_states, n_actions = mask.shape
     parts = tuple(arrays[f"transition/{part}"] for part in PARTS)
-    known = {
-        "note": "",
-        "relative_error": 0.0,
-        **description,
-    }  # files of earlier versions have none
+    # Files of earlier versions have none.
+    known = {"note": "", "relative_error": 0.0, **description}
     return make(
         sp.csr_array(parts, shape=(n_states * n_actions, n_states)),
         arrays["initial"],

@@ -45,9 +45,8 @@ FORCING = 0.05  # share of the residual that an evaluation leaves before actions
 MOST_ROUNDS = 1_000
 MERGING_PAYS = 0.6  # share of entries that are left, up to which merging actions pays
 STALLED = 12  # rounds without a much narrower interval after which evaluations are exact
-BETTER = (
-    1e-13  # relative gain that changes an action: no more than rounding, or policies would cycle
-)
+# Relative gain that changes an action: no more than rounding, or policies would cycle.
+BETTER = 1e-13
 # Of the returns of large models, relative to what the reward can make of a difference.
 ACCURACY = 1e-11
 STAY_EXCESS = 0.1  # of a step, that a longest stay may leave open: it is a bound, no answer

@@ -178,9 +178,8 @@ def _approached(
             break
         smallest = min(left, smallest)
     if most:
-        matrix = sp.csr_array(
-            matrix
-        )  # a transposed one is slower, which pays after some twenty sweeps
+        # a transposed one is slower, which pays after some twenty sweeps.
+        matrix = sp.csr_array(matrix)
         v, left = bicgstab(step, right, v, target, norm, most)
     return v, left, sweeps
 

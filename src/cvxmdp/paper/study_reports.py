@@ -32,7 +32,7 @@ def write_reports(
         mine = {s: r for s, r in records.items() if s.norm == norm and s.part != COMPARED}
         lead = [s for s in mine if s.part == OURS and s.method.startswith(MEMORY)]
         others = [study for study in mine if study not in lead]
-        findings = _findings(norm, found, others, claims if norm == NORMS[0] else ())
+        findings = _findings(found, others, claims if norm == NORMS[0] else ())
         for studies, name, title, told in (
             (lead, "", _success(size, norm, found, lead), findings),
             (
@@ -60,9 +60,7 @@ def _success(size: str, norm: str, found: Found, lead: Sequence[Study]) -> str:
     return f"{what}: {reached} of {count} runs end at the best possible return, {best:g}"
 
 
-def _findings(
-    norm: str, found: Found, others: Sequence[Study], claims: Sequence[Claim]
-) -> list[Chapter]:
+def _findings(found: Found, others: Sequence[Study], claims: Sequence[Claim]) -> list[Chapter]:
     """What the printed settings and the baselines do, and what that says about the paper's claims."""
     if not others:
         return []

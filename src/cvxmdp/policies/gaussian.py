@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from copy import copy
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -200,11 +199,6 @@ class GaussianPolicy(ObservedPolicy):
         actions = np.ones((1, 1), dtype=bool)
         bound = BoundGaussian(actions, seen, *box, np.float32(STD), widths)
         return cls(bound, *read_network(bound, seen, arrays, description))
-
-    def reading(self, reader: ObservationReader) -> GaussianPolicy:
-        other = copy(self)
-        other.reader = reader
-        return other
 
     def __repr__(self) -> str:
         size = sum(leaf.size for leaf in jax.tree.leaves(self.params))

@@ -50,7 +50,7 @@ class ObservedPolicy(Acting):
         """pi(. | o) for a batch of observations as the reader gives them, (n, A)."""
         raise NotImplementedError
 
-    def reading(self, reader: ObservationReader) -> ObservedPolicy:
+    def reading(self, reader: ObservationReader) -> Self:
         """The same with observations read like this."""
         other = copy(self)
         other.reader = reader

@@ -188,7 +188,7 @@ class TabularPolicy(Acting):
         return {"probabilities": self._matrix}, {"kind": self.kind}
 
     @classmethod
-    def read(cls, arrays: Arrays, description: dict[str, Any]) -> TabularPolicy:
+    def read(cls, arrays: Arrays, description: dict[str, Any]) -> Self:
         return cls(arrays["probabilities"])
 
     def __repr__(self) -> str:

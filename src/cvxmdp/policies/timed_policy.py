@@ -90,10 +90,6 @@ class TimedPolicy(TabularPolicy):
     def contents(self) -> tuple[Arrays, dict[str, Any]]:
         return {"probabilities": self.tables}, {"kind": self.kind}
 
-    @classmethod
-    def read(cls, arrays: Arrays, description: dict[str, Any]) -> TimedPolicy:
-        return cls(arrays["probabilities"])
-
     def __repr__(self) -> str:
         return f"TimedPolicy({self._steps:,} steps; {self.n_states:,} states; {self.n_actions} actions)"
 

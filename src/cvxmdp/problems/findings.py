@@ -29,9 +29,8 @@ BLOCKS, LEAST_BLOCKS = 10, 5
 SURE = 0.95
 WORTH = 0.01  # of the range seen, below which an improvement is none
 NEAR = 0.1  # of the range seen: a slack so small may hold the objective back
-FALL = (
-    0.2  # of the range seen, by which an answer that is worse than earlier policies has lost them
-)
+# Of the range seen, by which an answer that is worse than earlier policies has lost them.
+FALL = 0.2
 LATE = 0.1  # of a run, that a multiplier is at its bound
 LAST, LONGER, HALF = 0.2, 0.4, 0.5  # of a run, over which trends are looked at
 

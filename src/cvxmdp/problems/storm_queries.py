@@ -28,9 +28,8 @@ from cvxmdp.problems.problem import Problem
 
 STEPS = re.compile(r"\b(?:C|U)(?:steps)?(<=|<)(\d+)(?:\s|$)")
 LARGEST, MOST_STEPS = 20_000_000, 20_000  # steps times choices of a finite horizon, and steps
-NESTED = re.compile(
-    r"\b(P|R|T|LRA)(\{\})?(max|min)?(=\?|[<>]=?[\d./]+) \["
-)  # expressions have spaces there
+# Expressions have spaces there.
+NESTED = re.compile(r"\b(P|R|T|LRA)(\{\})?(max|min)?(=\?|[<>]=?[\d./]+) \[")
 OUTSIDE = "from_storm takes P of F, U, G and G F, R of F and C, their step bounds, LRA, and multi(...) of these"
 Objectives = dict[str, Utility]
 

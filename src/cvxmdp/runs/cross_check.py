@@ -26,9 +26,8 @@ from cvxmdp.problems.problem import Problem
 from cvxmdp.problems.solution import Solution, Status
 
 EXACT_STATES = 10_000  # up to which Storm computes with rationals
-PRECISION = Fraction(
-    1, 10**10
-)  # that is asked of it, relative to the answer; of rationals with budgets, too
+# That is asked of it, relative to the answer; of rationals with budgets, too.
+PRECISION = Fraction(1, 10**10)
 
 
 @dataclass(frozen=True)

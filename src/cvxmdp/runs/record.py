@@ -29,13 +29,10 @@ if TYPE_CHECKING:
     from cvxmdp.problems.solution import Solution
     from cvxmdp.runs.frontier import Frontier
 
-TARGET = (
-    "target/"  # arrays of this name are what a distance is measured to: an expert, for instance
-)
-SNAPSHOTS = (
-    "snapshot_iteration",
-    "snapshot_occupancy",
-)  # (K,) and (K, S, A), where a history has them
+# Arrays of this name are what a distance is measured to: an expert, for instance.
+TARGET = "target/"
+# (K,) and (K, S, A), where a history has them.
+SNAPSHOTS = ("snapshot_iteration", "snapshot_occupancy")
 ENVELOPE_POINTS = 121
 PLACES = {
     "objective": "iteration",
@@ -43,9 +40,8 @@ PLACES = {
     "played_objective": "played",
     "played_slack": "played",
 }
-OTHERS_AT = (
-    "recorded"  # the iterations at which everything else was recorded, where a history has them
-)
+# The iterations at which everything else was recorded, where a history has them.
+OTHERS_AT = "recorded"
 
 
 @dataclass(frozen=True)

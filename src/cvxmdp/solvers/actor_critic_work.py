@@ -178,9 +178,8 @@ class ActorCriticWork(Work[Learnt]):
         if found.short == 0.0 or int(state.repairs) == REPAIRS:
             return state
         missed = np.array([max(0.0, -evaluation.slack[name]) for name in self.names])
-        missed = np.where(
-            np.isfinite(missed), missed, 0.0
-        )  # outside of a domain there is no distance
+        # Outside of a domain there is no distance.
+        missed = np.where(np.isfinite(missed), missed, 0.0)
         extra = learner.dual.extra + missed.astype(learner.dual.extra.dtype)
         learner = learner._replace(dual=learner.dual._replace(extra=extra))
         return state._replace(learner=learner, repairs=state.repairs + np.int32(1))

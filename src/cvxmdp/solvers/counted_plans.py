@@ -18,9 +18,8 @@ from cvxmdp.solvers.exact_choice import choose_exact
 
 USED = 1e-6  # share of the mass from which a pair's slope says what others may be worth
 TIGHTENINGS = 3  # of the constraints by their standard errors
-INSIDE = (
-    3.0  # standard errors that the argument of a logarithm keeps: beyond zero lies minus infinity
-)
+# Standard errors that the argument of a logarithm keeps: beyond zero lies minus infinity.
+INSIDE = 3.0
 
 
 class CountedPlan(NamedTuple):

@@ -27,9 +27,8 @@ from cvxmdp.solvers.model_based_work import Counted, ModelBasedWork, shares_of
 if TYPE_CHECKING:
     from cvxmdp.solvers.model_based import ModelBased
 
-ALONE = np.array(
-    [1.0, 0.0, 0.0]
-)  # the shares of plan, optimist and explorer where only the first plays
+# The shares of plan, optimist and explorer where only the first plays.
+ALONE = np.array([1.0, 0.0, 0.0])
 
 
 class SafeWork(ModelBasedWork):

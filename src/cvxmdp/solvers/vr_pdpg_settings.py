@@ -125,7 +125,7 @@ def settings_for(solver: VRPDPG, problem: Problem) -> Settings:
         dual_decay=either(solver.dual_decay, DECAY if solver.dual_step is None else 0.0, 0.0),
     )
     _check(found, problem)
-    return found if not choosing else _with_words(found, problem)
+    return found if not choosing else _with_words(found)
 
 
 def _scales(problem: Problem) -> tuple[np.ndarray, np.ndarray]:
@@ -201,7 +201,7 @@ def _check(found: Settings, problem: Problem) -> None:
         )
 
 
-def _with_words(found: Settings, problem: Problem) -> Settings:
+def _with_words(found: Settings) -> Settings:
     steps = ", ".join(f"{step:.3g}" for step in found.dual_step) or "none"
     words = (
         f"Settings from the problem: horizon {found.horizon}, batches of {found.batch_size}, momentum "

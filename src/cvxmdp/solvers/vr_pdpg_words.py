@@ -16,9 +16,8 @@ from cvxmdp.solvers.vr_pdpg_settings import UNSEEN
 
 LEAST_LATE = 50  # records of the last half, before anything is said of their mean
 SURE = 3.0  # standard errors
-BESIDE = (
-    4.0  # standard deviations of its estimate: so near the border noise keeps a policy away from it
-)
+# Standard deviations of its estimate: so near the border noise keeps a policy away from it.
+BESIDE = 4.0
 MORE_EPISODES = 4  # times the batch: half the noise
 
 

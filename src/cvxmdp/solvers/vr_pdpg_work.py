@@ -51,12 +51,6 @@ from cvxmdp.solvers.start import box_note
 from cvxmdp.solvers.vr_pdpg_lanes import Lanes
 from cvxmdp.solvers.vr_pdpg_words import border_note, warn_of_lies
 
-LEAST_LATE = 50  # records of the last half, before anything is said of their mean
-SURE = 3.0  # standard errors
-BESIDE = (
-    4.0  # standard deviations of its estimate: so near the border noise keeps a policy away from it
-)
-MORE_EPISODES = 4  # times the batch: half the noise
 EXPLODED = 20.0  # an importance weight that says the steps are too large
 
 

@@ -32,9 +32,8 @@ from cvxmdp.models.episode_flow import SKETCHED, DiscountedFlow, EpisodeFlow
 from cvxmdp.models.flow import Flow
 from cvxmdp.models.planning import Best, EpisodeOracle, Oracle
 
-SHARP = (
-    4e-15  # what the flow equations may miss, relative: about what float64 can tell from nothing
-)
+# What the flow equations may miss, relative: about what float64 can tell from nothing.
+SHARP = 4e-15
 
 
 class Rewards:

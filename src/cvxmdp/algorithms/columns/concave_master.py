@@ -21,9 +21,8 @@ LEAST_ROOM = 1e-4  # slack of a start, in units and per share of the safe mixtur
 ROOM_ACCURACY = 1e-4  # in units, of the largest smallest slack
 NEEDED = 1e-3  # weight in the safe mixture that makes a column worth keeping
 ACCURACY = 1e-3  # of the gap, left open by the interior point
-FAR_OFF = (
-    100.0  # times the accuracy asked for: an interior point that ended beyond it solved nothing
-)
+# Times the accuracy asked for: an interior point that ended beyond it solved nothing.
+FAR_OFF = 100.0
 TINY = 1e-300
 ROUNDING = 0.1  # of the gap, by which kinks are rounded
 

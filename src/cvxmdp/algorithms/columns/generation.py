@@ -36,20 +36,16 @@ from cvxmdp.problems.lowered import Evidence, Lowered
 
 ROUNDING_FACTOR = 64.0  # between the rounding of a bound and the tolerance that is sure to be met
 USELESS = 1e-2  # relative gap beyond which rounding makes a certificate useless
-INSIDE_STEPS, INSIDE = (
-    100,
-    0.3,
-)  # of the search for a policy inside a domain; room that is enough, of the most
+# Of the search for a policy inside a domain; room that is enough, of the most.
+INSIDE_STEPS, INSIDE = 100, 0.3
 SMOOTHING = 0.4  # share of the best multipliers so far in those the oracle is asked at
 STEADY = 0.5  # least share of what was before in the moving means of natural steps
 MEMORY = 4.0  # the larger, the shorter these means
 STALLED = 5  # natural steps in a row without progress after which the oracle is asked, too
 CREEPING_STEPS = 50  # after which the bounds should have come closer
 PROGRESS = 1e-3  # of the gap: what a bound has to move by to count as progress
-NEAR, EXPLICIT_EVERY = (
-    0.3,
-    4,
-)  # gap at which columns of the smoothed dual are taken; steps between others
+# Gap at which columns of the smoothed dual are taken; steps between others.
+NEAR, EXPLICIT_EVERY = 0.3, 4
 FAR_EVALUATIONS, NEAR_EVALUATIONS = 40, 60  # of the smoothed dual in a step
 STEP_SHARE = 0.1  # of the gap: accuracy of the values of a natural step that give no bound
 VALUES_SHARE = 0.02  # of the gap: accuracy of the values of a natural step

@@ -34,15 +34,10 @@ from cvxmdp.problems.lowered import Lowered
 MEMORY = 10  # pairs of steps and changes of the gradient
 MOST_HALVINGS = 20
 ENOUGH = 1e-4  # of what the slope promises, that a step has to gain
-IDLE, HARDLY = (
-    3,
-    1e-5,
-)  # steps in a row, and what they gain of the gap, after which there is little left
-COLDEST, WARMTH, WARMEST = (
-    0.02,
-    0.5,
-    0.25,
-)  # temperatures: in units of the leaf, of the gap, and of the leaf
+# Steps in a row, and what they gain of the gap, after which there is little left.
+IDLE, HARDLY = 3, 1e-5
+# Temperatures: in units of the leaf, of the gap, and of the leaf.
+COLDEST, WARMTH, WARMEST = 0.02, 0.5, 0.25
 FIRST_MOVE = 0.1  # largest change of an entry, in units of the temperature, by the first step
 CURVED = 1e-10  # relative curvature that a pair has to show
 HIGHEST = 600.0  # of an exponent

@@ -42,15 +42,8 @@ from cvxmdp.models.validation import ROUNDING
 
 LABEL = re.compile(r'(\d+)="([^"]*)"')
 NAMED = re.compile(r'#\s*Reward structure:?\s*"([^"]*)"')
-PROGRAMS = (
-    ".nm",
-    ".prism",
-    ".pm",
-    ".sm",
-    ".mdp",
-    ".dtmc",
-    ".jani",
-)  # files in a modelling language
+# Files in a modelling language.
+PROGRAMS = (".nm", ".prism", ".pm", ".sm", ".mdp", ".dtmc", ".jani")
 NUMBERED_ACTION = re.compile(r"a(\d+)")
 
 

@@ -258,9 +258,8 @@ class Simulator(Strict):
     n_envs: Size | None = None
     workers: Size | None = None
     rewards: list[str] = Field(default_factory=list)
-    info: dict[str, str] = Field(
-        default_factory=dict
-    )  # signals that are entries of info, by their keys
+    # Signals that are entries of info, by their keys.
+    info: dict[str, str] = Field(default_factory=dict)
     bins: Bins | None = None
     fourier: Fourier | None = None
     absent: dict[str, float] = Field(default_factory=dict)
