@@ -3,8 +3,9 @@
     python benchmarks/experience.py [--seeds 20] [--long-seeds 3] [--only WORDS ...] [--minutes 10]
 
 Distances are to the optimum, as shares of the objective's range (its largest minus its smallest value over
-policies); answers are evaluated exactly. *Noise* is what no method can do without: the optimum's multipliers
-times the standard errors of the slacks after so many steps, in the same unit. What was measured is kept in
+policies); answers are evaluated exactly. *Noise* is what no method can do without, in the same unit: the
+optimum's multipliers times the standard errors of the slacks after so many steps; and the standard error of the
+optimum's Lagrangian itself, as policies that differ by less cannot be told apart. What was measured is kept in
 benchmarks/results/experience.jsonl, a line for each problem, seed and number of steps, so that another run adds
 seeds. Prints the tables of docs/experience.md.
 """
@@ -19,7 +20,9 @@ from typing import Any
 import numpy as np
 
 import cvxmdp as cm
-from experience_problems import PROBLEMS, objective_range
+from cvxmdp.algorithms.optimism import standard_errors
+from cvxmdp.solvers.counted_plans import bounded_slope
+from experience_problems import ANYWHERE, PROBLEMS, objective_range
 from hardware import hardware
 from kept_measurements import Kept
 
@@ -35,7 +38,7 @@ class Known:
     """A problem with its optimum."""
 
     def __init__(self, name: str) -> None:
-        self.name, self.problem = name, PROBLEMS[name]()
+        self.name, self.problem = name, {**PROBLEMS, **ANYWHERE}[name]()
         self.best = cm.solve(self.problem)
         self.range = objective_range(self.problem)
 
@@ -56,12 +59,22 @@ class Known:
             "violation": round(self.violation(policy), 4),
         }
 
+    def own_noise(self, model: cm.TabularMDP) -> float:
+        """The standard error of the optimum's Lagrangian that counts like these leave, in %."""
+        x = self.best.occupancy
+        slope = bounded_slope(self.problem.shadow_reward(x, self.best.multipliers), x)
+        policy = np.asarray(self.best.policy.probabilities())
+        return float(
+            100 * standard_errors(model, model.counts, policy, slope[None])[0] / self.range
+        )
+
     def learned(self, steps: int, seed: int) -> dict[str, Any]:
         """ModelBased, and a cautious plan (confidence 0.95) from what it counted."""
         found = cm.solve(self.problem, cm.ModelBased(steps), seed=seed, progress=False)
         errors, prices = found.stats["standard_error"], self.best.multipliers
         noise = 100 * sum(prices[name] * e for name, e in errors.items()) / self.range
-        known = {**self.judged(found.policy), "noise": round(noise, 4)}
+        own = round(self.own_noise(found.stats["model"]), 4)
+        known = {**self.judged(found.policy), "noise": round(noise, 4), "own_noise": own}
         if self.name not in FIRST:
             return known
         plan = cm.solve(self.problem.with_model(found.stats["model"]), cautious=0.95)
@@ -110,7 +123,7 @@ def row(cells: list[str]) -> None:
 
 def learned_table(kept: Kept, names: list[str], steps: int) -> None:
     """What so many steps give, and the cautious plans from what was counted."""
-    head = ["problem", "seeds", "median / worst", "violation, mean / worst", "noise"]
+    head = ["problem", "seeds", "median / worst", "violation, mean / worst", "noise: slacks, own"]
     row([*head, "cautious plans proven", "their worst distance, violation", "s"])
     row(["---"] * 8)
     for name in names:
@@ -121,6 +134,8 @@ def learned_table(kept: Kept, names: list[str], steps: int) -> None:
         broken = [one["violation"] for one in found]
         plans = [one["cautious"] for one in found if "cautious" in one]
         proven = [one for one in plans if one]
+        spread = [one["own_noise"] for one in found if "own_noise" in one]
+        own = f"{np.mean(spread):.2f}" if spread else "-"
         worst = [
             f"{max(one[what] for one in proven):.2f}"
             for what in ("distance", "violation")
@@ -132,7 +147,7 @@ def learned_table(kept: Kept, names: list[str], steps: int) -> None:
                 str(len(found)),
                 f"{np.median(away):.2f} / {max(away):.2f}",
                 f"{np.mean(broken):.2f} / {max(broken):.1f}",
-                f"{np.mean([one['noise'] for one in found]):.2f}",
+                f"{np.mean([one['noise'] for one in found]):.2f}, {own}",
                 f"{len(proven)} of {len(plans)}" if plans else "-",
                 ", ".join(worst) or "-",
                 f"{np.median([one['seconds'] for one in found]):.0f}",

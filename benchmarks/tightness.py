@@ -24,10 +24,12 @@ from cvxmdp.base.text_tables import text_table
 from cvxmdp.models.counts import Counts
 from cvxmdp.models.estimate import estimated_model
 from experience import FIRST, RESULTS, known
+from experience_problems import ANYWHERE
 from hardware import hardware
 from kept_measurements import Kept
 
 LANES = 1_000
+STUDIED = [*FIRST, *ANYWHERE]
 
 
 def counted(
@@ -79,7 +81,7 @@ def cautious(name: str, rows: int, seed: int) -> dict[str, float | None]:
 def tables(kept: Kept, rows: int) -> None:
     """Of everything that was measured with so many rows."""
     table = []
-    for name in FIRST:
+    for name in STUDIED:
         gaps = [one["gap"] for one in kept.of("bounds", name, rows)]
         plans = kept.of("cautious", name, rows)
         proven = [one for one in plans if one["distance"] is not None]
@@ -141,7 +143,7 @@ def main() -> None:
     kept = Kept(RESULTS.with_name("tightness.jsonl"), given.minutes)
     for study, call, seeds in (("cautious", cautious, given.plans), ("bounds", bound, given.seeds)):
         for seed in range(seeds):
-            for name in FIRST:
+            for name in STUDIED:
                 key = (study, name, given.rows, seed)
                 kept.measure(key, lambda k=key, call=call: call(k[1], k[2], k[3]))
     print(hardware())

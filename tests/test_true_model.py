@@ -317,3 +317,27 @@ def test_a_constraint_never_raises_the_bound() -> None:
         for problem in [cm.Problem(seen, maximize=cm.linear("reward"), subject_to=budget)]
     ]
     assert bounds[1] <= bounds[0] + 1e-9
+
+
+@pytest.mark.parametrize(
+    ("utility", "most"),
+    [
+        (cm.linear("reward"), 10.0),
+        (cm.minimum(cm.linear("reward"), cm.linear("cost")), 10.0),
+        (cm.log(cm.linear("reward")), np.log(10.0)),
+        (2.0 - cm.linear("cost"), 2.0),
+    ],
+)
+@pytest.mark.parametrize("rows", [1, 8, 60])
+def test_no_bound_exceeds_what_any_model_could_give(
+    utility: cm.Utility, most: float, rows: int
+) -> None:
+    """Signals are estimated: values that suit the estimate's own rewards would prove far less."""
+    random = np.random.default_rng(2)
+    log = {name: random.integers(0, size, rows) for name, size in [("state", 4), ("action", 2)]}
+    log |= {"next_state": random.integers(0, 4, rows), "terminated": np.zeros(rows, bool)}
+    log |= {"reward": random.random(rows), "cost": random.random(rows)}
+    promised = {"reward": (0.0, 1.0), "cost": (0.0, 1.0)}
+    seen = cm.from_transitions(log, discount=0.9, initial=0, bounds=promised)
+    problem = cm.Problem(seen, maximize=utility)
+    assert cm.certify(problem, cm.solve(problem)).upper <= most + 2e-3 * (1 + abs(most))

@@ -10,8 +10,9 @@ is not trusted; what is claimed the checker computes (``policy_anywhere``, ``che
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, NamedTuple
 
@@ -23,6 +24,7 @@ from cvxmdp.algorithms.columns.linear_master import Answer, LinearMaster
 from cvxmdp.algorithms.columns.pool import Column
 from cvxmdp.algorithms.robust_finite import RobustFiniteFlow
 from cvxmdp.algorithms.robust_flow import RobustFlow
+from cvxmdp.atoms import Shape
 from cvxmdp.base.errors import ProblemError
 from cvxmdp.certificates.claims import Claims, Proof, best
 from cvxmdp.certificates.evidence import by_program
@@ -87,17 +89,19 @@ class Pessimism(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class TrueClaims(Claims):
-    """Claims whose flow is a set of models.
+    """Claims whose flow is a set of models, and whose lowered functions have signals as large as they may be.
 
     Attributes:
         confidence: with which the set holds the true model; of no account where errors are stated.
         counts: what was seen; None where errors are stated.
         model: the estimate with all pairs that are available.
+        estimated: slacks in the estimate, by name.
     """
 
     confidence: float = math.nan
     counts: Counts | None = None
     model: TabularMDP | None = None
+    estimated: Mapping[str, Shape] = field(default_factory=dict)
 
     @classmethod
     def about(cls, problem: Problem, confidence: float) -> TrueClaims:
@@ -114,10 +118,11 @@ class TrueClaims(Claims):
             checked = true_problem(plain, confidence)
         except CertificateError as error:
             raise ProblemError(f"nothing can be proven of the true model: {error}") from error
-        lowered = lowered.with_objective(uncertainty.objective, uncertainty.slacks)
+        ends, slacks = checked.flow.boxes, uncertainty.slacks
+        hopeful = {name: one.hopeful(ends) for name, one in slacks.items()}
+        lowered = lowered.with_objective(uncertainty.objective.hopeful(ends), hopeful)
         lowered.flow = _flow(problem, uncertainty, confidence, checked.flow.longest)
-        model = uncertainty.model
-        return cls(lowered, checked, plain, confidence, counts, model)
+        return cls(lowered, checked, plain, confidence, counts, uncertainty.model, slacks)
 
     @property
     def data(self) -> str:
@@ -148,7 +153,7 @@ class TrueClaims(Claims):
     def slack_of_estimate(self, policy: np.ndarray) -> dict[str, float]:
         """Of each constraint in the estimate, where pairs that nobody tried end at once."""
         x = self.models.occupancy(policy)
-        return {name: float(slack.value(x)) for name, slack in self.slacks.items()}
+        return {name: float(slack.value(x)) for name, slack in self.estimated.items()}
 
     def reached(self, policy: np.ndarray) -> Reached:
         """What a policy, (S, A) probabilities, surely reaches, with the evidence."""

@@ -18,6 +18,10 @@ from cvxmdp.policies.policy import draw_actions
 from cvxmdp.problems.problem import Problem
 
 LANES = 16  # episodes at a time, of a model
+MORE_LANES = (
+    1 / 6_250
+)  # of the steps, where that is more: a round stays the same share of a long run
+MOST_LANES = 256
 MOST_STATES = 100_000  # that are counted
 LENGTH = 5.0  # of an episode, times the largest mass of an occupancy
 
@@ -68,7 +72,8 @@ def playground(problem: Problem, steps: int, seed: int) -> Playground:
         )
     environment = environment_of(problem)
     if environment is None:
-        return ModelGround(problem.mdp, seed, min(LANES, steps))
+        more = min(int(MORE_LANES * steps), MOST_LANES)
+        return ModelGround(problem.mdp, seed, min(max(LANES, more), steps))
     if environment.n_lanes > steps:
         raise SettingsError(
             f"steps={steps} is less than one step in each of {environment.n_lanes} lanes; give more, or fewer "

@@ -18,6 +18,7 @@ from cvxmdp.atoms.shapes.shape import (
     Parameters,
     Plain,
     Shape,
+    SignalEnds,
 )
 from cvxmdp.base.arrays import Array, namespace
 from cvxmdp.models.space import Space
@@ -78,6 +79,13 @@ class LinearShape(Shape):
         seen = self.reward[known] if known.any() else self.reward
         worst = seen.max() if sign < 0 else seen.min()
         return LinearShape(np.where(unknown[:, None], worst, self.reward))
+
+    def hopeful(self, ends: SignalEnds, sign: float = 1.0) -> Shape:
+        if self.signal not in ends:
+            return self
+        low, high = ends[self.signal]
+        end = self.factor * (high if self.factor * sign > 0 else low)
+        return replace(self, reward=np.where(np.isfinite(end), end, self.reward))
 
     def of_taller(self, shape: tuple[int, int], by: Taller) -> Shape:
         """Nothing for the rows below, which a signal's reward has already; the same at all times."""

@@ -24,7 +24,7 @@ u = M x of the occupancy x, shape (S, A), or a sum, logarithm or minimum of othe
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar, NamedTuple, Protocol, Self
 
@@ -39,6 +39,7 @@ from cvxmdp.models.space import Space
 
 Parameters = dict[str, Any]  # of a tangent: arrays by name, and "parts" of the same kind
 Plain = dict[str, Any]  # numbers, text, arrays, csr arrays and tables of such
+SignalEnds = Mapping[str, tuple[np.ndarray, np.ndarray]]  # the least and the largest, by name
 TINY = 1e-300
 NEGLIGIBLE = 1e-9  # a factor below which a slope cannot be read off a dual
 
@@ -300,6 +301,16 @@ class Shape(Tree["Shape"], Pytree):
         pairs = zip(self.factors(), self.children(), strict=True)
         parts = [part.worst_at(unknown, known, sign * factor) for factor, part in pairs]
         return self.with_children(parts)
+
+    def hopeful(self, ends: SignalEnds, sign: float = 1.0) -> Shape:
+        """The same with estimated signals at the ends where it is largest.
+
+        Args:
+            ends: the least and the largest value of estimated signals, (S, A) each, by name.
+            sign: negative where the function is subtracted from what is maximised.
+        """
+        pairs = zip(self.factors(), self.children(), strict=True)
+        return self.with_children([part.hopeful(ends, sign * factor) for factor, part in pairs])
 
     def closest(self, x: np.ndarray) -> np.ndarray | None:
         """Where a distance, seen from x, is zero, (S, A); None for all else, or where nobody knows."""
