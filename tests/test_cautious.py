@@ -9,6 +9,7 @@ import pytest
 
 import cvxmdp as cm
 from cvxmdp.base.errors import ProblemError, SettingsError
+from cvxmdp.certificates.true_claims import TrueClaims
 from cvxmdp.problems.solution import Status
 from test_true_model import WORLD, counted
 
@@ -33,6 +34,21 @@ def test_the_plan_keeps_its_budget_in_reality_and_says_so() -> None:
     worst = cm.solve(cm.Problem(WORLD, minimize=cm.linear("reward"))).objective
     assert best.objective - there.objective <= 0.1 * (best.objective - worst)
     assert certificate.lower <= there.objective
+
+
+def test_penalties_are_all_that_a_plan_of_returns_may_lose() -> None:
+    """Estimated signals among them: what is surely reached is the estimate's value less <b, x>."""
+    random = np.random.default_rng(0)
+    log = {name: random.integers(0, size, 900) for name, size in [("state", 3), ("action", 2)]}
+    log |= {"next_state": random.integers(0, 3, 900), "terminated": random.random(900) < 0.1}
+    log |= {name: random.random(900) for name in ("reward", "cost")}
+    bounds = {"reward": (0, 1), "cost": (0, 1)}
+    problem = asked(cm.from_transitions(log, 0.9, initial=0, bounds=bounds))
+    policy = problem.mdp.flow.uniform
+    found = problem.evaluate(policy)
+    shown = [found.objective, found.slack["cost"]]
+    for value, one in zip(shown, TrueClaims.about(problem, 0.95).pessimism(policy), strict=True):
+        assert value - (one.penalty * found.occupancy).sum() == pytest.approx(one.lower, abs=1e-6)
 
 
 def test_any_exact_solver_will_do() -> None:

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import copy
 import pickle
+import warnings
 
 import numpy as np
 import pytest
 
 import cvxmdp as cm
-from cvxmdp.base.errors import ModelError
+from cvxmdp.base.errors import CvxmdpWarning, ModelError
 
 LOG = {
     "state": ["home", "work", "home", "work", "home"],
@@ -252,3 +253,19 @@ def test_no_estimate_is_called_known() -> None:
     }.items():
         solution = cm.solve(cm.Problem(mdp, maximize=cm.linear("reward")))
         assert solution.stats["chosen"].startswith(words)
+
+
+def test_a_log_that_was_appended_to_itself_is_asked_about() -> None:
+    random = np.random.default_rng(0)
+    log = {name: random.integers(0, 3, 60) for name in ("state", "action", "next_state")}
+    log |= {"terminated": np.zeros(60, bool), "cost": random.random(60), "hit": np.arange(60) % 2}
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        cm.from_transitions(log, 0.9)
+        # What only names things repeats itself, and so does a function of what is named.
+        cm.from_transitions({n: np.tile(v, 2) for n, v in log.items() if n != "cost"}, 0.9)
+        chain = {"state": range(60), "action": [0] * 60, "next_state": [*range(1, 60), 0]}
+        chain |= {"terminated": [False] * 60, "height": np.sqrt(np.arange(60))}
+        cm.from_transitions({name: np.tile(one, 2) for name, one in chain.items()}, 0.9)
+    with pytest.warns(CvxmdpWarning, match="60 of 120 rows repeat another .* digit of cost"):
+        cm.from_transitions({name: np.tile(one, 2) for name, one in log.items()}, 0.9)

@@ -10,9 +10,8 @@ is not trusted; what is claimed the checker computes (``policy_anywhere``, ``che
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, NamedTuple
 
@@ -24,7 +23,6 @@ from cvxmdp.algorithms.columns.linear_master import Answer, LinearMaster
 from cvxmdp.algorithms.columns.pool import Column
 from cvxmdp.algorithms.robust_finite import RobustFiniteFlow
 from cvxmdp.algorithms.robust_flow import RobustFlow
-from cvxmdp.atoms import Shape
 from cvxmdp.base.errors import ProblemError
 from cvxmdp.certificates.claims import Claims, Proof, best
 from cvxmdp.certificates.evidence import by_program
@@ -42,7 +40,6 @@ from cvxmdp.experience.confidence import (
 )
 from cvxmdp.models.counts import Counts
 from cvxmdp.models.finite_flow import FiniteFlow
-from cvxmdp.models.table import TabularMDP
 from cvxmdp.policies.occupancies import rows_of
 from cvxmdp.problems.lowered import Evidence, Lowered
 from cvxmdp.problems.problem import Problem
@@ -79,8 +76,8 @@ class Pessimism(NamedTuple):
 
     Attributes:
         lower: it is at least this; minus infinity where that is not known.
-        penalty: gamma (p^.V - min_p p.V) for V of the policy's worst model, (S, A): what each pair adds to the
-            difference between the estimate and that model.
+        penalty: gamma (p^.V - min_p p.V) for V of the policy's worst model, and what estimated signals may lack
+            in it, (S, A): what each pair adds to the difference between the estimate and that model.
     """
 
     lower: float
@@ -94,14 +91,12 @@ class TrueClaims(Claims):
     Attributes:
         confidence: with which the set holds the true model; of no account where errors are stated.
         counts: what was seen; None where errors are stated.
-        model: the estimate with all pairs that are available.
-        estimated: slacks in the estimate, by name.
+        estimate: the problem there, with all pairs that are available.
     """
 
     confidence: float = math.nan
     counts: Counts | None = None
-    model: TabularMDP | None = None
-    estimated: Mapping[str, Shape] = field(default_factory=dict)
+    estimate: Uncertainty | None = None
 
     @classmethod
     def about(cls, problem: Problem, confidence: float) -> TrueClaims:
@@ -122,7 +117,7 @@ class TrueClaims(Claims):
         hopeful = {name: one.hopeful(ends) for name, one in slacks.items()}
         lowered = lowered.with_objective(uncertainty.objective.hopeful(ends), hopeful)
         lowered.flow = _flow(problem, uncertainty, confidence, checked.flow.longest)
-        return cls(lowered, checked, plain, confidence, counts, uncertainty.model, slacks)
+        return cls(lowered, checked, plain, confidence, counts, uncertainty)
 
     @property
     def data(self) -> str:
@@ -147,13 +142,14 @@ class TrueClaims(Claims):
 
     def matrix_of(self, given: Any) -> np.ndarray:
         """A policy's rows in the flow; it may take pairs that nobody tried."""
-        assert self.model is not None
-        return np.asarray(rows_of(self.model, given))
+        assert self.estimate is not None
+        return np.asarray(rows_of(self.estimate.model, given))
 
     def slack_of_estimate(self, policy: np.ndarray) -> dict[str, float]:
         """Of each constraint in the estimate, where pairs that nobody tried end at once."""
+        assert self.estimate is not None
         x = self.models.occupancy(policy)
-        return {name: float(slack.value(x)) for name, slack in self.estimated.items()}
+        return {name: float(slack.value(x)) for name, slack in self.estimate.slacks.items()}
 
     def reached(self, policy: np.ndarray) -> Reached:
         """What a policy, (S, A) probabilities, surely reaches, with the evidence."""
@@ -170,19 +166,26 @@ class TrueClaims(Claims):
 
     def pessimism(self, policy: np.ndarray) -> list[Pessimism]:
         """What a policy surely reaches, of the objective and each slack, and which pairs keep it from more."""
-        flow = self.models
+        flow, estimate = self.models, self.estimate
+        assert estimate is not None
 
         def find(rewards: np.ndarray) -> np.ndarray:
             return flow.worst_values(policy, rewards)
 
         anywhere = policy_in(self._set, policy, find)
-        found = []
-        for form in (self.checked.objective, *self.checked.slacks.values()):
+        forms = (self.checked.objective, *self.checked.slacks.values())
+        functions, found = (estimate.objective, *estimate.slacks.values()), []
+        for form, function in zip(forms, functions, strict=True):
             penalty = np.zeros(flow.shape)
             with suppress(NotKnownError):
-                slope = np.where(anywhere.taken, form.chord(anywhere).reward, 0.0)
+                least = form.chord(anywhere).reward
+                slope = np.where(anywhere.taken, least, 0.0)
                 values = find((anywhere.policy * slope).sum(axis=1)[None, :])[0]
                 penalty = flow.penalty(values)
+                affine = function.affine()
+                if affine is not None:
+                    lacking = np.where(np.isfinite(least) & flow.usable, affine.reward - least, 0.0)
+                    penalty += np.maximum(lacking, 0.0)
             found.append(Pessimism(anywhere.at_least(form), penalty))
         return found
 

@@ -9,13 +9,14 @@ state nobody left keeps its probability.
 from __future__ import annotations
 
 import re
+import warnings
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
 
-from cvxmdp.base.errors import ModelError, did_you_mean
+from cvxmdp.base.errors import CvxmdpWarning, ModelError, did_you_mean
 from cvxmdp.experience.declared import (
     counted_signal,
     names_in,
@@ -33,6 +34,8 @@ from cvxmdp.models.table import TabularMDP
 
 ROLES = ("state", "action", "next_state", "terminated", "truncated", "episode")
 NO_SIGNALS = ("step", "time", "t")  # columns that number the rows of an episode
+MANY = 0.25  # of the rows: distinct values that make a measurement, and copies that nobody measures
+LEAST_COPIED = 20  # rows below which copies may be chance
 COMMA = re.compile(r"[-+]?\d+,\d+")  # a number as some countries write it
 UNKNOWN = {
     "worst": "taken for ever at the worst coefficient of each utility",
@@ -123,6 +126,7 @@ def from_transitions(
         for name, value in values.items()
     }
     data.require_clean()
+    _ask_about_copies(rows, values)
     size = (rows.n_states * rows.n_actions, rows.n_states + 1)
     ones = np.ones(len(outcomes), dtype=np.int64)
     matrix = sp.csr_array((ones, (rows.pairs, outcomes)), shape=size)
@@ -206,6 +210,34 @@ def _require_points(name: str, column: np.ndarray, data: LogTable) -> None:
         commas,
         lambda row: f"{name} is {shown(column[row])}; write numbers with a decimal point",
     )
+
+
+def _ask_about_copies(rows: LogRows, values: Mapping[str, np.ndarray]) -> None:
+    """A log that was appended to itself counts everything twice, and nothing that it proves is so."""
+    count = len(rows.states)
+    measured = [name for name, one in values.items() if np.unique(one).size >= MANY * count]
+    if count < LEAST_COPIED or not measured:
+        return  # rows that only name things repeat themselves
+    moves = _numbered(rows.pairs, rows.following, rows.terminated)
+    whole = _numbered(moves, *(values[name] for name in measured))
+    named, distinct = int(moves.max()) + 1, int(whole.max()) + 1
+    if distinct > (1 + MANY) * named and count - distinct >= MANY * count:
+        warnings.warn(
+            f"{count - distinct:,} of {count:,} rows repeat another one to the last digit of "
+            f"{', '.join(measured)}: was something recorded twice? Every row is counted, and what is said of "
+            "the true model rests on each having been recorded once.",
+            CvxmdpWarning,
+            stacklevel=3,
+        )
+
+
+def _numbered(*columns: np.ndarray) -> np.ndarray:
+    """Rows of columns as numbers from zero on; those that are the same have one."""
+    number = np.zeros(len(columns[0]), dtype=np.int64)
+    for column in columns:
+        own = np.unique(column, return_inverse=True)[1]
+        number = np.unique(number * (int(own.max()) + 1) + own, return_inverse=True)[1]
+    return number
 
 
 def _outcomes(rows: LogRows, unknown: str) -> tuple[np.ndarray, np.ndarray]:

@@ -1,9 +1,9 @@
 r"""Cautious plans: policies whose constraints surely hold in every model that may be the true one.
 
 On the estimate, with an exact solver. For the objective and each slack u_i the plan's own pessimism is
-known: V_i, its values in the worst model for the slope of u_i, and b_i = gamma (p^.V_i - min_p p.V_i), what
-each pair adds to the difference. Seen from the plan, u_i - <b_i, x> less a remainder *is* what u_i surely
-reaches, so
+known: V_i, its values in the worst model for the slope of u_i, and b_i = gamma (p^.V_i - min_p p.V_i), and what
+estimated signals may lack: what each pair adds to the difference. Seen from the plan, u_i - <b_i, x> less a
+remainder *is* what u_i surely reaches, so
 
 1. solve, and prove what the plan reaches; the best plan that is proven feasible is kept;
 2. solve again with u_i - <b_i, x> at least the remainder and a margin, which grows by 1.5 times what was
