@@ -65,6 +65,29 @@ def test_interrupted_runs_answer_with_what_there_is_and_go_on(problem, tmp_path)
     assert read_run(run).stats["iterations"] >= json.loads(out)["stats"]["iterations"]
 
 
+# Ctrl-C while the command is loading a package, in a place that no exception leaves.
+LOADING = """
+import signal, sys
+class Package:
+    def find_spec(self, name, path, target=None):
+        if name == "cvxmdp.cli.commands":
+            Freed()
+class Freed:
+    def __del__(self):
+        signal.raise_signal(signal.SIGINT)
+from cvxmdp.cli import app
+sys.meta_path.insert(0, Package())
+app()
+"""
+
+
+def test_interrupted_before_there_is_a_run_a_command_ends_at_once(problem):
+    command = [sys.executable, "-c", LOADING, "solve", str(problem), "--json"]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60)
+    assert (done.returncode, done.stderr) == (Exit.INTERRUPTED, "Error: interrupted\n")
+    assert json.loads(done.stdout)["error"] == "interrupted"
+
+
 def test_a_killed_run_is_seen_as_unfinished_and_run_again(problem, tmp_path):
     run = tmp_path / "run"
     process = long_run(problem, run)

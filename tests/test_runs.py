@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import io
 import signal
 import subprocess
@@ -18,7 +17,6 @@ from cvxmdp.algorithms.columns.generation import Generation
 from cvxmdp.base import checkpoints, progress
 from cvxmdp.base.saved_trees import Growing, Plain, from_arrays, to_arrays
 from cvxmdp.runs import run as driver
-from cvxmdp.runs.interruption import remember_interrupts
 from cvxmdp.runs.run import Run
 from cvxmdp.solvers.contract import MOST_ROWS, Task, Work
 from cvxmdp.solvers.convex_program import COLUMNS
@@ -227,19 +225,6 @@ def test_a_program_that_falls_back_to_columns_is_told_too(monkeypatch):
     assert len(taken) == 1
     cm.ConvexProgram().answer(problem, ways=[COLUMNS])
     assert len(taken) > 2
-
-
-def test_an_interrupt_that_was_swallowed_before_a_run_ends_it(problem):
-    """Raised in a callback or while an object is taken away, an exception is printed and goes no further."""
-    own = signal.getsignal(signal.SIGINT)
-    try:
-        signal.signal(signal.SIGINT, signal.default_int_handler)
-        remember_interrupts()
-        with contextlib.suppress(KeyboardInterrupt):
-            signal.raise_signal(signal.SIGINT)
-        assert cm.solve(problem, SOLVERS["PDPG"]).status is cm.Status.INTERRUPTED
-    finally:
-        signal.signal(signal.SIGINT, own)
 
 
 # --- folders ---------------------------------------------------------------------------------------

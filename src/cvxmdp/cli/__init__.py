@@ -3,39 +3,32 @@
 from __future__ import annotations
 
 import io
+import json
 import sys
 from importlib.util import find_spec
-from typing import Any
 
-INTERRUPTED = 130  # exit code of Ctrl-C, before the commands that know it are loaded
+from cvxmdp.runs.interruption import leave_on_interrupts
+
+INTERRUPTED = {"error": "interrupted", "exit_code": 130, "exit": "interrupted"}
 NEEDED = ("typer", "rich", "pydantic", "pyarrow")
 
 
 def app() -> None:
     """Run the command line."""
+    as_json = json.dumps(INTERRUPTED, indent=2) + "\n" if "--json" in sys.argv else ""
+    leave_on_interrupts("Error: interrupted\n", as_json)  # before anything is loaded
     missing = [module for module in NEEDED if find_spec(module) is None]
     if missing:
         sys.exit(
             f"cvxmdp: the command line needs {', '.join(missing)}, not installed here. Install it with: "
             "pip install 'cvxmdp[cli]'"
         )
-    try:
-        commands = _loaded()
-    except KeyboardInterrupt:
-        print("Error: interrupted", file=sys.stderr)
-        sys.exit(INTERRUPTED)
+    # The command line is an extra, and takes a second to load.
+    from cvxmdp.base.program_cache import compilation_cache
+    from cvxmdp.cli.commands import commands
+
+    compilation_cache()
     for stream in (sys.stdout, sys.stderr):  # a terminal that knows no such letter shows its code
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="backslashreplace")
     commands(prog_name="cvxmdp")
-
-
-def _loaded() -> Any:
-    """The commands: reading them takes a second or two, in which somebody may change their mind."""
-    from cvxmdp.base.program_cache import compilation_cache
-    from cvxmdp.cli.commands import commands
-    from cvxmdp.runs.interruption import remember_interrupts
-
-    remember_interrupts()
-    compilation_cache()
-    return commands

@@ -6,10 +6,12 @@ Ctrl-C only raises a flag; the second one raises ``KeyboardInterrupt``, for work
 
 from __future__ import annotations
 
+import os
 import signal
+import sys
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Any
 
 
@@ -24,11 +26,9 @@ def listening() -> Iterator[Stop]:
     """Take Ctrl-C as a question, in the main thread; elsewhere signals do not arrive, and nothing changes."""
     stop = Stop()
     own = signal.getsignal(signal.SIGINT) if _is_main() else None
-    # Only Python's own way with Ctrl-C is replaced: whoever has another one (a server, a run around this one)
-    # keeps it.
-    if isinstance(own, _Remembering):
-        stop.asked = own.asked
-    elif own is not signal.default_int_handler:
+    # Only Python's own way with Ctrl-C is replaced, and a command's: whoever has another one (a server, a run
+    # around this one) keeps it.
+    if own is not signal.default_int_handler and not isinstance(own, _Leaving):
         yield stop if not isinstance(own, _Handler) else own.stop
         return
     signal.signal(signal.SIGINT, _Handler(stop))
@@ -38,22 +38,27 @@ def listening() -> Iterator[Stop]:
         signal.signal(signal.SIGINT, own)
 
 
-def remember_interrupts() -> None:
-    """For a command: Ctrl-C before there is a run is an exception as ever, and remembered.
+def leave_on_interrupts(error: str, output: str = "") -> None:
+    """For a command: outside of a run Ctrl-C ends the process at once, with these words.
 
-    An exception that comes up in a callback of compiled code, or while an object is freed, is printed there
-    and goes no further; the run that begins next would know nothing of it.
+    An exception would come up inside the compiled code of a package that is being loaded, or of the compiler,
+    where it ends in a segmentation fault or is printed and goes no further. Nothing is lost without one: files
+    are written whole or not at all.
     """
     if _is_main() and signal.getsignal(signal.SIGINT) is signal.default_int_handler:
-        signal.signal(signal.SIGINT, _Remembering())
+        signal.signal(signal.SIGINT, _Leaving(error, output))
 
 
-class _Remembering:
-    asked = False
+class _Leaving:
+    def __init__(self, error: str, output: str) -> None:
+        self.error, self.output = error, output
 
     def __call__(self, number: int, frame: Any) -> None:
-        self.asked = True
-        signal.default_int_handler(number, frame)
+        with suppress(Exception):  # a line may be half printed
+            sys.stdout.flush()
+            os.write(1, self.output.encode())
+            os.write(2, self.error.encode())
+        os._exit(128 + number)
 
 
 class _Handler:
