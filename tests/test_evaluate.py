@@ -19,7 +19,7 @@ from cvxmdp.base.errors import (
 from cvxmdp.experience.concentration import Radius, VectorBound, bernstein_radius
 from cvxmdp.experience.environments.simulated import ModelSimulator, actor_of
 from cvxmdp.experience.episodes import summarise
-from cvxmdp.experience.paths import return_range
+from cvxmdp.experience.intervals import return_range
 from cvxmdp.policies.mixtures import MixturePolicy
 from environments import Counter, ModelEnv, SixTuple
 from strategies import generator, random_model

@@ -24,8 +24,7 @@ from cvxmdp.problems.findings import (
     findings_of,
     status_of,
 )
-from cvxmdp.runs.record import record_of
-from cvxmdp.runs.record_json import record_facts, record_from
+from cvxmdp.runs.record import record_facts, record_from, record_of
 from cvxmdp.runs.record_text import record_json, record_text, status_words
 from environments import JaxModel, ModelEnv
 

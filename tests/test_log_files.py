@@ -10,7 +10,7 @@ import pytest
 
 import cvxmdp as cm
 from command_line import Done
-from cvxmdp.base.parquet_files import read_parquet
+from cvxmdp.base.table_files import read_parquet
 from cvxmdp.runs.specs.problem_specs import SpecError, read_problem
 
 COLUMNS = ("episode", "state", "action", "next_state", "terminated", "reward", "cost")

@@ -30,7 +30,7 @@ from cvxmdp.certificates.words_on_truth import subject_of
 from cvxmdp.checker.arithmetic import CertificateError, NotKnownError
 from cvxmdp.checker.checked_finite_models import CheckedFiniteModels
 from cvxmdp.checker.checked_models import CheckedModels
-from cvxmdp.checker.policy_over_time import policy_in
+from cvxmdp.checker.policy_anywhere import policy_in
 from cvxmdp.checker.true_problem import TrueProblem, true_problem
 from cvxmdp.experience.confidence import (
     RelativeErrors,

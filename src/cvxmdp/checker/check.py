@@ -22,7 +22,7 @@ from cvxmdp.checker.arithmetic import CertificateError, NotVerifiableError
 from cvxmdp.checker.bounds import PlainProblem, change_of
 from cvxmdp.checker.certificate_document import decode, decode_tree, read_document
 from cvxmdp.checker.fingerprint import fingerprint
-from cvxmdp.checker.policy_over_time import policy_in
+from cvxmdp.checker.policy_anywhere import policy_in
 from cvxmdp.checker.proof_arithmetic import EXACT, FLOATING, OWN, Floating, ProofArithmetic
 from cvxmdp.checker.scalars import FLOATS, ScalarKind
 from cvxmdp.checker.true_problem import RecordedValues, TrueProblem, true_problem

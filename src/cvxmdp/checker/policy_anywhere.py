@@ -23,9 +23,19 @@ import numpy as np
 import scipy.sparse as sp
 
 from cvxmdp.checker.affine_maps import AffineMap
-from cvxmdp.checker.arithmetic import AffineBound, CertificateError, NotKnownError, Number
+from cvxmdp.checker.arithmetic import (
+    EPS,
+    AffineBound,
+    CertificateError,
+    NotKnownError,
+    Number,
+    largest,
+)
+from cvxmdp.checker.checked_finite_models import CheckedFiniteModels
 from cvxmdp.checker.checked_flow import Visited
+from cvxmdp.checker.checked_models import CheckedModels
 from cvxmdp.checker.closed_forms import ClosedForm, PerState
+from cvxmdp.checker.exact_models import ExactModels
 from cvxmdp.checker.scalars import ScalarKind
 
 MOST_FEATURES = 500  # that are enclosed one by one
@@ -214,3 +224,33 @@ class PolicyAnywhere:
 def _require_few(features: int) -> None:
     if features > MOST_FEATURES:
         raise NotKnownError(f"{features:,} features are too many to be enclosed one by one")
+
+
+class PolicyOverTime(PolicyAnywhere):
+    """The same over a finite number of steps, by a recursion that is run here, backwards, rounding taken off.
+
+    With V_T = 0, V_t(s) = sum_a pi_t(a|s) (r_t(s,a) + gamma min_p p.V_{t+1}) and <r, y> >= min_rho rho.V_0.
+    """
+
+    models: CheckedFiniteModels
+
+    def _at_least(self, rewards: np.ndarray) -> np.ndarray:
+        models, count = self.models, len(rewards)
+        chosen = self.played.reshape(models.steps, models.states, -1)
+        gained = rewards.reshape(count, models.steps, models.states)
+        values = np.zeros((models.states + 1, count))
+        for time in range(models.steps - 1, -1, -1):
+            least = -models.rows.largest(-values, (chosen[time] > 0).ravel())
+            after = np.einsum("sa,saj->sj", chosen[time], least.reshape(*chosen[time].shape, count))
+            sizes = largest(gained[:, time]) + largest(values)
+            found = gained[:, time].T + models.discount * after
+            values[:-1] = found - (models.shape[1] + 16) * EPS * sizes
+        return np.asarray(-models.start(-values))
+
+
+def policy_in(
+    models: CheckedModels | CheckedFiniteModels | ExactModels, policy: Any, values: Values
+) -> PolicyAnywhere:
+    """A policy in every model of a set, whatever its horizon."""
+    kind = PolicyOverTime if isinstance(models, CheckedFiniteModels) else PolicyAnywhere
+    return kind(models, policy, values)

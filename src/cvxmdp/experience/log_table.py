@@ -16,8 +16,8 @@ from typing import Any
 import numpy as np
 
 from cvxmdp.base.errors import CvxmdpError, FileFormatError, ModelError, did_you_mean
-from cvxmdp.base.parquet_files import read_parquet
 from cvxmdp.base.storage import require_file
+from cvxmdp.base.table_files import read_parquet
 
 WORDS = {"true": True, "false": False, "1": True, "0": False, "1.0": True, "0.0": False}
 EMPTY = ("", "nan", "none", "null", "na")

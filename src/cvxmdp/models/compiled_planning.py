@@ -23,8 +23,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from cvxmdp.base.compiling import program
-from cvxmdp.base.devices import split
+from cvxmdp.base.compiling import program, split
 from cvxmdp.base.precision import double_precision
 from cvxmdp.base.pytrees import Pytree
 from cvxmdp.models.compiled_systems import bicgstab_on_device, norm_of

@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 from dataclasses import dataclass
 from html import escape
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from cvxmdp.atoms.curvature import Curvature
+from cvxmdp.atoms import Curvature, Utility
 from cvxmdp.base.text_tables import number, text_table
 from cvxmdp.models.table import endings_in
 from cvxmdp.policies.occupancies import episode_visits
 from cvxmdp.problems.findings import verdict_in_short, verdict_words
-from cvxmdp.problems.individual_values import individual_lines
 from cvxmdp.problems.while_learning import learning_words
 
 if TYPE_CHECKING:
@@ -24,6 +24,7 @@ HEADER = ("constraint", "requires", "value", "slack", "multiplier")
 
 
 ESTIMATED = "estimated model"  # begins the notes of models that are estimates
+MOST_INSIDE = 12  # lines; of more the smallest are shown
 
 
 def said_of_model(text: str, note: str) -> str:
@@ -174,3 +175,37 @@ def solution_html(solution: Solution) -> str:
     parts += [f"<p>{escape(line)}</p>" for line in _of_learning(solution)]
     parts.append(f"<p><small>{escape(run_line(solution))}</small></p>")
     return "<div>" + "".join(parts) + "</div>"
+
+
+def _inside(utility: Utility) -> Iterator[Utility]:
+    """Down to what is affine or not made of others; constants have no value of their own."""
+    for _, term in utility.terms():
+        if term.curvature is Curvature.AFFINE:
+            continue
+        for part in term.inside():
+            if part.curvature is not Curvature.AFFINE and any(
+                one.inside() for _, one in part.terms()
+            ):
+                yield from _inside(part)
+            elif part.terms():
+                yield part
+
+
+def individual_lines(solution: Solution, utility: Utility) -> list[str]:
+    """The values of what stands inside a utility, each once; the smallest marked where they are of one kind."""
+    inside = {repr(part): part for part in _inside(utility)}
+    if not inside or not solution.has_policy:
+        return []
+    bind, x = solution.problem.bind, solution.measured
+    values = [(text, part.measured(bind, x)) for text, part in inside.items()]
+    bent = {type(term) for _, term in utility.terms() if term.curvature is not Curvature.AFFINE}
+    compared = len(values) > 1 and len(bent) == 1
+    order = sorted(values, key=lambda one: one[1])
+    shown = values if len(values) <= MOST_INSIDE else order[:MOST_INSIDE]
+    rows = [
+        (one[0], number(one[1]), "smallest" if compared and one is order[0] else "")
+        for one in shown
+    ]
+    lines = [f"  {line}".rstrip() for line in text_table(("inside", "value", ""), rows)[1:]]
+    left = len(values) - len(shown)
+    return [*lines, f"  and {left} more, none smaller"] if left else lines

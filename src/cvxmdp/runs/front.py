@@ -22,7 +22,7 @@ from cvxmdp.policies.occupancies import measured_occupancy
 from cvxmdp.policies.timed_policy import from_rows
 from cvxmdp.problems.problem import Problem
 from cvxmdp.problems.solution import Solution
-from cvxmdp.runs.front_figure import plot_front
+from cvxmdp.runs.frontier_figures import plot_front
 
 SAME = 1e-9  # of the ranges: targets that are reached
 ROUNDING = 1e-12  # of the largest term of a sum

@@ -42,7 +42,7 @@ from cvxmdp.problems.problem import Problem
 from cvxmdp.problems.solution import Solution
 from cvxmdp.runs.backends.backend import Answers, Backend
 from cvxmdp.runs.backends.this_process import ThisProcess
-from cvxmdp.runs.frontier_figure import plot_frontier
+from cvxmdp.runs.frontier_figures import plot_frontier
 from cvxmdp.runs.solving import solve
 
 FREE_GAP = 1e-5  # of what the budget matters: the gap up to which a constraint is said not to bind

@@ -16,10 +16,12 @@ import numpy as np
 
 from cvxmdp.atoms import walk
 from cvxmdp.base.interval import Interval
+from cvxmdp.base.jsonable import from_jsonable, to_jsonable
 from cvxmdp.base.machine import environment
 from cvxmdp.models.layout import GridLayout
 from cvxmdp.policies.tables import table_of
 from cvxmdp.problems.findings import Finding
+from cvxmdp.problems.solution import Status
 from cvxmdp.problems.solution_text import constraint_rows
 
 if TYPE_CHECKING:
@@ -42,6 +44,8 @@ PLACES = {
 }
 # The iterations at which everything else was recorded, where a history has them.
 OTHERS_AT = "recorded"
+ELSEWHERE = ("arrays", "series", "policy", "certificate")  # fields that have files of their own
+COUNTED = ("iterations", "samples", "seconds")
 
 
 @dataclass(frozen=True)
@@ -341,3 +345,34 @@ def _plain_stats(stats: Mapping[str, Any]) -> dict[str, Any]:
         elif isinstance(value, Mapping) and all(isinstance(v, int | float) for v in value.values()):
             plain[name] = {str(key): float(number) for key, number in value.items()}
     return plain
+
+
+def record_facts(record: RunRecord) -> dict[str, Any]:
+    """What a record says in words and numbers, for JSON."""
+    names = [field.name for field in dataclasses.fields(record) if field.name not in ELSEWHERE]
+    return {name: to_jsonable(getattr(record, name)) for name in names}
+
+
+def record_from(facts: dict[str, Any]) -> RunRecord:
+    """A record from JSON: every field of the type it should have, or an error."""
+    known = {name: value for name, value in facts.items() if name not in ELSEWHERE}
+    record = from_jsonable(RunRecord, {**known, "stats": _stats(facts["stats"])})
+    if not 0.0 <= record.discount <= 1.0:
+        raise ValueError(f"a discount of {record.discount}")
+    if record.status.upper() not in Status.__members__:
+        raise ValueError(f"unknown status {record.status!r}")
+    return record
+
+
+def _stats(entries: Any) -> dict[str, Any]:
+    """Numbers, texts and tables of numbers; counts and times are numbers, since they are added up."""
+    found: dict[str, Any] = {}
+    for name, value in entries.items():
+        if name in COUNTED and (isinstance(value, bool) or not isinstance(value, int | float)):
+            raise ValueError(f"{name} is {value!r}, not a number")
+        if isinstance(value, Mapping):
+            value = {str(key): float(number) for key, number in value.items()}
+        elif not isinstance(value, bool | int | float | str):
+            raise ValueError(f"{name} is neither a number nor a text")
+        found[str(name)] = value
+    return found

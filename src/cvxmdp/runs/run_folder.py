@@ -31,13 +31,12 @@ from typing import Any
 import numpy as np
 
 from cvxmdp.base.errors import CvxmdpError, CvxmdpWarning, FileFormatError, reading, require
-from cvxmdp.base.parquet_files import read_parquet
 from cvxmdp.base.storage import read_arrays, require_file, whole_file, write_arrays
+from cvxmdp.base.table_files import read_parquet
 from cvxmdp.certificates.certificate import is_first_format
 from cvxmdp.policies import load_policy
 from cvxmdp.policies.tables import table_of
-from cvxmdp.runs.record import SNAPSHOTS, RunRecord, Series
-from cvxmdp.runs.record_json import record_facts, record_from
+from cvxmdp.runs.record import SNAPSHOTS, RunRecord, Series, record_facts, record_from
 
 FORMAT = "cvxmdp run 1"
 MANIFEST = "run.json"

@@ -17,7 +17,7 @@ be deployed that the theorem speaks of. The average over all iterations carries 
 the average over the last half.
 
 ``pdpg_setting`` reads the task, ``pdpg_work`` iterates one step after the other (``primal_dual``, which says
-what ``primal_step="auto"`` does); ``zero_violation`` finds a pessimism.
+what ``primal_step="auto"`` does); ``repeated`` finds a pessimism.
 """
 
 from __future__ import annotations
@@ -34,9 +34,9 @@ from cvxmdp.problems.problem import Problem
 from cvxmdp.solvers.contract import Task, Work, require_gradients
 from cvxmdp.solvers.never import without_forbidden
 from cvxmdp.solvers.pdpg_setting import PDPGSetting
+from cvxmdp.solvers.repeated import ZeroViolation
 from cvxmdp.solvers.start import Normalised
 from cvxmdp.solvers.whole import Whole
-from cvxmdp.solvers.zero_violation import ZeroViolation
 from cvxmdp.theory import (
     DirectConstants,
     ParameterisationConstants,

@@ -32,14 +32,13 @@ from cvxmdp.certificates.slater import slater
 from cvxmdp.experience.judging import CHECK
 from cvxmdp.policies.families import PolicyFamily, Table, require_family
 from cvxmdp.problems.problem import Problem
-from cvxmdp.solvers.confident import ConfidentlyFeasible
 from cvxmdp.solvers.contract import Task, Work, require_gradients
 from cvxmdp.solvers.environment_work import work_of
 from cvxmdp.solvers.learning import Shared
+from cvxmdp.solvers.repeated import ConfidentlyFeasible, ZeroViolation
 from cvxmdp.solvers.start import per_constraint
 from cvxmdp.solvers.vr_pdpg_settings import settings_for
 from cvxmdp.solvers.vr_pdpg_work import LearningWork
-from cvxmdp.solvers.zero_violation import ZeroViolation
 from cvxmdp.theory import (
     ParameterisationConstants,
     problem_constants,

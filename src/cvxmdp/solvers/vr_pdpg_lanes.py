@@ -24,8 +24,7 @@ from cvxmdp.algorithms.chunks import (
 )
 from cvxmdp.algorithms.learning_state import LearningTrace
 from cvxmdp.algorithms.recursion import Learning
-from cvxmdp.base.compiling import program, small_loop
-from cvxmdp.base.devices import split
+from cvxmdp.base.compiling import program, small_loop, split
 from cvxmdp.base.saved_trees import Growing
 from cvxmdp.problems.solution import Solution, Status
 from cvxmdp.solvers.contract import Batch, Rows

@@ -9,12 +9,13 @@ from cvxmdp.theory.parameterisation import (
     direct_constants,
     softmax_table_constants,
 )
-from cvxmdp.theory.schedules import ExactSchedule, exact_schedule
 from cvxmdp.theory.theorem_exact import (
+    ExactSchedule,
     TheoremBound,
     average_lagrangian_bound,
     decoupled_bound,
     exact_bound,
+    exact_schedule,
     strong_average_lagrangian_bound,
     strong_mixing,
 )

@@ -13,9 +13,15 @@ from cvxmdp.base.errors import ExperienceError, require
 from cvxmdp.base.gymnasium_ids import make_environment, said_as_ours
 from cvxmdp.experience.declared import read_bounds
 from cvxmdp.experience.environments.environment import Environment, LaneStep
-from cvxmdp.experience.environments.patience import ImpatientError, patience
 from cvxmdp.experience.environments.processes import InProcesses
-from cvxmdp.experience.environments.side_by_side import Outcome, Several, SideBySide, Told
+from cvxmdp.experience.environments.side_by_side import (
+    ImpatientError,
+    Outcome,
+    Several,
+    SideBySide,
+    Told,
+    patience,
+)
 from cvxmdp.experience.environments.signal_reading import FromInfo, SignalReader
 from cvxmdp.models.limited_horizon import episode_horizon
 from cvxmdp.models.validation import read_table

@@ -20,8 +20,7 @@ from pathlib import Path
 from typing import IO, Any
 
 from cvxmdp.base.errors import require
-from cvxmdp.experience.environments.patience import ImpatientError
-from cvxmdp.experience.environments.side_by_side import Several, SideBySide
+from cvxmdp.experience.environments.side_by_side import ImpatientError, Several, SideBySide
 
 START_SECONDS = 120.0  # for a process to begin and to make its environments
 SIZE = struct.Struct("<Q")

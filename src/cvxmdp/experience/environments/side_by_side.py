@@ -7,8 +7,12 @@ where lengths differ. What a lane gives depends on its seed and its actions alon
 
 from __future__ import annotations
 
+import signal
+import threading
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from types import FrameType
 from typing import Any
 
 import numpy as np
@@ -187,3 +191,31 @@ def _masked(env: Any, answer: Any) -> Any:
     if not callable(masks) or not known:
         return answer
     return (*answer[:-1], {MASK: masks(), **answer[-1]})
+
+
+class ImpatientError(Exception):
+    """A simulator did not answer in time: a step that hangs must not hang whoever learns."""
+
+
+@contextmanager
+def patience(seconds: float) -> Iterator[None]:
+    """Raise ``ImpatientError`` inside the block once it has taken that long.
+
+    By the alarm clock of the main thread, which costs a microsecond: code that waits, sleeps or loops in Python
+    is interrupted, code that never comes back from a library is not. In other threads there is no limit.
+    """
+    known = hasattr(signal, "setitimer")  # not on Windows
+    if not known or threading.current_thread() is not threading.main_thread():
+        yield
+        return
+
+    def ring(number: int, frame: FrameType | None) -> None:
+        raise ImpatientError(f"no answer within {seconds:g} seconds")
+
+    before = signal.signal(signal.SIGALRM, ring)
+    signal.setitimer(signal.ITIMER_REAL, seconds)
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0.0)
+        signal.signal(signal.SIGALRM, before)
