@@ -655,6 +655,14 @@ def test_a_declared_lipschitz_constant_is_used():
     assert node.drift(x, ErrorBound(0.1, x > 0)) == pytest.approx(0.3)
 
 
+def test_parts_of_a_minimum_that_are_far_above_it_blur_nothing():
+    mdp = cm.garnet(9, 2, 3, discount=0.93, seed=77, signals=("euros", "visits"))
+    mdp = mdp.with_signals(euros=1e8 * mdp.signals["euros"])
+    problem = cm.Problem(mdp, maximize=cm.minimum("euros", "visits"))
+    best = cm.solve(cm.Problem(mdp, maximize=cm.linear("visits"))).policy
+    assert cm.certify(problem, best).relative_gap <= 1e-11
+
+
 # In words.
 
 

@@ -259,7 +259,14 @@ class MinimumForm(ClosedForm):
         return self.scalars.least(form.value(x) for form in self.forms)
 
     def drift(self, x: np.ndarray, error: ErrorBound) -> Number:
-        return self.scalars.greatest(form.drift(x, error) for form in self.forms)
+        """How far the smallest falls or rises when each part moves by its own: those far above do not count."""
+        of, least = self.scalars, self.value(x)
+        parts = [(form.value(x), form.drift(x, error)) for form in self.forms]
+        if not of.finite([number for part in parts for number in part]):
+            return math.inf
+        lowest, highest = of.least(v - off for v, off in parts), of.least(v + off for v, off in parts)
+        moved = of.greatest([least - lowest, highest - least])
+        return moved + 4 * of.eps * (abs(least) + moved)
 
     def tangent(self, parameters: Parameters) -> AffineBound:
         """A convex combination of tangents."""
