@@ -433,11 +433,26 @@ def queue_model() -> cm.TabularMDP:
     )
 
 
-def test_states_are_found_breadth_first(queue_model: cm.TabularMDP) -> None:
-    assert queue_model.state_names == ("0", "2", "1", "3")
+def test_whole_numbers_are_their_own_numbers(queue_model: cm.TabularMDP) -> None:
+    assert queue_model.state_names == ("0", "1", "2", "3")
     assert queue_model.action_names == ("serve", "close")
-    assert row_of(queue_model, 1, 0) == {2: 0.75, 3: 0.25}
+    assert row_of(queue_model, 2, 0) == {1: 0.75, 3: 0.25}
     assert queue_model.reachable.all()
+    back = cm.from_function(queue, initial={3: 0.5, 0: 0.5}, actions=queue_actions, discount=0.9)
+    np.testing.assert_array_equal(back.transition.toarray(), queue_model.transition.toarray())
+    np.testing.assert_array_equal(back.signal("income"), queue_model.signal("income"))
+    np.testing.assert_array_equal(back.initial, [0.5, 0, 0, 0.5])
+
+
+def test_other_states_are_found_breadth_first() -> None:
+    mdp = cm.from_function(
+        lambda s, a: [(1.0, f"state {abs(int(s[-1]) - 1)}")],
+        initial="state 2",
+        actions=[2, 1],
+        discount=0.9,
+    )
+    assert mdp.state_names == ("state 2", "state 1", "state 0")
+    assert mdp.action_names == ("1", "2")
 
 
 def test_masks_endings_and_signals_of_a_function(queue_model: cm.TabularMDP) -> None:
@@ -446,7 +461,7 @@ def test_masks_endings_and_signals_of_a_function(queue_model: cm.TabularMDP) -> 
     np.testing.assert_array_equal(queue_model.ending[0], [0.0, 0.5])
     assert queue_model.ending[1:].sum() == 0.0
     np.testing.assert_array_equal(queue_model.signal("income")[0], [0.75 + 1.0, 1.0])
-    np.testing.assert_array_equal(queue_model.signal("length")[:, 0], [0, 2, 1, 3])
+    np.testing.assert_array_equal(queue_model.signal("length")[:, 0], [0, 1, 2, 3])
     np.testing.assert_array_equal(queue_model.signal("length")[1:, 1], 0.0)
 
 

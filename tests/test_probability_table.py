@@ -101,6 +101,27 @@ def test_what_is_missing_is_never_guessed():
         cm.from_table({k: v for k, v in wrong.items() if k != "probability"}, 0.9, initial="good")
 
 
+def test_numbers_that_do_not_count_from_zero_are_names():
+    table = {
+        "state": [10, 20, 30, 10],
+        "action": ["on", "on", "on", "off"],
+        "next_state": [20, 30, 10, 10],
+        "probability": [1.0] * 4,
+        "pay": [1.0, 2.0, 3.0, 0.0],
+    }
+    mdp = cm.from_table(table, 0.9, initial=20)
+    assert mdp.state_names == ("10", "20", "30")
+    np.testing.assert_array_equal(mdp.initial, [0, 1, 0])
+    np.testing.assert_array_equal(mdp.signal("pay")[:, 0], [1, 2, 3])
+    mixed = cm.from_table(table, 0.9, initial={10: 0.5, 30: 0.5})
+    np.testing.assert_array_equal(mixed.initial, [0.5, 0, 0.5])
+    # A number at which episodes only end is no state.
+    over = {**table, "state": [0, 1, 2, 0], "next_state": [1, 2, 3, 0]}
+    ended = cm.from_table(over, 0.9, initial=0, ends=[3])
+    assert (ended.n_states, ended.state_names) == (3, None)
+    np.testing.assert_array_equal(ended.ending[2], [1, 0])
+
+
 def test_numbers_rounding_and_repeated_rows():
     third = [1 / 3, 1 / 3, 1 / 3]
     table = {"state": [0, 0, 0, 1], "action": [0] * 4, "next_state": [0, 1, 1, 1]}

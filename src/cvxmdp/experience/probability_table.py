@@ -52,7 +52,9 @@ def from_table(
     if missing not in ("error", "ends"):
         raise ModelError(f'missing is "error" or "ends"; got {missing!r}')
     data = _with_ends(read_log_table(_flat(table), columns), ends)
-    rows = read_rows(data, None, None, None)
+    rows = _without_gaps(read_rows(data, None, None, None))
+    if rows.state_names is not None:
+        initial = _named(initial)
     chances = data.numbers("probability")
     outside = np.flatnonzero(~((chances >= 0) & (chances <= 1)))
     data.wrong(
@@ -85,6 +87,30 @@ def from_table(
         action_names=rows.action_names,
         **horizon,
     )
+
+
+def _without_gaps(rows: LogRows) -> LogRows:
+    """Numbers that are not 0, 1, ... are names; states that episodes only end at are none."""
+    if rows.state_names is not None or rows.listed.all():
+        return rows
+    kept = np.flatnonzero(rows.listed)
+    counted = kept.size == kept[-1] + 1
+    place = np.cumsum(rows.listed) - 1
+    return replace(
+        rows,
+        states=place[rows.states],
+        following=np.where(rows.terminated, -1, place[rows.following]),
+        n_states=kept.size,
+        state_names=None if counted else tuple(map(str, kept.tolist())),
+        listed=np.ones(kept.size, dtype=bool),
+    )
+
+
+def _named(initial: Any) -> Any:
+    """First states of a model with names: a whole number is one of them."""
+    if isinstance(initial, Mapping):
+        return {name_of(state): chance for state, chance in initial.items()}
+    return name_of(initial) if isinstance(initial, int | np.integer) else initial
 
 
 def _flat(table: Any) -> Any:

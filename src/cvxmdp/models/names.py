@@ -63,10 +63,16 @@ class Names:
 
     def number(self, given: Any) -> int:
         """The number of one, from its number, its name or its tuple."""
+        named = self._numbers.get(name_of(given), -1)
         try:
             place = index(given)
         except TypeError:
-            place = self._numbers.get(name_of(given), -1)
+            place = named
+        if named not in (place, -1) and 0 <= place < self.count and self.known is not None:
+            raise self.refused(
+                f"{given} is the number of the {self.what} {self.known[place]!r} and the name of another: "
+                f"write {name_of(given)!r}, or {self.known[place]!r}"
+            )
         if not isinstance(given, bool | np.bool_) and 0 <= place < self.count:
             return place
         shown = given.item() if isinstance(given, np.generic) else given
@@ -77,7 +83,7 @@ class Names:
 
         A tuple is one state, never several: (9, 3, 4) is a state of a model whose states are such.
         """
-        if isinstance(given, tuple | str):
+        if isinstance(given, tuple | str | int | np.integer):
             return np.asarray(self.number(given))
         if isinstance(given, list) and any(isinstance(one, tuple) for one in given):
             return np.array([self.number(one) for one in given])

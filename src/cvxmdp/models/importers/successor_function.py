@@ -45,8 +45,8 @@ def from_function(
         horizon, average: instead of a discount, a number of steps, or True for the long run (``TabularMDP``).
 
     Returns:
-        A model whose states are numbered in the order they were found (breadth first) and named by
-        ``str(state)``; actions not available in a state are masked.
+        A model whose states are named by ``str(state)`` and numbered in the order they were found (breadth
+        first), whole numbers by size; actions not available in a state are masked.
     """
     functions = read_table(signals, "signals", '{"reward": function}')
     explorer = _Explorer(successors, _availability(actions), dict(functions), max_states)
@@ -174,33 +174,42 @@ class _Explorer:
         n_states, n_actions = len(self.states), len(self.actions)
         if not n_actions:
             raise ModelError("no state has an action; `actions` gives none")
+        states, state_names = _in_order(self.states)
+        actions, action_names = _in_order(self.actions)
         mask = np.zeros((n_states, n_actions), dtype=bool)
-        if self.pairs:
-            mask[tuple(np.array(self.pairs).T)] = True
+        for state, action in self.pairs:
+            mask[states[state], actions[action]] = True
         initial = np.zeros(n_states)
-        for state, probability in starts.items():
-            initial[self.states[state]] += probability
+        for first, probability in starts.items():
+            initial[states[self.states[first]]] += probability
         table = np.array([entry[:3] for entry in self.entries], dtype=np.int64).reshape(-1, 3)
         chances = np.array([entry[3] for entry in self.entries])
-        rows = table[:, 0] * n_actions + table[:, 1]
+        rows = states[table[:, 0]] * n_actions + actions[table[:, 1]]
         shape = (n_states * n_actions, n_states)
         signals = {}
         for name, values in self.values.items():
             signals[name] = np.zeros((n_states, n_actions))
             for state, action, value in values:
-                signals[name][state, action] += value
+                signals[name][states[state], actions[action]] += value
         return TabularMDP(
-            sp.csr_array((chances, (rows, table[:, 2])), shape=shape),
+            sp.csr_array((chances, (rows, states[table[:, 2]])), shape=shape),
             initial,
             **ahead,
             signals=signals,
             actions=mask,
-            state_names=_unique_names(self.states),
-            action_names=_unique_names(self.actions),
+            state_names=state_names,
+            action_names=action_names,
         )
 
 
-def _unique_names(things: Iterable[Hashable]) -> tuple[str, ...] | None:
-    """The name of each, or None where two different things print alike."""
-    names = tuple(name_of(thing) for thing in things)
-    return names if len(set(names)) == len(names) else None
+def _in_order(found: Iterable[Any]) -> tuple[np.ndarray, tuple[str, ...] | None]:
+    """The numbers of things in the order they were found, and their names; None where two print alike.
+
+    Whole numbers are numbered by size, so that those from 0 on are their own numbers.
+    """
+    things = list(found)
+    order = list(range(len(things)))
+    if all(isinstance(thing, int | np.integer) for thing in things):
+        order.sort(key=things.__getitem__)
+    names = tuple(name_of(things[place]) for place in order)
+    return np.argsort(order), names if len(set(names)) == len(names) else None
