@@ -100,6 +100,46 @@ def test_a_tuple_is_never_several_states() -> None:
         named.probabilities((1, 2, "north"))
 
 
+def test_a_number_that_is_the_name_of_another_state_is_asked_about() -> None:
+    mdp = cm.from_function(
+        lambda s, a: [(1.0, 4 - s, {"pay": float(s)})], initial=1, actions=["go"], discount=0.9
+    )
+    policy = cm.solve(cm.Problem(mdp, maximize=cm.linear("pay"))).policy
+    assert mdp.state_names == ("1", "3")
+    for ask in (policy.predict, policy.probabilities):
+        with pytest.raises(PolicyError, match="1 is the number of the state '3' and the name of"):
+            ask(1)
+    assert policy.predict("1")[0] == policy.predict(np.array([0]))[0][0] == 0
+
+
+def test_a_path_is_no_policy(tmp_path) -> None:
+    problem = cm.Problem(machine(), maximize=cm.linear("reward"))
+    for given in ("policy.csv", tmp_path / "policy.csv"):
+        with pytest.raises(PolicyError, match=r"load_policy\('.*policy.csv'\) reads one"):
+            cm.certify(problem, given)
+
+
+def test_distances_to_policies_as_people_write_them(tmp_path) -> None:
+    said = {"good": "wait", "worn": {"wait": 0.25, "repair": 0.75}, "broken": 1}
+    table = cm.TabularPolicy([[1.0, 0.0], [0.25, 0.75], [0.0, 1.0]])
+    for settings in ({"norm": "l2"}, {"norm": "l1", "of": "actions"}):
+        meant, written = (
+            cm.Problem(
+                machine(),
+                minimize=cm.distance(target, **settings),  # type: ignore[arg-type]
+                subject_to={"reward": cm.linear("reward") >= 8.0},
+            )
+            for target in (table, said)
+        )
+        policy = cm.uniform_policy(machine())
+        assert written.evaluate(policy).objective == meant.evaluate(policy).objective
+        written.save(tmp_path / settings["norm"])
+        again = cm.load_problem(tmp_path / settings["norm"])
+        assert again.evaluate(policy).objective == meant.evaluate(policy).objective
+    with pytest.raises(PolicyError, match="there is no state 'god'"):
+        cm.Problem(machine(), minimize=cm.distance({"god": "wait"}))
+
+
 def test_names_of_another_policy_are_forgotten() -> None:
     first = cm.TabularPolicy(np.eye(2)[[0, 1, 1]]).named(STATES, ACTIONS)
     assert first.predict("good")[0] == 0

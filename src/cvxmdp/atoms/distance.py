@@ -21,7 +21,6 @@ from cvxmdp.base.errors import UtilityError, did_you_mean
 from cvxmdp.base.text_tables import exact
 from cvxmdp.models.space import Space
 from cvxmdp.models.table import model_of
-from cvxmdp.policies import Policy
 from cvxmdp.policies.occupancies import occupancy_of, uniform_policy
 from cvxmdp.policies.tables import TabularPolicy
 
@@ -41,8 +40,9 @@ def distance(
     """How far the occupancy x, the decisions in it or returns are from ``target``. Convex.
 
     Args:
-        target: an occupancy (an (S, A) array), a policy or a solution (their occupancy is meant), or a
-            convex set: ``ball``, ``box``, ``polytope``. Or ``returns(r_1, ..., r_k)``, and then
+        target: an occupancy (an (S, A) array), a policy (or a mapping from states to actions) or a solution
+            (their occupancy is meant), or a convex set: ``ball``, ``box``, ``polytope``. Or
+            ``returns(r_1, ..., r_k)``, and then
         to: what the vector of these returns is compared with: a vector of k numbers, a policy or a solution
             (their returns are meant), or a convex set in R^k.
         norm: "l1", "l2", "l2-squared" (the plain square, without a factor 1/2), "kl" or "chi2". With p, q
@@ -122,7 +122,7 @@ def _of_actions(target: Any, norm: str, smoothing: float, unit: float | None) ->
     )
     if isinstance(policy, np.ndarray):
         policy = TabularPolicy(policy)
-    if not isinstance(policy, Policy):
+    if policy is None:
         raise UtilityError(
             'distance(..., of="actions") compares with a policy, its probabilities as an (S, A) array, or a '
             f"solution; got {target!r}"

@@ -7,7 +7,7 @@ occupancies, or into their returns.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from numbers import Real
 from typing import Any
@@ -141,7 +141,7 @@ class ConvexSet:
 
 def spelled(point: Any) -> str:
     """Numbers as problem files take them; a policy is in no expression."""
-    if isinstance(point, Policy):
+    if isinstance(point, Policy | Mapping):
         return "<policy>"
     array = np.asarray(point)
     if array.ndim == 0:
@@ -150,11 +150,13 @@ def spelled(point: Any) -> str:
 
 
 def point_like(given: Any, what: str) -> Any:
-    """A policy as it is, or an array of numbers: an occupancy (S, A), or a vector of returns."""
+    """A policy as it is or was written, or an array of numbers: an occupancy (S, A), or a vector of returns."""
     if isinstance(getattr(given, "policy", None), Policy):
         return given.policy
     if isinstance(given, Policy):
         return given
+    if isinstance(given, Mapping):
+        return dict(given)
     try:
         refuse_masked(given)
         array = np.array(given, dtype=np.float64)

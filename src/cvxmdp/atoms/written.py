@@ -16,6 +16,7 @@ import numpy as np
 from cvxmdp.atoms.sets import ConvexSet
 from cvxmdp.atoms.utility import Constraint, Utility
 from cvxmdp.base.errors import UtilityError
+from cvxmdp.models.names import name_of
 from cvxmdp.policies import Policy, TabularPolicy
 
 OWN = "custom"  # the word of functions of the user's own
@@ -45,7 +46,21 @@ def _plain(value: Any) -> Any:
         return {"set": value.kind, "arguments": [_plain(item) for item in value.arguments]}
     if isinstance(value, Policy):
         return {"policy": value.probabilities()}
+    if isinstance(value, Mapping):
+        return {"decisions": [[_named(state), _said(said)] for state, said in value.items()]}
     return [_plain(item) for item in value] if isinstance(value, tuple | list) else value
+
+
+def _said(decision: Any) -> Any:
+    """What a policy is said to do in a state: an action, or the chances of several."""
+    if isinstance(decision, Mapping):
+        return {str(_named(action)): float(chance) for action, chance in decision.items()}
+    chances = isinstance(decision, list | np.ndarray)
+    return [float(chance) for chance in decision] if chances else _named(decision)
+
+
+def _named(thing: Any) -> int | str:
+    return int(thing) if isinstance(thing, int | np.integer) else name_of(thing)
 
 
 def written_constraint(constraint: Constraint) -> Plain:
@@ -97,6 +112,8 @@ class WrittenReader:
             return ConvexSet(str(plain["set"]), arguments)
         if isinstance(plain, dict) and "policy" in plain:
             return TabularPolicy(plain["policy"])
+        if isinstance(plain, dict) and "decisions" in plain:
+            return dict(plain["decisions"])
         if isinstance(plain, list):
             return tuple(self._value(item) for item in plain)
         if plain is None or isinstance(plain, np.ndarray | str | int | float):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -37,6 +38,8 @@ def as_policy(mdp: TabularMDP, given: Any) -> Policy:
         policy = given
     elif isinstance(given, Mapping) or callable(given):
         policy = written_policy(mdp, given)
+    elif isinstance(given, str | Path):
+        raise PolicyError(f"expected a policy; got a path: load_policy({str(given)!r}) reads one")
     else:
         policy = table_policy(given)
     if isinstance(policy, TabularPolicy) and needs_names(policy, mdp):

@@ -117,7 +117,8 @@ def write_answer(folder: Path, solution: Solution) -> None:
 def check_solver(solver: Any, seed: Any) -> None:
     """An error for what is no solver, and for one that samples without a seed."""
     if isinstance(solver, type) or not isinstance(solver, Solver):
-        hint = f"; write {solver.__name__}()" if isinstance(solver, type) else ""
+        name = solver if isinstance(solver, str) else getattr(solver, "__name__", "")
+        hint = f"; write {name}()" if isinstance(solver, type | str) else ""
         raise SettingsError(
             f"solver must be a solver object such as ConvexProgram(); got {solver!r}{hint}"
         )
