@@ -209,6 +209,30 @@ def test_the_table(traced):
     assert problem.sense in str(found)
 
 
+def test_where_the_tightest_budget_is_best_anyway_there_is_one_point():
+    mdp = cm.garnet(12, 2, 3, seed=4, signals=("reward", "cost"))
+    problem = cm.Problem(
+        mdp,
+        minimize=cm.linear("cost", per="step"),
+        subject_to={"cost": 2 * cm.linear("cost", per="step") <= 1.5},
+    )
+    found = cm.frontier(problem, "cost", n=6)
+    assert len(found.points) == 2  # the tightest, and the user's own
+    assert len({row[0] for row in found.rows()}) == 2
+    assert [row[-1] for row in found.rows()] == ["not binding"] * 2
+
+
+def test_a_least_budget_of_zero_is_said_to_be_zero():
+    mdp = cm.garnet(12, 2, 3, seed=4, signals=("reward", "cost"))
+    free = mdp.with_signals(cost=mdp.signal("cost") * np.array([0.0, 1.0]))
+    problem = cm.Problem(
+        free,
+        maximize=cm.linear("reward"),
+        subject_to={"cost": cm.linear("cost", per="step") <= 0.1},
+    )
+    assert "Infeasible below 0 (proven)." in str(cm.frontier(problem, "cost", n=3))
+
+
 def test_when_the_others_are_in_conflict_no_budget_helps():
     problem = make("maximise, at most")
     least = extreme(problem.mdp, "minimize")

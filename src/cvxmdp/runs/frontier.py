@@ -215,7 +215,7 @@ class Frontier(InNotebooks):
         less = "below" if self._direction > 0 else "above"
         lines.append("")
         if math.isfinite(self.infeasible_until):
-            lines.append(f"Infeasible {less} {number(self.infeasible_until)} (proven).")
+            lines.append(f"Infeasible {less} {self._least_budget()} (proven).")
         if math.isfinite(self.free_from):
             more = "above" if self._direction > 0 else "below"
             lines.append(
@@ -227,6 +227,13 @@ class Frontier(InNotebooks):
                 f"At {number(enough[0])} it buys {enough[1]:.0%} of what the budgets solved do."
             )
         return "\n".join(lines).rstrip()
+
+    def _least_budget(self) -> str:
+        off = abs(self.infeasible_until)
+        size = max(abs(point.budget) for point in self.points)
+        if off > ROUNDING * size:
+            return number(self.infeasible_until)
+        return f"0, up to {off:.1g}" if off > np.finfo(float).eps * size else "0"
 
     def plot(self, path: str | Path | None = None) -> Any:
         """The two envelopes and the solved budgets, as a Matplotlib figure."""
@@ -383,7 +390,10 @@ class _Tracer:
         # A little room at the tight end keeps a Slater point; none is lost at the loose end.
         size = max(best.size, best.range) or 1.0
         width = max(self.direction * (used - reached), ROUNDING * size)
-        return reached + self.direction * 1e-3 * width, used + self.direction * ROUNDING * width
+        tight = reached + self.direction * 1e-3 * width
+        if width == ROUNDING * size:  # what spends least is best anyway: there is nothing between
+            return tight, tight
+        return tight, used + self.direction * ROUNDING * width
 
     def refine(self, count: int) -> Frontier:
         own = self.problem.budgets[self.name]
