@@ -10,12 +10,10 @@ from cvxmdp.theory.parameterisation import (
     softmax_table_constants,
 )
 from cvxmdp.theory.theorem_exact import (
-    ExactSchedule,
     TheoremBound,
     average_lagrangian_bound,
     decoupled_bound,
     exact_bound,
-    exact_schedule,
     strong_average_lagrangian_bound,
     strong_mixing,
 )
@@ -27,6 +25,8 @@ from cvxmdp.theory.theorem_sample import (
     sample_schedule,
 )
 from cvxmdp.theory.theorem_zero import (
+    ExactSchedule,
+    exact_schedule,
     iterations_for_zero_violation,
     pessimism_equation,
     theory_pessimism,

@@ -20,9 +20,9 @@ from cvxmdp.problems.problem import Problem
 from cvxmdp.problems.solution import Solution
 from cvxmdp.theory.constants import ProblemConstants
 from cvxmdp.theory.parameterisation import TheoryError, require_real
-from cvxmdp.theory.theorem_exact import ExactSchedule, TheoremBound, exact_bound, exact_schedule
+from cvxmdp.theory.theorem_exact import TheoremBound, exact_bound
 from cvxmdp.theory.theorem_sample import sample_bound, sample_schedule
-from cvxmdp.theory.theorem_zero import zero_violation_bound
+from cvxmdp.theory.theorem_zero import ExactSchedule, exact_schedule, zero_violation_bound
 from cvxmdp.theory.theorem_zero_sample import sampled_pessimism, sampled_zero_violation_bound
 
 SAME = 1e-9  # relative difference up to which two step sizes are the same

@@ -18,7 +18,6 @@ from cvxmdp.theory.parameterisation import (
     TheoryError,
     require_real,
 )
-from cvxmdp.theory.theorem_zero import theory_pessimism
 
 INVERSE_PROMISE = "the parameterisation's inverse_lipschitz and inverse_radius"
 
@@ -181,57 +180,3 @@ def require_enough(constants: ProblemConstants, iterations: int) -> None:
 def _slack_square(constants: ProblemConstants) -> float:
     """A bound on |g|^2 = sum_i g_i^2 over occupancies."""
     return constants.n_constraints * constants.slack_magnitude**2
-
-
-@dataclass(frozen=True)
-class ExactSchedule:
-    """The settings of PDPG in theorems exact and zero.
-
-    Attributes:
-        primal_step: eta_theta.
-        dual_step: eta_mu.
-        dual_bound: C_0, or C_{0,delta}, per constraint; multipliers start at zero.
-        iterations: T.
-        pessimism: delta; 0 unless zero violation was asked for.
-    """
-
-    primal_step: float
-    dual_step: float
-    dual_bound: dict[str, float]
-    iterations: int
-    pessimism: float
-
-
-def exact_schedule(
-    constants: ProblemConstants,
-    iterations: int,
-    strongly_concave: bool = False,
-    zero_violation: bool = False,
-) -> ExactSchedule:
-    """The schedule of theorem exact, or of theorem zero when ``zero_violation`` is asked for.
-
-    Theorem zero prints the step with C_0; its proof applies theorem exact to the pessimistic
-    problem, which needs C_{0,delta}.
-
-    Args:
-        constants: of the problem.
-        iterations: T.
-        strongly_concave: use the schedule for strongly concave objectives.
-        zero_violation: solve g_i - delta >= 0 with the theorem's delta.
-    """
-    iterations = require_iterations(iterations)
-    pessimism = 0.0
-    if zero_violation:
-        pessimism = theory_pessimism(constants, iterations, strongly_concave)
-        constants = constants.pessimistic(pessimism)
-    if strongly_concave:
-        strong_mixing(constants)  # refuses objectives that are not
-    else:
-        require_enough(constants, iterations)
-    return ExactSchedule(
-        constants.primal_step,
-        dual_step_of(iterations, strongly_concave),
-        constants.dual_bound,
-        iterations,
-        pessimism,
-    )
