@@ -35,11 +35,6 @@ ON_TRUTH = {"confidence", "data", "reaches"}
 ROUNDED = 1e-6  # relative: how near to what is stated the uniform policy's objective has to be
 
 
-Floor = Callable[
-    [dict[str, Any], dict[str, Any], PlainProblem, ProofArithmetic, "_Findings"], float | None
-]
-
-
 @dataclass(frozen=True)
 class Check:
     """The outcome of checking a certificate.
@@ -124,35 +119,234 @@ def check_file(
 def _checked(
     document: dict[str, Any], plain: Mapping[str, Any], arithmetic: ProofArithmetic
 ) -> Check:
-    problem, floor = _subject(document, plain, arithmetic.scalars)
-    stated = _claims(document, fingerprint(plain), problem)
-    if stated["infeasible"]:
-        found = _check_infeasible(document, stated, problem, arithmetic)
-    else:
-        found = _check_bounds(document, stated, problem, arithmetic, floor)
-        if "least_size" in stated:
-            # No proof rests on it: it is what floats say it is.
-            floats, _ = _subject(document, plain, FLOATS)
-            found = _with_least_size(found, stated, floats)
+    checking = Checking(document, plain, arithmetic)
+    problem = checking.problem
+    found = checking.infeasible() if checking.stated["infeasible"] else checking.bounds()
     own = any(form.promises for form in (problem.objective, *problem.slacks.values()))
     return replace(
         found, level=arithmetic.level + (OWN if own and arithmetic.level == EXACT else "")
     )
 
 
+class Checking:
+    """One certificate against one problem: what is claimed, what is shown, and what is wrong.
+
+    Args:
+        document: the certificate.
+        plain: the problem.
+        arithmetic: that claims are computed in.
+
+    Attributes:
+        problem: that it speaks of.
+        stated: its claims.
+        reasons: what is wrong, in words.
+        unverified: what could not be computed because a function of the user's own is not at hand.
+        slack, reaches: see ``Check``.
+    """
+
+    def __init__(
+        self, document: dict[str, Any], plain: Mapping[str, Any], arithmetic: ProofArithmetic
+    ) -> None:
+        self.document, self.plain, self.arithmetic = document, plain, arithmetic
+        self.problem = _subject(document, plain, arithmetic.scalars)
+        self.stated = _claims(document, fingerprint(plain), self.problem)
+        self.reasons: list[str] = []
+        self.unverified: list[str] = []
+        self.slack: dict[str, float] = {}
+        self.reaches = math.nan
+
+    def outcome(self, **shown: Any) -> Check:
+        """With what was shown."""
+        notes = self.document.get("notes")
+        return Check(
+            not self.reasons and not self.unverified,
+            tuple(self.reasons),
+            assumes=self.problem.promises,
+            unchecked=tuple(sorted(map(str, notes))) if isinstance(notes, dict) else (),
+            unverified=tuple(self.unverified),
+            **shown,
+        )
+
+    def verified(self, what: str, compute: Callable[[], float]) -> float | None:
+        """The number, or None where it cannot be had."""
+        try:
+            return compute()
+        except NotVerifiableError as error:
+            self.unverified.append(f"{what} could not be verified: {error}.")
+            return None
+
+    def infeasible(self) -> Check:
+        """Of the claim that no policy satisfies all constraints."""
+        if self.document["evidence"].get("policy") is not None:
+            raise CertificateError("an infeasible problem has no policy, yet one is given")
+        proof = decode_tree(self.document["evidence"].get("proof"))
+        _check_conflict(self.stated["conflict"], proof["objective"]["weights"], self.problem)
+        stated, smallest = _number(self.stated, "slack_bound"), self.problem.smallest_slack()
+        shown = partial(self.arithmetic.upper_bound, smallest, {}, {**proof, "slacks": {}})
+        bound = self.verified("infeasibility", shown)
+        if bound is None:
+            return self.outcome()
+        if not bound < 0:
+            self.reasons.append(
+                f"infeasibility is not proven: the smallest slack is only shown to be at most {bound:.6g}."
+            )
+        if stated < bound:
+            self.reasons.append(
+                f"the smallest slack is claimed to be at most {stated:.17g}; the evidence shows {bound:.17g}."
+            )
+        return self.outcome(slack_bound=bound)
+
+    def bounds(self) -> Check:
+        """Of what is claimed of every policy, and of the certificate's own."""
+        stated_upper, stated_lower = (_number(self.stated, name) for name in ("upper", "lower"))
+        ceiling = self.verified("the bound on every policy", self.ceiling)
+        problem = self.problem
+        floor = self.true_floor(problem) if isinstance(problem, TrueProblem) else self.floor()
+        upper, lower = ceiling, floor
+        if problem.sign < 0:
+            upper = None if floor is None else -floor
+            lower = None if ceiling is None else -ceiling
+        if upper is not None and not stated_upper >= upper:
+            self.reasons.append(
+                f"upper bound {stated_upper:.17g} is claimed; {upper:.17g} is shown."
+            )
+        if lower is not None and not stated_lower <= lower:
+            self.reasons.append(
+                f"lower bound {stated_lower:.17g} is claimed; {lower:.17g} is shown."
+            )
+        self.uniform()
+        if "least_size" in self.stated:
+            self.least_size()
+        return self.outcome(
+            upper=math.nan if upper is None else upper,
+            lower=math.nan if lower is None else lower,
+            slack=self.slack,
+            reaches=problem.sign * self.reaches,
+        )
+
+    def ceiling(self) -> float:
+        """What no feasible policy's f exceeds, by the evidence; multipliers are claims only with it."""
+        multipliers = _named(self.stated, "multipliers")
+        proof = self.document["evidence"].get("proof")
+        if proof:
+            return self.arithmetic.upper_bound(self.problem, multipliers, decode_tree(proof))
+        if multipliers:
+            raise CertificateError("multipliers are claimed without a proof that uses them")
+        return math.inf
+
+    def policy_and_slack(self) -> tuple[Any, dict[str, float]]:
+        """The policy as written, or None, and the slack that is claimed of it: of every constraint."""
+        policy, slack = self.document["evidence"].get("policy"), _named(self.stated, "slack")
+        if policy is None and slack:
+            raise CertificateError("slack is claimed without a policy that has it")
+        if policy is not None and set(slack) != set(self.problem.slacks):
+            raise CertificateError("the slack of some constraint is not claimed")
+        return policy, slack
+
+    def floor(self) -> float | None:
+        """What the policy's f surely reaches; minus infinity where some constraint does not surely hold."""
+        policy, stated = self.policy_and_slack()
+        if policy is None:
+            return -math.inf
+        visited = self.arithmetic.visited(self.problem, decode(policy))
+        surely, feasible = self.arithmetic.surely, True
+        for name, form in self.problem.slacks.items():
+            slack = self.verified(f"the slack of {name!r}", partial(surely, form, visited))
+            if slack is not None:
+                self.slack[name] = slack
+            if slack is not None and not slack >= max(0.0, stated[name]):
+                feasible = False
+                self.reasons.append(
+                    f"the slack of {name!r} is claimed to be at least {stated[name]:.17g}; it is "
+                    f"only shown to be at least {slack:.17g}."
+                )
+        objective = partial(surely, self.problem.objective, visited)
+        reached = self.verified("the objective of the policy", objective)
+        return reached if feasible else -math.inf
+
+    def true_floor(self, problem: TrueProblem) -> float | None:
+        """The same in every model that may be the true one; slacks of either sign may be claimed."""
+        data = self.stated["data"]
+        if data != problem.data:
+            raise CertificateError(f"it claims to rest on {data!r}; it is {problem.data!r}")
+        policy, slack = self.policy_and_slack()
+        claimed = problem.sign * _number(self.stated, "reaches")
+        if policy is None:
+            if claimed > -math.inf:
+                raise CertificateError("something is claimed of a policy that is not there")
+            return -math.inf
+        values = RecordedValues(decode_tree(self.document["evidence"].get("values")))
+        self.arithmetic.visited(
+            problem, decode(policy)
+        )  # whether there is time, where that takes long
+        anywhere = policy_in(problem.models, decode(policy), values)
+        claims = {"the objective": (problem.objective, claimed)}
+        claims |= {f"the slack of {name!r}": (problem.slacks[name], slack[name]) for name in slack}
+        shown = []
+        for what, (form, least) in claims.items():
+            known = self.verified(what, partial(anywhere.at_least, form))
+            if known is None:
+                return None
+            if not known >= least:
+                self.reasons.append(
+                    f"{what} is claimed to be at least {least:.17g}; {known:.17g} is shown."
+                )
+            shown.append(known)
+        self.reaches, self.slack = shown[0], dict(zip(slack, shown[1:], strict=True))
+        return shown[0] if all(one >= 0 for one in shown[1:]) else -math.inf
+
+    def uniform(self) -> None:
+        """The uniform policy's objective is what relative gaps refer to."""
+        problem, arithmetic, claimed = (
+            self.problem,
+            self.arithmetic,
+            _number(self.stated, "uniform"),
+        )
+        visited = arithmetic.visited(problem, problem.flow.uniform)
+        computed = partial(arithmetic.value, problem.objective, visited)
+        value = self.verified("the uniform policy's objective", computed)
+        if value is None:
+            return
+        value = problem.sign * value
+        known = (value, _number(self.stated, "upper"), _number(self.stated, "lower"))
+        scale = max((abs(number) for number in known if math.isfinite(number)), default=0.0)
+        # Where all of them are next to nothing, what rounding does to the function is what counts.
+        floats, of = problem.flow.visited(problem.flow.uniform), arithmetic.scalars
+        rounding = of.at_most(problem.objective.drift(of.array(floats.x), floats.error))
+        near = value == claimed or abs(value - claimed) <= ROUNDED * scale + rounding
+        if not near:
+            self.reasons.append(
+                f"the uniform policy is claimed to reach {claimed:.17g}; it reaches {value:.17g}."
+            )
+
+    def least_size(self) -> None:
+        """What relative gaps refer to where zero is between the bounds: what floats say it is, for no proof
+        rests on it.
+        """
+        claimed, floats = (
+            _number(self.stated, "least_size"),
+            _subject(self.document, self.plain, FLOATS),
+        )
+        if not _number(self.stated, "lower") <= 0 <= _number(self.stated, "upper"):
+            self.reasons.append("a least size is claimed of bounds that zero is not between.")
+        size = self.verified("the least size", partial(change_of, floats))
+        if size is not None and not claimed <= size:
+            self.reasons.append(f"a least size of {claimed:.17g} is claimed; it is {size:.17g}.")
+
+
 def _subject(
     document: dict[str, Any], plain: Mapping[str, Any], scalars: ScalarKind
-) -> tuple[PlainProblem, Floor]:
-    """The problem that a certificate speaks of, and how the floor of its policy is found."""
+) -> PlainProblem:
+    """The problem that a certificate speaks of."""
     stated = document["claims"]
     if "confidence" not in stated:
-        return PlainProblem(plain, scalars=scalars), _floor
+        return PlainProblem(plain, scalars=scalars)
     known = plain.get("uncertainty")
     if not isinstance(known, Mapping):
         raise CertificateError("it speaks of the true model, and the problem has no counts")
     if known.get("kind") == "counts":
-        return true_problem(plain, _number(stated, "confidence"), scalars), _true_floor
-    return true_problem(plain, math.nan, scalars), _true_floor
+        return true_problem(plain, _number(stated, "confidence"), scalars)
+    return true_problem(plain, math.nan, scalars)
 
 
 def _claims(document: dict[str, Any], known: str, problem: PlainProblem) -> dict[str, Any]:
@@ -205,46 +399,6 @@ def _named(stated: dict[str, Any], name: str) -> dict[str, float]:
     return {key: _number(table, key) for key in table}
 
 
-def _unchecked(document: dict[str, Any]) -> tuple[str, ...]:
-    """What stands in a certificate file besides claims and evidence."""
-    notes = document.get("notes")
-    return tuple(sorted(str(name) for name in notes)) if isinstance(notes, dict) else ()
-
-
-def _check_infeasible(
-    document: dict[str, Any],
-    stated: dict[str, Any],
-    problem: PlainProblem,
-    arithmetic: ProofArithmetic,
-) -> Check:
-    if document["evidence"].get("policy") is not None:
-        raise CertificateError("an infeasible problem has no policy, yet one is given")
-    proof = decode_tree(document["evidence"].get("proof"))
-    _check_conflict(stated["conflict"], proof["objective"]["weights"], problem)
-    stated_bound = _number(stated, "slack_bound")
-    try:
-        bound = arithmetic.upper_bound(problem.smallest_slack(), {}, {**proof, "slacks": {}})
-    except NotVerifiableError as error:
-        return Check(False, (), unverified=(f"infeasibility could not be verified: {error}.",))
-    reasons = []
-    if not bound < 0:
-        reasons.append(
-            f"infeasibility is not proven: the smallest slack is only shown to be at most {bound:.6g}."
-        )
-    if stated_bound < bound:
-        reasons.append(
-            f"the smallest slack is claimed to be at most {stated_bound:.17g}; the evidence shows "
-            f"{bound:.17g}."
-        )
-    return Check(
-        not reasons,
-        tuple(reasons),
-        assumes=problem.promises,
-        unchecked=_unchecked(document),
-        slack_bound=bound,
-    )
-
-
 def _check_conflict(conflict: Any, weights: Any, problem: PlainProblem) -> None:
     """The proof may only use the constraints that are said to be in conflict, and uses each of them."""
     if not isinstance(conflict, list) or not set(conflict) <= set(problem.slacks):
@@ -254,190 +408,3 @@ def _check_conflict(conflict: Any, weights: Any, problem: PlainProblem) -> None:
             raise CertificateError(f"the proof uses {name!r}, which the conflict does not name")
         if not weight > 0 and name in conflict:
             raise CertificateError(f"the conflict names {name!r}, which the proof does not use")
-
-
-class _Findings:
-    """What is wrong, and what could not be computed because a function of the user's own is not at hand."""
-
-    def __init__(self) -> None:
-        self.reasons: list[str] = []
-        self.unverified: list[str] = []
-        self.slack: dict[str, float] = {}
-        self.reaches = math.nan
-
-    def verified(self, what: str, compute: Callable[[], float]) -> float | None:
-        """The number, or None where it cannot be had."""
-        try:
-            return compute()
-        except NotVerifiableError as error:
-            self.unverified.append(f"{what} could not be verified: {error}.")
-            return None
-
-
-def _check_bounds(
-    document: dict[str, Any],
-    stated: dict[str, Any],
-    problem: PlainProblem,
-    arithmetic: ProofArithmetic,
-    floor_of: Floor,
-) -> Check:
-    stated_upper, stated_lower = _number(stated, "upper"), _number(stated, "lower")
-    found = _Findings()
-    ceiling = found.verified(
-        "the bound on every policy", partial(_ceiling, document, stated, problem, arithmetic)
-    )
-    floor = floor_of(document, stated, problem, arithmetic, found)
-    upper, lower = ceiling, floor
-    if problem.sign < 0:
-        upper = None if floor is None else -floor
-        lower = None if ceiling is None else -ceiling
-    if upper is not None and not stated_upper >= upper:
-        found.reasons.append(f"upper bound {stated_upper:.17g} is claimed; {upper:.17g} is shown.")
-    if lower is not None and not stated_lower <= lower:
-        found.reasons.append(f"lower bound {stated_lower:.17g} is claimed; {lower:.17g} is shown.")
-    _check_uniform(stated, problem, arithmetic, found)
-    return Check(
-        not found.reasons and not found.unverified,
-        tuple(found.reasons),
-        math.nan if upper is None else upper,
-        math.nan if lower is None else lower,
-        problem.promises,
-        _unchecked(document),
-        tuple(found.unverified),
-        slack=found.slack,
-        reaches=problem.sign * found.reaches,
-    )
-
-
-def _ceiling(
-    document: dict[str, Any],
-    stated: dict[str, Any],
-    problem: PlainProblem,
-    arithmetic: ProofArithmetic,
-) -> float:
-    """What no feasible policy's f exceeds, by the evidence; multipliers are claims only together with it."""
-    multipliers = _named(stated, "multipliers")
-    proof = document["evidence"].get("proof")
-    if proof:
-        return arithmetic.upper_bound(problem, multipliers, decode_tree(proof))
-    if multipliers:
-        raise CertificateError("multipliers are claimed without a proof that uses them")
-    return math.inf
-
-
-def _policy_and_slack(
-    document: dict[str, Any], stated: dict[str, Any], problem: PlainProblem
-) -> tuple[Any, dict[str, float]]:
-    """The policy as written, or None, and the slack that is claimed of it: of every constraint."""
-    policy, slack = document["evidence"].get("policy"), _named(stated, "slack")
-    if policy is None and slack:
-        raise CertificateError("slack is claimed without a policy that has it")
-    if policy is not None and set(slack) != set(problem.slacks):
-        raise CertificateError("the slack of some constraint is not claimed")
-    return policy, slack
-
-
-def _floor(
-    document: dict[str, Any],
-    stated: dict[str, Any],
-    problem: PlainProblem,
-    arithmetic: ProofArithmetic,
-    found: _Findings,
-) -> float | None:
-    """What the policy's f surely reaches; minus infinity where some constraint does not surely hold."""
-    policy, stated_slack = _policy_and_slack(document, stated, problem)
-    if policy is None:
-        return -math.inf
-    visited = arithmetic.visited(problem, decode(policy))
-    feasible = True
-    for name, form in problem.slacks.items():
-        slack = found.verified(f"the slack of {name!r}", partial(arithmetic.surely, form, visited))
-        if slack is not None:
-            found.slack[name] = slack
-        if slack is not None and not slack >= max(0.0, stated_slack[name]):
-            feasible = False
-            found.reasons.append(
-                f"the slack of {name!r} is claimed to be at least {stated_slack[name]:.17g}; it is "
-                f"only shown to be at least {slack:.17g}."
-            )
-    surely = partial(arithmetic.surely, problem.objective, visited)
-    reached = found.verified("the objective of the policy", surely)
-    return reached if feasible else -math.inf
-
-
-def _true_floor(
-    document: dict[str, Any],
-    stated: dict[str, Any],
-    problem: PlainProblem,
-    arithmetic: ProofArithmetic,
-    found: _Findings,
-) -> float | None:
-    """The same in every model that may be the true one; slacks of either sign may be claimed."""
-    assert isinstance(problem, TrueProblem)
-    if stated["data"] != problem.data:
-        raise CertificateError(f"it claims to rest on {stated['data']!r}; it is {problem.data!r}")
-    policy, slack = _policy_and_slack(document, stated, problem)
-    claimed = problem.sign * _number(stated, "reaches")
-    if policy is None:
-        if claimed > -math.inf:
-            raise CertificateError("something is claimed of a policy that is not there")
-        return -math.inf
-    values = RecordedValues(decode_tree(document["evidence"].get("values")))
-    arithmetic.visited(problem, decode(policy))  # whether there is time, where that takes long
-    anywhere = policy_in(problem.models, decode(policy), values)
-    claims = {"the objective": (problem.objective, claimed)}
-    claims |= {f"the slack of {name!r}": (problem.slacks[name], slack[name]) for name in slack}
-    shown = []
-    for what, (form, least) in claims.items():
-        known = found.verified(what, partial(anywhere.at_least, form))
-        if known is None:
-            return None
-        if not known >= least:
-            found.reasons.append(
-                f"{what} is claimed to be at least {least:.17g}; {known:.17g} is shown."
-            )
-        shown.append(known)
-    found.reaches, found.slack = shown[0], dict(zip(slack, shown[1:], strict=True))
-    return shown[0] if all(one >= 0 for one in shown[1:]) else -math.inf
-
-
-def _check_uniform(
-    stated: dict[str, Any],
-    problem: PlainProblem,
-    arithmetic: ProofArithmetic,
-    found: _Findings,
-) -> None:
-    """The uniform policy's objective is what relative gaps refer to."""
-    claimed = _number(stated, "uniform")
-    visited = arithmetic.visited(problem, problem.flow.uniform)
-    computed = partial(arithmetic.value, problem.objective, visited)
-    value = found.verified("the uniform policy's objective", computed)
-    if value is None:
-        return
-    value = problem.sign * value
-    known = (value, _number(stated, "upper"), _number(stated, "lower"))
-    scale = max((abs(number) for number in known if math.isfinite(number)), default=0.0)
-    # Where all of them are next to nothing, what rounding does to the function is what counts.
-    floats, of = problem.flow.visited(problem.flow.uniform), arithmetic.scalars
-    rounding = of.at_most(problem.objective.drift(of.array(floats.x), floats.error))
-    near = value == claimed or abs(value - claimed) <= ROUNDED * scale + rounding
-    if not near:
-        found.reasons.append(
-            f"the uniform policy is claimed to reach {claimed:.17g}; it reaches {value:.17g}."
-        )
-
-
-def _with_least_size(found: Check, stated: dict[str, Any], problem: PlainProblem) -> Check:
-    """What relative gaps refer to where zero is between the bounds."""
-    claimed, more = _number(stated, "least_size"), _Findings()
-    if not _number(stated, "lower") <= 0 <= _number(stated, "upper"):
-        more.reasons.append("a least size is claimed of bounds that zero is not between.")
-    size = more.verified("the least size", partial(change_of, problem))
-    if size is not None and not claimed <= size:
-        more.reasons.append(f"a least size of {claimed:.17g} is claimed; it is {size:.17g}.")
-    return replace(
-        found,
-        accepted=found.accepted and not more.reasons and not more.unverified,
-        reasons=(*found.reasons, *more.reasons),
-        unverified=(*found.unverified, *more.unverified),
-    )
