@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -95,25 +95,25 @@ class Certificate(InNotebooks):
             is rare, and gaps are relative to itself and nothing else.
     """
 
-    upper: float
-    lower: float
-    policy: TabularPolicy | None
-    slack: Mapping[str, float]
-    given_slack: Mapping[str, float]
-    repaired: bool
-    repair_share: float
-    multipliers: Mapping[str, float]
-    flow_residual: float
-    flow_cost: float
-    infeasible: bool
-    conflict: tuple[str, ...]
-    slack_bound: float
-    assumes: tuple[str, ...]
-    uniform: float
     sense: str
     statement: str
-    proof: Mapping[str, Any]
     fingerprint: str
+    assumes: tuple[str, ...]
+    uniform: float = math.nan
+    upper: float = math.nan
+    lower: float = math.nan
+    policy: TabularPolicy | None = None
+    slack: Mapping[str, float] = field(default_factory=dict)
+    given_slack: Mapping[str, float] = field(default_factory=dict)
+    repaired: bool = False
+    repair_share: float = 0.0
+    multipliers: Mapping[str, float] = field(default_factory=dict)
+    flow_residual: float = 0.0
+    flow_cost: float = 0.0
+    infeasible: bool = False
+    conflict: tuple[str, ...] = ()
+    slack_bound: float = math.inf
+    proof: Mapping[str, Any] = field(default_factory=dict)
     confidence: float | None = None
     data: str = ""
     reaches: float = math.nan
@@ -247,36 +247,26 @@ def _encoded(tree: Any) -> Any:
 
 
 def _rebuilt(document: Any) -> Certificate:
-    # An infeasible problem has no bounds, and one with bounds no conflict.
-    neither = {
-        "upper": math.nan,
-        "lower": math.nan,
-        "uniform": math.nan,
-        "least_size": math.nan,
-        "slack": {},
-        "multipliers": {},
-        "slack_bound": math.inf,
-        "conflict": [],
-    }
-    claims, notes = {**neither, **document["claims"]}, document["notes"]
+    claims, notes = document["claims"], document["notes"]
     policy = document["evidence"]["policy"]
     on_truth: dict[str, Any] = {}
     if "confidence" in claims:
         values = tuple(decode(one) for one in document["evidence"]["values"])
         on_truth = {name: float(claims[name]) for name in ("confidence", "reaches")}
         on_truth |= {"data": str(claims["data"]), "values": values}
+    # An infeasible problem has no bounds, and one with bounds no conflict.
     numbers = ("upper", "lower", "uniform", "least_size", "slack_bound")
-    known: dict[str, Any] = {name: float(claims[name]) for name in numbers}
+    known: dict[str, Any] = {name: float(claims[name]) for name in numbers if name in claims}
     known |= {name: float(notes[name]) for name in ("repair_share", "flow_residual", "flow_cost")}
     return Certificate(
         **known,
         policy=None if policy is None else table_policy(decode(policy)),
-        slack=_numbers(claims["slack"]),
+        slack=_numbers(claims.get("slack", {})),
         given_slack=_numbers(notes["given_slack"]),
-        multipliers=_numbers(claims["multipliers"]),
+        multipliers=_numbers(claims.get("multipliers", {})),
         repaired=bool(notes["repaired"]),
         infeasible=bool(claims["infeasible"]),
-        conflict=tuple(str(name) for name in claims["conflict"]),
+        conflict=tuple(str(name) for name in claims.get("conflict", ())),
         assumes=tuple(str(promise) for promise in claims["assumes"]),
         sense=str(claims["sense"]),
         statement=str(claims["statement"]),

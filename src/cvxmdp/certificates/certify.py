@@ -247,17 +247,10 @@ class Certifier:
     def infeasible(self, given: Achieved | None, room: Slater) -> Certificate:
         """The certificate that no policy satisfies all constraints."""
         return Certificate(
-            upper=math.nan,
-            lower=math.nan,
-            policy=None,
-            slack={},
-            multipliers={},
             infeasible=True,
             conflict=room.conflict,
             slack_bound=(1 - LOOSENED) * room.margin_bound,
             proof=self.claims.smallest_slack().written(room.evidence),
-            repaired=False,
-            repair_share=0.0,
             flow_residual=given.flow_residual if given else 0.0,
             flow_cost=given.drift if given else 0.0,
             **self._common(given),
@@ -308,9 +301,6 @@ class Certifier:
             policy=self.claims.policy(kept.policy) if kept is not None else None,
             slack=slack,
             multipliers=proof.evidence.multipliers if proof is not None else {},
-            infeasible=False,
-            conflict=(),
-            slack_bound=math.inf,
             proof=self.claims.written(proof.evidence) if proof is not None else {},
             repaired=kept is not None and kept.share > 0,
             repair_share=kept.share if kept is not None else 0.0,

@@ -75,9 +75,6 @@ class TrueCertifier:
             proof=self.claims.written(proof.evidence) if proof is not None else {},
             reaches=sign * reaches,
             values=() if reached is None else tuple(reached.values),
-            infeasible=False,
-            conflict=(),
-            slack_bound=math.inf,
             **self._common(),
         )
 
@@ -89,18 +86,9 @@ class TrueCertifier:
         tangents = dict(room.evidence.tangents)
         tangents["objective"] = {**tangents["objective"], "weights": weights}
         proof = self.claims.room_of(tangents, room)
-        used = tuple(
-            n
-            for n, w in zip(names, proof.evidence.tangents["objective"]["weights"], strict=True)
-            if w > 0
-        )
+        kept = proof.evidence.tangents["objective"]["weights"]
+        used = tuple(name for name, weight in zip(names, kept, strict=True) if weight > 0)
         return Certificate(
-            upper=math.nan,
-            lower=math.nan,
-            policy=None,
-            slack={},
-            given_slack={},
-            multipliers={},
             proof=self.claims.written(proof.evidence),
             infeasible=True,
             conflict=used,
@@ -119,10 +107,6 @@ class TrueCertifier:
             "fingerprint": claims.fingerprint,
             "confidence": math.nan if stated else float(claims.confidence),
             "data": claims.data,
-            "repaired": False,
-            "repair_share": 0.0,
-            "flow_residual": 0.0,
-            "flow_cost": 0.0,
         }
 
 
