@@ -35,6 +35,9 @@ def results(problem: cm.Problem, solution: cm.Solution) -> dict[str, object]:
         "frontier": cm.frontier(problem, "hazard", n=3),
         "nearest": cm.solve(problem.with_budget("hazard", -1.0)).nearest,
         "policy": solution.policy,
+        "deterministic": cm.deterministic(problem),
+        "sensitivity": solution.gradient("budget/hazard"),
+        "probed": cm.check_utility(problem.utility, problem.mdp),
     }
 
 

@@ -16,6 +16,7 @@ from cvxmdp.reports.html_curves import averaged, groups_of, panel_of, panels
 from cvxmdp.reports.html_data import headline, report_data, tiles
 from cvxmdp.reports.html_page import report_page
 from cvxmdp.runs.record import RunRecord, Series, record_of
+from cvxmdp.runs.record_text import record_text
 from strategies import walled_problem
 
 
@@ -396,3 +397,27 @@ def test_a_baseline_and_evaluations_beside_the_answer(tmp_path):
     assert [row[0] for row in played["rows"]] == ["objective", "slack of cost"]
     with pytest.raises(cm.CvxmdpError, match="single solution"):
         cm.report([solution, solution], tmp_path / "r.html", baseline=today)
+
+
+def test_groups_and_plans_are_shown():
+    """Who is worst off, in a page and in the text of a run; and what a plan that depends on time does."""
+    mdp = cm.garnet(6, 2, 3, seed=0, signals=("north", "south")).replace(horizon=3, discount=1)
+    parts = [cm.linear(name) for name in mdp.signals]
+    problem = cm.Problem(
+        mdp, maximize=cm.minimum(*parts), subject_to={"gap": cm.spread(*parts) <= 0.5}
+    )
+    record = record_of(cm.solve(problem))
+    words = record_text(record)
+    assert words.count('linear("north")') == words.count('linear("south")') == 4
+    data = report_data([record])
+    of_objective, of_gap = data["problems"][0]["units"]
+    assert re.fullmatch(
+        r'objective: linear\("north"\) [\d.]+( smallest)?; linear\("south"\) [\d.]+( smallest)?',
+        of_objective,
+    )
+    assert of_gap.startswith('gap: linear("north")')
+    rows = data["maps"][0]["states"]
+    assert all(row["action"] or row["never"] for row in rows)
+    shared = [row["action"] for row in rows if "%" in row["action"]]
+    assert shared
+    assert all(words.endswith("of the visits") for words in shared)

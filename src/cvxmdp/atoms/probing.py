@@ -10,6 +10,7 @@ from cvxmdp.atoms.curvature import Curvature
 from cvxmdp.atoms.shapes import Shape
 from cvxmdp.atoms.utility import Utility
 from cvxmdp.base.errors import UtilityError
+from cvxmdp.base.notebooks import InNotebooks
 from cvxmdp.models.table import TabularMDP
 from cvxmdp.policies import TabularPolicy
 from cvxmdp.policies.occupancies import occupancy_of
@@ -18,7 +19,7 @@ TOLERANCE = 1e-9
 
 
 @dataclass(frozen=True)
-class UtilityCheck:
+class UtilityCheck(InNotebooks):
     """What probing found.
 
     Attributes:

@@ -14,6 +14,11 @@ def number(value: float) -> str:
     return f"{value:.7g}" if abs(value) >= 1e-12 or value == 0 else f"{value:.1e}"
 
 
+def several(count: int, word: str) -> str:
+    """So many of something: one iteration, two iterations."""
+    return f"{count:,} {word}" if count == 1 else f"{count:,} {word}s"
+
+
 def text_table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
     """Lines of a table: the first two columns to the left, numbers to the right."""
     table = [header, *rows]

@@ -23,6 +23,7 @@ import numpy as np
 
 from cvxmdp.atoms.utility import signal_names
 from cvxmdp.base.errors import ProblemError, did_you_mean
+from cvxmdp.base.notebooks import InNotebooks
 from cvxmdp.base.text_tables import number
 from cvxmdp.problems.lowered import Lowered
 
@@ -34,7 +35,7 @@ BINDING = 1e-6  # of a budget's own size, up to which a slack counts as zero
 
 
 @dataclass(frozen=True, eq=False)
-class Sensitivity:
+class Sensitivity(InNotebooks):
     """A derivative of the best objective, in the user's sign.
 
     Attributes:

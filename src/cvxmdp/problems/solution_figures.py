@@ -19,6 +19,7 @@ BINDING = 1e-6  # share of a budget below which a slack is rounding
 MARKED = 100  # up to so many states, each is a point on the curve
 NAMED = 30  # up to so many states, each is a bar with its name
 FAR = 3.0  # shares of a budget beyond which a bar ends
+DISCOUNTED = "share of (discounted) time"
 ROOM = 0.3  # height of a constraint's bar and its text, in inches
 MARK = "#ff5050"  # colour of the letters on a grid
 VISITED = 1e-6  # share of time below which a state's arrow would only show solver noise
@@ -43,18 +44,19 @@ def plot_solution(solution: Solution, path: str | Path | None = None) -> Any:
     space = solution.problem.space
     layout = space.layout
     share = space.shown_scale * solution.occupancy[: space.shape[0]].sum(axis=1)
+    words = DISCOUNTED if space.discount < 1 else "share of time"
     if layout is not None:
-        draw_grid(axes[0], figure, layout, share)
+        draw_grid(axes[0], figure, layout, share, words)
         draw_arrows(axes[0], layout, share, solution.policy.probabilities(), space.action_names)
         draw_legend(axes[0], layout)
     elif share.size <= NAMED:
         names = [plain(space.state_label(state)) for state in range(share.size)]
         axes[0].barh(names, share, color="#1d3557", height=0.6)
         axes[0].invert_yaxis()
-        axes[0].set(xlabel="share of (discounted) time")
+        axes[0].set(xlabel=words)
     else:
         axes[0].plot(np.sort(share)[::-1], marker="." if share.size <= MARKED else None)
-        axes[0].set(xlabel="states, most visited first", ylabel="share of (discounted) time")
+        axes[0].set(xlabel="states, most visited first", ylabel=words)
         axes[0].set_yscale("log")
     title = f"{solution.problem.sense} {solution.problem.utility!r} = {solution.objective:.6g}"
     axes[0].set_title(plain("\n".join(wrap(title, 70))), fontsize=10)
@@ -70,12 +72,14 @@ def plain(text: str) -> str:
     return text.replace("$", r"\$")
 
 
-def draw_grid(axes: Any, figure: Any, layout: GridLayout, values: np.ndarray) -> None:
+def draw_grid(
+    axes: Any, figure: Any, layout: GridLayout, values: np.ndarray, label: str = DISCOUNTED
+) -> None:
     """A heat map of one number per state, with the walls, hazards, start and goal marked."""
     shown = values.reshape(layout.rows, layout.columns).astype(float).copy()
     shown.ravel()[list(layout.walls)] = np.nan
     image = axes.imshow(shown, cmap="viridis")
-    figure.colorbar(image, ax=axes, shrink=0.8, label="share of (discounted) time")
+    figure.colorbar(image, ax=axes, shrink=0.8, label=label)
     for _, letter, states in marks(layout):
         for state in states:
             row, column = divmod(state, layout.columns)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from html import escape
 from typing import TYPE_CHECKING, Any
@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from cvxmdp.atoms import Curvature, Utility
-from cvxmdp.base.text_tables import number, text_table
+from cvxmdp.base.text_tables import number, several, text_table
 from cvxmdp.models.table import endings_in
 from cvxmdp.policies.occupancies import episode_visits
 from cvxmdp.problems.findings import verdict_in_short, verdict_words
@@ -90,12 +90,12 @@ def _units(solution: Solution, constraint: Any) -> str:
     return "; ".join(parts)
 
 
-def run_line(solution: Solution) -> str:
-    """Which solver, how long, and why it was chosen."""
-    stats = solution.stats
+def run_line(stats: Mapping[str, Any]) -> str:
+    """Which solver, how many iterations and samples, how long, and why it was chosen."""
     parts = [str(stats.get("solver", "unknown solver"))]
-    if stats.get("iterations") is not None:
-        parts.append(f"{stats['iterations']} iterations")
+    for name in ("iteration", "sample"):
+        if stats.get(f"{name}s") is not None:
+            parts.append(several(stats[f"{name}s"], name))
     if "seconds" in stats:
         parts.append(f"{stats['seconds']:.2g} s")
     line = ", ".join(parts)
@@ -129,7 +129,7 @@ def solution_text(solution: Solution) -> str:
             if row.units:
                 lines.append(f"  {row.units}")
             lines += row.inside
-    return "\n".join([*lines, "", *_of_learning(solution), run_line(solution)])
+    return "\n".join([*lines, "", *_of_learning(solution), run_line(solution.stats)])
 
 
 def status_words(solution: Solution) -> str:
@@ -173,7 +173,7 @@ def solution_html(solution: Solution) -> str:
                 body += f'<tr><td></td><td colspan="4">{lines}</td></tr>'
         parts.append(f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>")
     parts += [f"<p>{escape(line)}</p>" for line in _of_learning(solution)]
-    parts.append(f"<p><small>{escape(run_line(solution))}</small></p>")
+    parts.append(f"<p><small>{escape(run_line(solution.stats))}</small></p>")
     return "<div>" + "".join(parts) + "</div>"
 
 

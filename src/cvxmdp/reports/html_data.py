@@ -15,6 +15,7 @@ from cvxmdp.certificates.certificate import Certificate
 from cvxmdp.certificates.certificate_words import gap_words
 from cvxmdp.models.horizon import horizon_of
 from cvxmdp.models.layout import DIRECTIONS
+from cvxmdp.problems.solution_text import run_line
 from cvxmdp.problems.while_learning import learning_words, share_violated
 from cvxmdp.reports.html_curves import groups_of, panels, rounded
 from cvxmdp.reports.html_states import listed_states
@@ -22,7 +23,6 @@ from cvxmdp.runs.record import SNAPSHOTS, FrontierFacts, RunRecord
 from cvxmdp.runs.record_text import (
     constraints_hold,
     holds,
-    run_line,
     status_words,
     verdict_lines,
     violation_words,
@@ -231,7 +231,14 @@ def _problem(runs: Sequence[RunRecord]) -> dict[str, Any]:
         }
         for k, facts in enumerate(first.constraints)
     ]
-    units = [f"{facts.name}: {facts.units}" for facts in first.constraints if facts.units]
+    below = [("objective", "", first.inside)]
+    below += [(facts.name, facts.units, facts.inside) for facts in first.constraints]
+    units = [
+        f"{name}: "
+        + "; ".join(part for part in (words, *(" ".join(line.split()) for line in inside)) if part)
+        for name, words, inside in below
+        if words or inside
+    ]
     signals = [
         {"name": name, "total": number(total), "step": number(mean)}
         for name, (total, mean) in first.signals.items()

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from cvxmdp.policies.tables import RANDOM, TabularPolicy
+from cvxmdp.policies.timed_policy import TimedPolicy
 from cvxmdp.runs.record import RunRecord
 
 MOST_STATES = 3_000  # rows of the table, the most visited first
@@ -37,12 +38,14 @@ def listed_states(record: RunRecord, share: np.ndarray) -> dict[str, Any]:
 
 
 def _actions(record: RunRecord, count: int) -> list[dict[str, Any]]:
-    """What the policy does in each state, in words; nothing where it depends on time or has no table."""
+    """What the policy does in each state, in words; nothing where it has no table."""
     rows = record.arrays.get("probabilities")
+    table = getattr(record.policy, "table", record.policy)
+    if isinstance(table, TimedPolicy):
+        return list(_over_time(record))
     if rows is None:
         return [{"action": "", "randomises": False, "never": False}] * count
-    names = record.action_names or tuple(f"action {a}" for a in range(rows.shape[1]))
-    table = getattr(record.policy, "table", record.policy)
+    names = _names(record)
     never = getattr(table, "fallback", None)
     marked = np.zeros(count, dtype=bool) if never is None else never
     random = np.sort(rows, axis=1)[:, -2] > RANDOM if rows.shape[1] > 1 else np.zeros(count, bool)
@@ -54,6 +57,21 @@ def _actions(record: RunRecord, count: int) -> list[dict[str, Any]]:
         }
         for state, row in enumerate(rows)
     ]
+
+
+def _over_time(record: RunRecord) -> Iterator[dict[str, Any]]:
+    """Of a policy that depends on time the shares of actions over all its visits."""
+    names = _names(record)
+    for visits in record.arrays["occupancy"]:
+        total = visits.sum()
+        taken = ", ".join(_likely(visits / total, names)) if total > 0 else ""
+        words = f"{taken} of the visits" if "," in taken else taken
+        yield {"action": words, "randomises": False, "never": not total > 0}
+
+
+def _names(record: RunRecord) -> tuple[str, ...]:
+    count = record.arrays["occupancy"].shape[1]
+    return record.action_names or tuple(f"action {a}" for a in range(count))
 
 
 def _likely(row: np.ndarray, names: tuple[str, ...]) -> Iterator[str]:

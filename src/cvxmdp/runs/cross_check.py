@@ -21,6 +21,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from cvxmdp.base.errors import ProblemError, SolverError, require
+from cvxmdp.base.notebooks import InNotebooks
 from cvxmdp.base.text_tables import number
 from cvxmdp.problems.problem import Problem
 from cvxmdp.problems.solution import Solution, Status
@@ -31,7 +32,7 @@ PRECISION = Fraction(1, 10**10)
 
 
 @dataclass(frozen=True)
-class CrossCheck:
+class CrossCheck(InNotebooks):
     """What Storm says to a problem and its answer; true where both agree.
 
     Attributes:

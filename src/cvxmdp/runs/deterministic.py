@@ -13,6 +13,7 @@ from cvxmdp.algorithms.deterministic_search import (
     branch_and_bound,
 )
 from cvxmdp.base.errors import ProblemError, SettingsError
+from cvxmdp.base.notebooks import InNotebooks
 from cvxmdp.base.text_tables import number
 from cvxmdp.certificates.certificate import Certificate
 from cvxmdp.certificates.certify import certify
@@ -30,7 +31,7 @@ PATIENCE = 5.0  # seconds of branch and bound
 
 
 @dataclass(frozen=True, eq=False)
-class Deterministic:
+class Deterministic(InNotebooks):
     """A deterministic policy and what is known of it.
 
     Attributes:

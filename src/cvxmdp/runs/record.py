@@ -22,7 +22,7 @@ from cvxmdp.models.layout import GridLayout
 from cvxmdp.policies.tables import table_of
 from cvxmdp.problems.findings import Finding
 from cvxmdp.problems.solution import Status
-from cvxmdp.problems.solution_text import constraint_rows
+from cvxmdp.problems.solution_text import constraint_rows, individual_lines
 
 if TYPE_CHECKING:
     from cvxmdp.certificates.certificate import Certificate
@@ -70,6 +70,9 @@ class ConstraintFacts:
     units: str = ""
     status: str = ""  # "satisfied", "violated" or "open", where there is a policy
     interval: Interval | None = None  # of the slack, where it was measured
+    inside: tuple[
+        str, ...
+    ] = ()  # lines with the values of what stands inside minima, spreads and the like
 
 
 @dataclass(frozen=True)
@@ -107,7 +110,7 @@ class RunRecord:
         label: what tells this run's settings from those of its neighbours; runs with one title and one label
             differ in their seeds only and are averaged in a report.
         seed: of the random numbers, where there were any.
-        sense, utility: the objective in words.
+        sense, utility, inside: the objective in words, and lines with the values of what stands inside it.
         constraints: in the problem's order.
         model: in words.
         findings: what a learner's history says of its answer.
@@ -152,6 +155,7 @@ class RunRecord:
     estimated: bool = False
     signals: Mapping[str, tuple[float, float]] = field(default_factory=dict)
     findings: tuple[Finding, ...] = ()
+    inside: tuple[str, ...] = ()
 
     @property
     def targets(self) -> dict[str, np.ndarray]:
@@ -221,6 +225,7 @@ def record_of(
         certificate=None if certificate is None else certificate.to_json(),
         signals=_signals(solution),
         findings=tuple(solution.findings),
+        inside=tuple(individual_lines(solution, problem.utility)),
     )
 
 
@@ -284,6 +289,7 @@ def _constraints(solution: Solution) -> tuple[ConstraintFacts, ...]:
                 row.units,
                 solution.constraint_status.get(name, ""),
                 solution.slack_interval.get(name),
+                tuple(row.inside),
             )
         )
     return tuple(facts)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -14,7 +13,7 @@ from cvxmdp.certificates.certificate import Certificate, certificate_facts
 from cvxmdp.models.table import endings_in, estimate_in
 from cvxmdp.problems.findings import Finding, verdict_in_short, verdict_words
 from cvxmdp.problems.solution import violation_of
-from cvxmdp.problems.solution_text import HEADER
+from cvxmdp.problems.solution_text import HEADER, run_line
 from cvxmdp.problems.while_learning import learning_words
 from cvxmdp.runs.record import ConstraintFacts, RunRecord
 
@@ -54,7 +53,7 @@ def constraints_hold(record: RunRecord) -> str:
 def record_text(record: RunRecord) -> str:
     """A run as text: what was asked, what was found, what is proven."""
     lines = [f"{status_words(record)}: {record.message}", ""]
-    lines.append(f"{record.sense} {record.utility} = {number(record.objective)}")
+    lines += [f"{record.sense} {record.utility} = {number(record.objective)}", *record.inside]
     estimate, endings = estimate_in(record.model), endings_in(record.model)
     lines += [f"Of the {estimate}."] if estimate else []
     lines += [f"{endings}."] if endings else []
@@ -66,7 +65,7 @@ def record_text(record: RunRecord) -> str:
         head, *table = text_table(HEADER, rows)
         lines += ["", head]
         for line, facts in zip(table, record.constraints, strict=True):
-            lines += [line, *([f"  {facts.units}"] if facts.units else [])]
+            lines += [line, *([f"  {facts.units}"] if facts.units else []), *facts.inside]
     played = learning_words(record.stats, record.estimated)
     lines += ["", *verdict_lines(record), *([played] if played else []), run_line(record.stats)]
     if record.certificate is not None:
@@ -84,18 +83,6 @@ def _verdict(
 ) -> tuple[dict[str, str], dict[str, Interval], tuple[Finding, ...]]:
     judged = {facts.name: facts.interval for facts in record.constraints if facts.interval}
     return {facts.name: facts.status for facts in record.constraints}, judged, record.findings
-
-
-def run_line(stats: Mapping[str, Any]) -> str:
-    """Which solver, how many iterations and samples, how long, and why it was chosen."""
-    parts = [str(stats.get("solver", "unknown solver"))]
-    for name in ("iterations", "samples"):
-        if stats.get(name) is not None:
-            parts.append(f"{stats[name]:,} {name}")
-    if "seconds" in stats:
-        parts.append(f"{stats['seconds']:.2g} s")
-    line = ", ".join(parts)
-    return f"{line}; chosen because {stats['chosen']}" if "chosen" in stats else line
 
 
 def record_json(record: RunRecord) -> dict[str, Any]:

@@ -18,7 +18,8 @@ import numpy as np
 from cvxmdp.atoms import Constraint
 from cvxmdp.atoms.tails import cvar
 from cvxmdp.base.errors import ProblemError
-from cvxmdp.base.text_tables import number
+from cvxmdp.base.notebooks import InNotebooks
+from cvxmdp.base.text_tables import number, several
 from cvxmdp.certificates.certificate import Certificate
 from cvxmdp.certificates.certify import certify
 from cvxmdp.models.budget_states import SO_FAR
@@ -29,7 +30,7 @@ from cvxmdp.runs.solving import solve
 
 
 @dataclass(frozen=True, eq=False)
-class TailRisk:
+class TailRisk(InNotebooks):
     """The best policy for the CVaR of an episode's cost, or within a limit on it.
 
     Attributes:
@@ -62,7 +63,7 @@ class TailRisk:
             limit = f" of at most {number(self.at_most)}"
         head = (
             f"CVaR {number(self.cvar)}{limit} at the threshold {number(self.threshold)}; {best} "
-            f"{number(self.bound)} (proven; {self.solves} thresholds solved)."
+            f"{number(self.bound)} (proven; {several(self.solves, 'threshold')} solved)."
         )
         return f"{head}\n\n{self.solution}"
 

@@ -438,7 +438,7 @@
     const card = make(parent, "figure", { class: "card proof", style: "margin:0" });
     make(card, "h3", {}, proof.name);
     if (proof.infeasible) {
-      make(card, "p", { class: "not" }, `Proven: no policy satisfies ${proof.conflict.join(", ")} together; the smallest slack is at most ${proof.slack_bound}.`);
+      make(card, "p", { class: "not" }, `Proven: no policy satisfies ${proof.conflict.join(", ")}${proof.conflict.length > 1 ? " together" : ""}; the smallest slack is at most ${proof.slack_bound}.`);
       return;
     }
     const maximise = proof.sense === "maximize";
