@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -265,7 +266,7 @@ def test_sampling_needs_a_seed_and_repeats_with_it(solved, tmp_path):
         ),
         (["solve", "{problem}", "--solver", "PDPG", "--set", "iterations=many"], "the word 'many'"),
         (["solve", "{problem}", "-o", "{problem}/run"], "cannot write"),
-        (["certify", "{problem}", "absent.csv"], "absent.csv"),
+        (["certify", "{problem}", "absent.csv"], "there is no file absent.csv"),
         (["check", "absent.json", "{problem}"], "there is no file"),
         (["frontier", "{problem}", "hazrd"], "Did you mean 'hazard'"),
         (["frontier", "{problem}", "--budgets", "a,b"], "numbers separated by commas"),
@@ -492,10 +493,13 @@ def test_version_and_help():
     assert f"  numpy {np.__version__}" in parts
     introduction = Done("--help")
     assert introduction.code == Exit.OK
-    for name in ("solve", "sweep", "certify", "check", "frontier", "report", "show", "export"):
-        assert name in introduction.out
+    names = re.findall(r"^│ (\w+) ", introduction.out.partition("Commands")[2], re.MULTILINE)
+    assert {"solve", "sweep", "certify", "check", "frontier", "pareto", "evaluate"} <= set(names)
+    for name in names:
         taught = Done(name, "--help").out
-        assert f"cvxmdp {name} " in taught  # an example
+        # Examples, each on lines of its own.
+        assert re.search(rf"^ *cvxmdp {name} ", taught, re.MULTILINE)
+        assert not re.search(rf"[^\s:] +cvxmdp {name} ", taught)
         assert "Exit codes" in taught
 
 

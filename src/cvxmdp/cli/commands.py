@@ -276,6 +276,8 @@ def evaluate(
 ) -> Exit:
     """Play episodes of any policy in the problem's model or environment, and bound what it is worth.
 
+    All bounds hold at once, with the confidence asked for.
+
         cvxmdp evaluate problem.toml runs/learned-3 --episodes 5000
         cvxmdp evaluate problem.toml policy.csv --import my_package
 
@@ -357,6 +359,8 @@ def frontier(
 ) -> Exit:
     """What a budget is worth: the best objective as a function of it, proven.
 
+    Without --budgets they are spread by what they cost and what they buy, the file's own among them.
+
         cvxmdp frontier problem.toml hazard
         cvxmdp frontier problem.toml hazard --budgets 0.01,0.02,0.05 -o runs/frontier
 
@@ -390,6 +394,8 @@ def pareto(
     as_json: JsonOption = False,
 ) -> Exit:
     """All trade-offs of several objectives under the problem's constraints, proven.
+
+    Points with their policies, and envelopes that no policy gets beyond.
 
         cvxmdp pareto problem.toml 'reward=linear("reward")' 'safe=-linear("hazard")' --plot front.png
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from pathlib import Path
 from typing import Any
 
@@ -92,7 +93,7 @@ def _table(found: list[tuple[Path, RunRecord]], others: list[tuple[Path, str, bo
             "" if record.seed is None else str(record.seed),
             number(record.objective),
             violation_words(record),
-            "" if gap is None else f"{gap:.1e}",
+            "" if gap is None or math.isnan(gap) else f"{gap:.1e}",
             "" if seconds is None else f"{seconds:.2g} s",
             status_words(record),
         ]

@@ -94,6 +94,9 @@ def command(function: Command) -> Command:
             code = Exit.OK
         except DivergedError as error:
             code = _fail(str(error), Exit.NOT_CONVERGED, as_json)
+        except FileNotFoundError as error:
+            missing = f"there is no file {error.filename}" if error.filename else str(error)
+            code = _fail(missing, Exit.BAD_INPUT, as_json)
         except (CvxmdpError, OSError) as error:
             code = _fail(str(error), Exit.BAD_INPUT, as_json)
         except Exception as error:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import numpy as np
 
-from cvxmdp.base.errors import FileFormatError, did_you_mean, reading
+from cvxmdp.base.errors import FileFormatError, reading
 from cvxmdp.base.storage import require_file
 from cvxmdp.base.table_files import WRITERS, Columns, read_columns, write_columns
 from cvxmdp.policies import Policy, TabularPolicy, load_policy
@@ -76,8 +76,7 @@ def write_policy(policy: Policy, path: Path, columns: Columns | None = None) -> 
     """
     if path.suffix not in FORMATS:
         raise FileFormatError(
-            f"cannot write {path.name!r}: give a file that ends in {', '.join(FORMATS)}. "
-            f"{did_you_mean(path.suffix, FORMATS)}"
+            f"cannot write {path.name!r}: give a file that ends in {', '.join(FORMATS)}"
         )
     table = getattr(policy, "table", policy)
     if path.suffix == ENDING:
