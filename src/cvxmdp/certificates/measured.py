@@ -66,8 +66,8 @@ class Measured(NamedTuple):
         if self.surely:
             return f"the certified relative gap is at most {shown:.0e}"
         return (
-            f"the relative gap to the proven bound is at most {shown:.0e}. The constraints leave no room: "
-            "they hold up to rounding"
+            f"the relative gap to the proven bound is at most {shown:.0e}. The constraints hold up to "
+            "rounding"
         )
 
 
