@@ -135,6 +135,12 @@ def test_multipliers_are_proportional_and_integral_in_units_of_what_pulls_equall
     assert float(after.multipliers[0]) <= MOST_UNITS * unit * (1 + 1e-6)
 
 
+@pytest.mark.parametrize(("count", "mean"), [(1, 0.0), (3, 2.0), (4, 3.0), (8, 6.5)])
+def test_multipliers_are_means_over_the_last_quarter_of_short_runs_too(count, mean):
+    rows = {"objective": np.zeros(count), "multipliers": np.arange(count)[:, None]}
+    assert ActorCriticWork._multipliers(None, None, rows) == [mean]
+
+
 def test_the_measure_is_that_of_the_policy():
     """A policy that hardly moves is measured: by the running mean, within a few standard errors."""
     mdp = cm.garnet(6, 3, 2, seed=0, discount=0.9, ending=0.3)

@@ -112,6 +112,13 @@ def test_a_number_that_is_the_name_of_another_state_is_asked_about() -> None:
     assert policy.predict("1")[0] == policy.predict(np.array([0]))[0][0] == 0
 
 
+def test_a_misspelled_tuple_is_no_distribution() -> None:
+    names = [f"({k}, {wind!r})" for k in range(1) for wind in ("dry", "wet", "hot")]
+    with pytest.raises(ModelError, match=r"initial: there is no state \(0, 'dyr'\).*\(0, 'dry'\)"):
+        machine(state_names=names, initial=(0, "dyr"), signals={"reward": np.ones(3)})
+    assert machine(initial=(0.5, 0.5, 0.0)).initial[1] == 0.5
+
+
 def test_a_path_is_no_policy(tmp_path) -> None:
     problem = cm.Problem(machine(), maximize=cm.linear("reward"))
     for given in ("policy.csv", tmp_path / "policy.csv"):

@@ -17,6 +17,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from cvxmdp.base.errors import CvxmdpWarning, ModelError, did_you_mean
+from cvxmdp.base.text_tables import several
 from cvxmdp.experience.declared import (
     counted_signal,
     names_in,
@@ -252,7 +253,7 @@ def _outcomes(rows: LogRows, unknown: str) -> tuple[np.ndarray, np.ndarray]:
 def _treatment(
     rows: LogRows, episodes: int, truncated: int, unleft: np.ndarray, unknown: str
 ) -> tuple[str, ...]:
-    parts = [f"{len(rows.states):,} transitions of {episodes:,} episodes"]
+    parts = [f"{several(len(rows.states), 'transition')} of {several(episodes, 'episode')}"]
     if truncated:
         parts.append(f"{truncated:,} of them truncated, which is not counted as an end")
     met = np.unique(rows.following[~rows.terminated])

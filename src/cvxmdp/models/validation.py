@@ -278,7 +278,7 @@ def read_initial(given: Any, n_states: int, label: PairLabel) -> np.ndarray:
     if isinstance(given, Mapping):
         given = states.column(given)
     elif isinstance(given, int | np.integer | str) or (
-        isinstance(given, tuple) and given in states
+        isinstance(given, tuple) and (given in states or any(isinstance(one, str) for one in given))
     ):
         given = np.eye(1, n_states, states.number(given))[0]
     initial = numbers(given, "initial")

@@ -326,7 +326,8 @@ class ActorCriticWork(Work[Learnt]):
         """The mean over the last part of the run: single ones answer to noise."""
         if not rows:
             return [float(mu) for mu in learner.dual.multipliers]
-        late = rows["multipliers"][-(-len(rows["objective"]) * 3 // 4) :]
+        count = len(rows["objective"])
+        late = rows["multipliers"][min(-(-count * 3 // 4), count - 1) :]
         return [float(mu) for mu in late.mean(axis=0)]
 
     def _history(self, rows: Rows) -> dict[str, Any]:

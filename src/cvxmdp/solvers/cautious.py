@@ -26,7 +26,7 @@ import numpy as np
 
 from cvxmdp.atoms import Constraint, Utility, linear, minimum
 from cvxmdp.base.errors import SettingsError
-from cvxmdp.base.text_tables import number
+from cvxmdp.base.text_tables import number, several
 from cvxmdp.certificates.true_claims import Pessimism, TrueClaims
 from cvxmdp.experience.confidence import confidence_level
 from cvxmdp.policies.occupancies import rows_of
@@ -305,5 +305,5 @@ class _Search:
             for pair, factor in sorted(wanted.items(), key=lambda one: -one[1])
         ]
         shown = [f"({p['state']}, {p['action']}) {p['wanted']:,} times" for p in listed[:NAMED]]
-        more = f" and {len(listed) - NAMED:,} more pairs" if len(listed) > NAMED else ""
+        more = f" and {several(len(listed) - NAMED, 'more pair')}" if len(listed) > NAMED else ""
         return listed, f"Roughly, these would have to be tried: {'; '.join(shown)}{more}."
