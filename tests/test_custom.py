@@ -98,6 +98,18 @@ def test_a_constant_has_gradient_zero(mdp):
     np.testing.assert_array_equal(bound.gradient(x), 0.0)
 
 
+def test_arrays_of_numpy_inside_are_taken_in_either_precision(mdp):
+    target = generator(3).random(mdp.shape)
+    shape = cm.concave(lambda x: -((x - target) ** 2).sum()).lower(mdp)
+    x = generator(4).random(mdp.shape)
+    exact = -2 * (x - target)
+    for _ in range(2):  # float64, float32 inside a program, and back
+        np.testing.assert_allclose(shape.gradient(x), exact, rtol=1e-14)
+        rough = jax.jit(lambda y: (shape.value(y), shape.gradient(y)))(x.astype(np.float32))
+        assert {part.dtype for part in rough} == {np.dtype(np.float32)}
+        np.testing.assert_allclose(rough[1], exact, rtol=1e-5)
+
+
 def test_two_functions_of_the_same_name_are_not_confused(mdp):
     def make(factor):
         @cm.convex

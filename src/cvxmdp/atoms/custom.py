@@ -107,7 +107,7 @@ class Custom(Utility):
         try:
             with double_precision():
                 form = jax.ShapeDtypeStruct(shape, float)  # type: ignore[no-untyped-call]
-                result = jax.eval_shape(self.function, form)
+                result = jax.eval_shape(lambda x: self.function(x), form)
         except Exception as error:
             raise UtilityError(
                 f"{self!r} cannot be traced by JAX with an occupancy of shape {shape}: {error}. "

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from contextlib import AbstractContextManager
 from typing import Any
 
@@ -21,3 +22,23 @@ def on_device(tree: Any) -> Any:
     program for every shape that it copies.
     """
     return jax.device_put(jax.tree.map(np.asarray, tree))
+
+
+def precise_anywhere(function: Callable[[Any], Any]) -> Callable[[Any], Any]:
+    """A user's function of one array, with the NumPy arrays it closes over in the precision of the context.
+
+    JAX remembers a NumPy array as it first met it, in float32 or float64, while a program holds it, and
+    fails where the other is wanted. So programs hold copies.
+    """
+
+    def copying(x: Any) -> Any:
+        form = jax.ShapeDtypeStruct(x.shape, x.dtype)  # type: ignore[no-untyped-call]
+        traced = jax.make_jaxpr(lambda given: function(given))(
+            form
+        )  # a trace of its own, which is let go
+        with jax.ensure_compile_time_eval():
+            held = [jax.device_put(np.array(one)) for one in traced.consts]
+        (found,) = jax.core.eval_jaxpr(traced.jaxpr, held, x)
+        return found
+
+    return copying

@@ -25,7 +25,7 @@ from cvxmdp.atoms.shapes.shape import (
 )
 from cvxmdp.base.arrays import Array
 from cvxmdp.base.described import behind, text_of
-from cvxmdp.base.precision import double_precision, on_device
+from cvxmdp.base.precision import double_precision, on_device, precise_anywhere
 from cvxmdp.models.space import Space
 
 Function = Callable[[Any], Any]
@@ -33,7 +33,8 @@ Function = Callable[[Any], Any]
 
 @lru_cache(maxsize=16)
 def _compiled(function: Function) -> tuple[Function, Function]:
-    return jax.jit(function), jax.jit(jax.grad(function))
+    own = precise_anywhere(function)
+    return jax.jit(own), jax.jit(jax.grad(own))
 
 
 @lru_cache(maxsize=32)
@@ -41,7 +42,9 @@ def _products(function: Function) -> Callable[[Any, Any], Any]:
     """Products of the Hessian with several occupancies, compiled."""
 
     def products(x: Any, many: Any) -> Any:
-        return jax.lax.map(lambda one: jax.jvp(jax.grad(function), (x,), (one,))[1], many)
+        return jax.lax.map(
+            lambda one: jax.jvp(jax.grad(precise_anywhere(function)), (x,), (one,))[1], many
+        )
 
     return jax.jit(products)
 
@@ -74,14 +77,15 @@ class CustomShape(MappedShape):
         if isinstance(x, np.ndarray):
             with double_precision():
                 return np.float64(_compiled(self.function)[0](on_device(self.map.seen(x))))
-        return self.function(self.map.seen(x))
+        return precise_anywhere(self.function)(self.map.seen(x))
 
     def gradient(self, x: Array) -> Array:
         if isinstance(x, np.ndarray):
             with double_precision():
                 found = _compiled(self.function)[1](on_device(self.map.seen(x)))
             return self.map.pull_back(np.array(found, dtype=np.float64).ravel())
-        return self.map.pull_back(jax.grad(self.function)(self.map.seen(x)).reshape(-1))
+        gradient = jax.grad(precise_anywhere(self.function))(self.map.seen(x))
+        return self.map.pull_back(gradient.reshape(-1))
 
     @property
     def has_conic_form(self) -> bool:
