@@ -384,6 +384,8 @@ def test_an_empty_domain_without_constraints_is_said_so() -> None:
     solution = cm.solve(problem)
     assert solution.status is cm.Status.INFEASIBLE
     assert "The objective is infinite for every policy" in solution.message
+    # No number: what is proven is proven of arguments and slacks in units of their own.
+    assert solution.message.endswith("What must be positive in it is not (proven).")
 
 
 def exploration(budget: float) -> cm.Problem:

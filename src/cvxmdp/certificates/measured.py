@@ -159,12 +159,11 @@ def infeasible_answer(
             return None
         if room.proof.upper < 0:
             return conflicting(problem, certifier, stats=stats)
-    bound = empty_domain(certifier.claims)
-    if bound is None:
+    if not empty_domain(certifier.claims):
         return None
     whom = "every policy that satisfies the constraints" if problem.constraints else "every policy"
     message = (
-        f"The objective is infinite for {whom}: {problem.utility!r}. What must be positive in it is at "
-        f"most {bound:.3g} (proven)."
+        f"The objective is infinite for {whom}: {problem.utility!r}. What must be positive in it is not "
+        "(proven)."
     )
     return Solution.without_policy(problem, Status.INFEASIBLE, stats=stats, message=message)

@@ -161,10 +161,10 @@ def _room_in(claims: Claims, proof: Proof) -> float:
     return -math.inf if policy is None else min(claims.achieved(policy).slack.values())
 
 
-def empty_domain(claims: Claims) -> float | None:
-    """A proven bound below zero on what must be positive for f to be finite; None where none follows."""
+def empty_domain(claims: Claims) -> bool:
+    """Whether it is proven that no feasible policy makes positive what must be for f to be finite."""
     proof = _inside(claims)
-    return proof.upper if proof is not None and proof.upper < 0 else None
+    return proof is not None and proof.upper < 0
 
 
 def _inside(claims: Claims) -> Proof | None:
