@@ -7,6 +7,7 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
+import scipy.sparse as sp
 
 import cvxmdp as cm
 from cvxmdp.checker.arithmetic import CertificateError
@@ -84,6 +85,14 @@ def test_staying_is_allowed_where_it_is_charged() -> None:
     problem = cm.Problem(corridor(), minimize=cm.linear("time"))
     certificate = certified(problem)
     assert certificate.lower <= 4 / 0.9 <= certificate.upper
+
+
+@pytest.mark.parametrize("unit", [1e-12, 1e9])
+def test_what_is_charged_has_any_unit(unit: float) -> None:
+    """To wait, and two ways out, of which the second is better by a fiftieth."""
+    mdp = cm.TabularMDP(np.array([[[1.0], [0.5], [0.49]]]), 0, 1, signals={"time": np.ones(1)})
+    certificate = certified(cm.Problem(mdp, minimize=unit * cm.linear("time")))
+    assert certificate.lower <= unit / 0.51 <= certificate.upper
 
 
 def test_a_budget_charges_too() -> None:
@@ -232,3 +241,14 @@ def test_rare_events_are_proven_to_their_own_digits(rungs: int, sense: str) -> N
     assert certificate.lower <= best <= certificate.upper
     assert certificate.upper - certificate.lower <= 1e-11 * best
     assert cm.check(certificate, problem).accepted
+
+
+def test_large_models_prove_what_is_charged() -> None:
+    """Waiting is the first action of every place: policies that begin with it never end."""
+    places = np.arange(1_600)
+    rows = np.concatenate([2 * places, 2 * places[:-1] + 1])
+    entries = np.ones(rows.size), (rows, np.append(places, places[1:]))
+    transition = sp.csr_array(entries, shape=(2 * places.size, places.size))
+    mdp = cm.TabularMDP(transition, 0, 1, signals={"time": np.ones(places.size)})
+    certificate = certified(cm.Problem(mdp, minimize=cm.linear("time")))
+    assert certificate.lower <= 1_600 <= certificate.upper

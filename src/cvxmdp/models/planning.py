@@ -314,12 +314,12 @@ def optimal_values(
 ) -> tuple[np.ndarray, np.ndarray]:
     """Nearly optimal values (S,) for a reward (S, A) of available pairs, and the greedy actions (S,).
 
-    Small models begin with the actions ``start``, (S,), where some are given: those of the guess might never
-    end.
+    Policy iteration begins with the actions ``start``, (S,), where some are given: those of a guess might never
+    end, and nor may those of values that are not exact.
     """
     states, n_actions = flow.shape
     values = np.zeros(states) if guess is None else guess
-    if states > DENSE_LIMIT:
+    if states > DENSE_LIMIT and start is None:
         spread = float(np.ptp(reward[flow.usable]))
         oracle = EpisodeOracle(flow)
         oracle.values = values
@@ -372,5 +372,6 @@ def longest_stay(flow: EpisodeFlow, rounds: int = MOST_ROUNDS) -> np.ndarray | N
 def improved(
     before: np.ndarray, actions: np.ndarray, kept: np.ndarray, gained: np.ndarray
 ) -> np.ndarray:
-    """Keep an action unless another is better by more than rounding: no cycling."""
-    return np.where(gained > kept + BETTER * (1.0 + np.abs(gained)), actions, before)
+    """Keep an action unless another is better by more than rounding, in whatever units: no cycling."""
+    size = min(1.0, largest(gained))
+    return np.where(gained > kept + BETTER * (size + np.abs(gained)), actions, before)

@@ -117,7 +117,8 @@ class ConvexProgram:
                     return none
                 continue
             now = measure(certifier, lowered.flow.policy(found.occupancy), found.evidence)
-            if best is None or now.gap < best[0].gap:
+            ends = math.isfinite(now.achieved.flow_residual)
+            if ends and (best is None or now.gap < best[0].gap):
                 best = now, found
             if now.gap <= ENOUGH:
                 break
@@ -222,7 +223,7 @@ def _concluded(
 ) -> Solution:
     """The answer with the smallest gap; that there is none, if that is proven; else what is known."""
     stats: dict[str, Any] = {"solver": "ConvexProgram"} if best is None else best[1].stats
-    if best is None or best[0].gap == math.inf:
+    if best is None or not best[0].surely:
         none = infeasible_answer(problem, certifier, stats)
         if none is not None:
             return none
