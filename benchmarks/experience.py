@@ -21,7 +21,7 @@ import numpy as np
 
 import cvxmdp as cm
 from cvxmdp.algorithms.optimism import standard_errors
-from cvxmdp.solvers.counted_plans import bounded_slope
+from cvxmdp.solvers.counted_plans import bounded_slope, shadow_reward
 from experience_problems import ANYWHERE, PROBLEMS, objective_range
 from hardware import hardware
 from kept_measurements import Kept
@@ -61,8 +61,7 @@ class Known:
 
     def own_noise(self, model: cm.TabularMDP) -> float:
         """The standard error of the optimum's Lagrangian that counts like these leave, in %."""
-        x = self.best.occupancy
-        slope = bounded_slope(self.problem.shadow_reward(x, self.best.multipliers), x)
+        slope = bounded_slope(shadow_reward(self.problem, self.best), self.best.occupancy)
         policy = np.asarray(self.best.policy.probabilities())
         return float(
             100 * standard_errors(model, model.counts, policy, slope[None])[0] / self.range

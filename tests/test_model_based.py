@@ -12,6 +12,7 @@ from cvxmdp.algorithms.optimism import explorer, meeting, optimist, standard_err
 from cvxmdp.experience.tallies import StepCounter
 from cvxmdp.models.estimate import estimated_model
 from cvxmdp.solvers.choice import choose_solver
+from cvxmdp.solvers.counted_plans import answered, shadow_reward
 from cvxmdp.solvers.playing import ModelGround
 
 
@@ -135,6 +136,26 @@ def test_an_optimist_prefers_what_may_be_better() -> None:
     assert found.actions[0] == 1
     least = 0.9 * 10 * 0.5 / (1 - 0.9 * 0.5)  # what the estimate itself promises
     assert least < found.values[0] < 9.0
+
+
+@pytest.mark.parametrize("kind", ["max-min", "l1", "sum of shortfalls"])
+def test_a_plan_is_the_best_for_its_own_shadow_reward_at_kinks_too(kind: str) -> None:
+    """The optimist follows it: the slope of one part alone would send it after that part."""
+    mdp = cm.garnet(8, 3, 3, seed=4, discount=0.9, signals=("first", "second", "cost"))
+    first, second = cm.linear("first", per="step"), cm.linear("second", per="step")
+    target = cm.TabularPolicy(np.random.default_rng(0).dirichlet(np.ones(3), 8))
+    asked = {
+        "max-min": cm.minimum(first, second),
+        "l1": -cm.distance(target, norm="l1"),
+        "sum of shortfalls": cm.minimum(first - 0.75, 0.0) + cm.minimum(second - 0.75, 0.0),
+    }[kind]
+    problem = cm.Problem(
+        mdp, maximize=asked, subject_to={"cost": cm.linear("cost", per="step") <= 0.4}
+    )
+    answer = answered(problem)
+    reward = shadow_reward(problem, answer)
+    best = cm.solve(cm.Problem(mdp, maximize=cm.linear(reward))).objective
+    assert np.vdot(reward, answer.occupancy) == pytest.approx(best, abs=1e-6)
 
 
 def test_standard_errors_are_those_of_repeated_experience() -> None:

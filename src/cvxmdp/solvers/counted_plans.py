@@ -9,6 +9,7 @@ import numpy as np
 
 from cvxmdp.algorithms.optimism import standard_errors
 from cvxmdp.certificates.slater import slater
+from cvxmdp.problems.lowered import Lowered
 from cvxmdp.problems.problem import Problem
 from cvxmdp.problems.solution import Solution
 from cvxmdp.problems.while_learning import guarded
@@ -51,7 +52,7 @@ def counted_plan(problem: Problem) -> CountedPlan:
     found = answered(problem)
     if found.has_policy and np.isfinite(found.objective):
         x, multipliers = found.occupancy, dict(found.multipliers)
-        reward = bounded_slope(problem.shadow_reward(x, multipliers), x)
+        reward = bounded_slope(shadow_reward(problem, found), x)
         return CountedPlan(found.policy.probabilities(), reward, multipliers, True)
     problem = guarded(problem)
     room = slater(problem)
@@ -60,6 +61,14 @@ def counted_plan(problem: Problem) -> CountedPlan:
     weights = room.weights
     slopes = [weights[name] * g.gradient(x) for name, g in problem.slack_functions.items()]
     return CountedPlan(policy, bounded_slope(np.sum(slopes, axis=0), x), dict(weights), False)
+
+
+def shadow_reward(problem: Problem, answer: Solution) -> np.ndarray:
+    """The reward that the answer is best for: at a kink one slope of many, which the solver's duals know."""
+    known = answer.evidence
+    if known is None:
+        return problem.shadow_reward(answer.occupancy, answer.multipliers)
+    return Lowered(problem).lagrangian_tangent(known.multipliers, known.tangents)[0]
 
 
 def bounded_slope(reward: np.ndarray, x: np.ndarray) -> np.ndarray:
