@@ -89,7 +89,7 @@ rates: $(READY)  ## measured rates of PDPG beside those of its theorem; writes d
 four-examples: $(READY) ## the paper's four examples: optimum, PDPG, VR-PDPG in several ways, ModelBased, 20 seeds each
 	$(BIN)/python benchmarks/four_examples.py
 
-experience: $(READY) ## counting and planning, measured: the tables of docs/experience.md (half an hour)
+experience: $(READY) ## counting and planning, measured: the tables of docs/results/experience.md (half an hour)
 	$(BIN)/python benchmarks/experience.py
 
 learning: $(READY) ## what VR-PDPG learns, measured: the tables and the figure of docs/results/learning.md

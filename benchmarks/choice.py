@@ -1,6 +1,6 @@
 """What ``solve`` chooses, beside what it did not choose: processor time of both, in one run.
 
-    python benchmarks/choice.py            the table of docs/large-models.md, about three minutes
+    python benchmarks/choice.py            the table of docs/results/large-models.md, about three minutes
     python benchmarks/choice.py grid       one kind of problem
 
 Linear problems to a certified 1e-6, concave ones to what is chosen for them (1e-4 up to 20,000 pairs, 1e-3

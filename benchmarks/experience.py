@@ -7,7 +7,7 @@ policies); answers are evaluated exactly. *Noise* is what no method can do witho
 optimum's multipliers times the standard errors of the slacks after so many steps; and the standard error of the
 optimum's Lagrangian itself, as policies that differ by less cannot be told apart. What was measured is kept in
 benchmarks/results/experience.jsonl, a line for each problem, seed and number of steps, so that another run adds
-seeds. Prints the tables of docs/experience.md.
+seeds. Prints the tables of docs/results/experience.md.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Time, memory and certified gap of column generation against the model's size, beside general solvers.
 
-    python benchmarks/scale.py                 the tables of docs/large-models.md, about ten minutes
+    python benchmarks/scale.py                 the tables of docs/results/large-models.md, about ten minutes
     python benchmarks/scale.py linear 1e6      one table; sizes up to the one given
     python benchmarks/scale.py entropy 1e5
     python benchmarks/scale.py grid 300        grids up to 300 x 300

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import cvxmdp as cm
-from cvxmdp.base.errors import ExperienceError, ModelError, PolicyError
+from cvxmdp.base.errors import ExperienceError, ModelError, PolicyError, UtilityError
 from cvxmdp.policies.mixtures import MixturePolicy
 from cvxmdp.policies.observers import mixture_on_observations
 from cvxmdp.runs.specs.problem_specs import read_problem
@@ -117,6 +117,13 @@ def test_a_misspelled_tuple_is_no_distribution() -> None:
     with pytest.raises(ModelError, match=r"initial: there is no state \(0, 'dyr'\).*\(0, 'dry'\)"):
         machine(state_names=names, initial=(0, "dyr"), signals={"reward": np.ones(3)})
     assert machine(initial=(0.5, 0.5, 0.0)).initial[1] == 0.5
+
+
+def test_a_name_or_numbers_by_name_are_no_utility() -> None:
+    with pytest.raises(UtilityError, match=r"A signal's return is linear\('reward'\)"):
+        cm.Problem(machine(), maximize="reward")
+    with pytest.raises(UtilityError, match="numbers by name are a signal of the model"):
+        cm.linear({"good": 1.0})
 
 
 def test_a_path_is_no_policy(tmp_path) -> None:

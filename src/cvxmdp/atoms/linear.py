@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -30,6 +31,11 @@ def linear(reward: Any, *, per: str = "total") -> Utility:
         raise UtilityError(f"per must be {known}; got {per!r}")
     if isinstance(reward, str):
         return Linear(reward, per)
+    if isinstance(reward, Mapping):
+        raise UtilityError(
+            "linear takes the name of a signal or an array of numbers; numbers by name are a signal of the "
+            'model: mdp.with_signals(broken={"worn out": 1.0}), then linear("broken")'
+        )
     try:
         refuse_masked(reward)
         array = np.array(reward, dtype=np.float64)

@@ -198,9 +198,11 @@ def require_curvature(utility: Any, wanted: Curvature, role: str, rule: str = ""
         rule: of composition, to end it with.
     """
     if not isinstance(utility, Utility):
+        named = f"A signal's return is linear({utility!r})."
+        own = "Wrap your own function with @concave or @convex."
         raise UtilityError(
             f"{role} needs a utility such as linear('reward') or entropy(); got {utility!r}. "
-            "Wrap your own function with @concave or @convex."
+            + (named if isinstance(utility, str) else own)
         )
     if utility.curvature in (wanted, Curvature.AFFINE):
         return utility
