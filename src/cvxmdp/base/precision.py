@@ -33,9 +33,8 @@ def precise_anywhere(function: Callable[[Any], Any]) -> Callable[[Any], Any]:
 
     def copying(x: Any) -> Any:
         form = jax.ShapeDtypeStruct(x.shape, x.dtype)  # type: ignore[no-untyped-call]
-        traced = jax.make_jaxpr(lambda given: function(given))(
-            form
-        )  # a trace of its own, which is let go
+        # A trace of its own, which is let go.
+        traced = jax.make_jaxpr(lambda given: function(given))(form)
         with jax.ensure_compile_time_eval():
             held = [jax.device_put(np.array(one)) for one in traced.consts]
         (found,) = jax.core.eval_jaxpr(traced.jaxpr, held, x)
