@@ -261,11 +261,12 @@ def test_a_log_that_was_appended_to_itself_is_asked_about() -> None:
     log |= {"terminated": np.zeros(60, bool), "cost": random.random(60), "hit": np.arange(60) % 2}
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        cm.from_transitions(log, 0.9)
+        cm.from_transitions(log, 0.9, initial=0)
         # What only names things repeats itself, and so does a function of what is named.
-        cm.from_transitions({n: np.tile(v, 2) for n, v in log.items() if n != "cost"}, 0.9)
+        named = {n: np.tile(v, 2) for n, v in log.items() if n != "cost"}
+        cm.from_transitions(named, 0.9, initial=0)
         chain = {"state": range(60), "action": [0] * 60, "next_state": [*range(1, 60), 0]}
         chain |= {"terminated": [False] * 60, "height": np.sqrt(np.arange(60))}
         cm.from_transitions({name: np.tile(one, 2) for name, one in chain.items()}, 0.9)
     with pytest.warns(CvxmdpWarning, match="60 of 120 rows repeat another .* digit of cost"):
-        cm.from_transitions({name: np.tile(one, 2) for name, one in log.items()}, 0.9)
+        cm.from_transitions({name: np.tile(one, 2) for name, one in log.items()}, 0.9, initial=0)

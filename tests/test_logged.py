@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import gzip
 
 import numpy as np
 import pytest
@@ -181,6 +182,34 @@ def test_a_data_frame() -> None:
 def test_bad_rows_are_named(change, message) -> None:
     with pytest.raises(ModelError, match=message):
         cm.from_transitions({**TWO_EPISODES, **change}, 0.9)
+
+
+def test_rows_in_no_order_say_nothing_of_first_states() -> None:
+    random = np.random.default_rng(0)
+    walk = random.integers(0, 9, 101)
+    log = {"state": walk[:-1], "action": np.zeros(100, int), "next_state": walk[1:]}
+    log |= {"terminated": np.zeros(100, bool), "episode": np.arange(100) // 20}
+    assert cm.from_transitions(log, 0.9).counts.initial.sum() == 5
+    mixed = random.permutation(100)
+    shuffled = {name: column[mixed] for name, column in log.items()}
+    with pytest.raises(ModelError, match="do not lie together; sort the table by episode and step"):
+        cm.from_transitions(shuffled, 0.9)
+    del shuffled["episode"]
+    with pytest.raises(ModelError, match=r"of 100 rows do not begin where .* give initial="):
+        cm.from_transitions(shuffled, 0.9)
+    assert cm.from_transitions(shuffled, 0.9, initial=int(walk[0])).counts.total == 100
+
+
+def test_files_as_pandas_writes_them(tmp_path) -> None:
+    path = tmp_path / "log.csv"
+    path.write_text(",state,action,next_state,terminated,cost\n0,0,0,0,false,1\n1,0,0,0,true,2\n")
+    assert cm.from_transitions(path, 0.9).signal_names == ("cost",)
+    packed = tmp_path / "log.csv.gz"
+    packed.write_bytes(gzip.compress(path.read_bytes()))
+    with pytest.raises(
+        ModelError, match=r"log\.csv\.gz is compressed; unpack it, or give a data frame"
+    ):
+        cm.from_transitions(packed, 0.9)
 
 
 def test_other_mistakes(tmp_path) -> None:

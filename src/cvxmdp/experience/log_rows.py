@@ -13,6 +13,7 @@ from cvxmdp.base.errors import ModelError
 from cvxmdp.experience.log_table import LogTable
 
 ALIKE = 0.8  # of difflib's ratio, from which an action that appears once passes for a misspelling
+JUMPS = 0.5  # of the rows that follow no other, from which a log is in no order
 SHORTEST = 4  # letters of names that are compared letter by letter
 
 
@@ -212,13 +213,27 @@ def _size(
     return highest + 1
 
 
-def episode_starts(data: LogTable, rows: LogRows) -> tuple[np.ndarray, int]:
-    """The rows episodes begin with, and how many of the episodes were truncated."""
+def episode_starts(data: LogTable, rows: LogRows, *, ordered: bool) -> tuple[np.ndarray, int]:
+    """The rows episodes begin with, and how many of the episodes were truncated.
+
+    Args:
+        data: the columns.
+        rows: what they say.
+        ordered: whether the first states matter, so that rows in no order are refused.
+    """
     over = rows.terminated.copy()
     if "truncated" in data.arrays:
         over |= data.flags("truncated")
         data.require_clean()
-    starts = data.episode_starts(over, connected=rows.states[1:] == rows.following[:-1])
+    connected = rows.states[1:] == rows.following[:-1]
+    broken = int((~over[:-1] & ~connected).sum())
+    if ordered and "episode" not in data.arrays and broken > JUMPS * len(over):
+        raise ModelError(
+            f"{broken:,} of {len(over):,} rows do not begin where the row before led, and nothing says that an "
+            "episode was over: the rows seem to be in no order, and which states are first is not known. Sort "
+            "them, add a column 'episode' or 'truncated', or give initial=, the state or distribution to begin in."
+        )
+    starts = data.episode_starts(over, connected=connected)
     if not len(starts):
         return starts, 0
     ends = np.concatenate([starts[1:] - 1, [len(over) - 1]])

@@ -23,6 +23,7 @@ WORDS = {"true": True, "false": False, "1": True, "0": False, "1.0": True, "0.0"
 EMPTY = ("", "nan", "none", "null", "na")
 LONGEST_HEADER = 100_000  # characters
 NAMES_MEANT = ". If names are meant, give all of them names: 's1' for 1"
+COMPRESSED = (".gz", ".bz2", ".xz", ".zip", ".zst")
 SHOWN = 10  # dirty rows that a message lists
 # A column with a larger share of numbers is one of numbers, and its texts are mistakes.
 MOSTLY = 0.5
@@ -130,7 +131,7 @@ class LogTable:
         whole = np.where(absent, 0.0, values)
         wrong = (whole != np.floor(whole)) | (whole < 0) | (whole >= 2**53)
         absent, wrong = absent | (wrong & ~needed), wrong & needed
-        kind = f"numbers of a {name} are whole and not negative"
+        kind = f"numbers of a {name} are whole and not negative{NAMES_MEANT}"
         self.wrong(np.flatnonzero(wrong), lambda row: f"{name} is {shown(given[row])}; {kind}")
         return np.where(absent | wrong, -1, whole).astype(np.int64)
 
@@ -157,6 +158,12 @@ class LogTable:
             label = self.labels("episode")
             same = np.array(label[1:] == label[:-1], dtype=bool)
             begins = ~same
+            order = label[np.concatenate([[True], begins])]
+            again = [name for name, times in Counter(order).items() if times > 1]
+            if again:
+                raise self.error(
+                    f"the rows of episode {again[0]} do not lie together; sort the table by episode and step"
+                )
             self.wrong(
                 np.flatnonzero(same & over[:-1]) + 1,
                 lambda row: f"episode {label[row]} goes on after the row that ended it",
@@ -170,12 +177,6 @@ class LogTable:
                     ),
                 )
             self.require_clean()
-            order = label[np.concatenate([[True], begins])]
-            again = [name for name, times in Counter(order).items() if times > 1]
-            if again:
-                raise self.error(
-                    f"the rows of episode {again[0]} do not lie together; sort the table by episode and step"
-                )
         return np.flatnonzero(np.concatenate([[True], begins]))
 
 
@@ -278,6 +279,8 @@ def delimiter_of(header: str) -> str:
 
 
 def _not_unicode(path: Path) -> str:
+    if path.suffix in COMPRESSED:
+        return f"{path.name} is compressed; unpack it, or give a data frame: pandas.read_csv({path.name!r})"
     return (
         f"{path.name} is not text in UTF-8; save it with that encoding (in spreadsheets: CSV UTF-8)"
     )

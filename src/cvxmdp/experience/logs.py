@@ -115,7 +115,7 @@ def from_transitions(
     rows = read_rows(data, n_states, n_actions, named)
     _require_room(rows, max_pairs)
     functions, exact = read_known(known, rows, data)
-    starts, truncated = episode_starts(data, rows)
+    starts, truncated = episode_starts(data, rows, ordered=initial is None)
     data.require_clean()
     available = read_available(None if named is not None else actions, rows, data)
     outcomes, unleft = _outcomes(rows, unknown)
@@ -191,7 +191,8 @@ def _signal_names(
     functions = tuple(known) if isinstance(known, Mapping) else ()
     promised = [*promised, *(() if functions else names_in(known))]
     if asked is None:
-        others = [name for name in data.arrays if name not in (*ROLES, *NO_SIGNALS)]
+        # A column without a name numbers the rows: pandas writes one.
+        others = [name for name in data.arrays if name and name not in (*ROLES, *NO_SIGNALS)]
         names = [name for name in others if is_numeric(data.arrays[name])]
         for name in set(others) - set(names):
             _require_points(name, data.arrays[name], data)
