@@ -76,6 +76,18 @@ def test_the_comparison_itself():
     assert not same("Accepted: every claim", "Rejected: every claim")
 
 
+def test_the_readme_shows_what_its_first_example_prints(capsys):
+    text = (ROOT / "README.md").read_text("utf-8")
+    code = re.search(r"^```python\n(.*?)^```", text, re.MULTILINE | re.DOTALL)
+    shown = re.search(r"^```text\n(.*?)^```", text, re.MULTILINE | re.DOTALL)
+    assert code
+    assert shown
+    exec(code.group(1), {})
+    said = capsys.readouterr().out.splitlines()
+    for line in shown.group(1).splitlines():
+        assert line == "..." or any(same(line, other) for other in said), line
+
+
 # The sweep over momenta is there to show that momentum 1 is led astray, and is told so.
 @pytest.mark.filterwarnings("ignore:the recursive estimate of the slack")
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)

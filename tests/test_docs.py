@@ -13,6 +13,10 @@ import nbclient
 import nbformat
 import pytest
 
+import cvxmdp as cm
+from cvxmdp.base import errors
+from cvxmdp.solvers.registry import SOLVERS
+
 ROOT = Path(__file__).parent.parent
 PAGES = sorted([ROOT / "README.md", *(ROOT / "docs").rglob("*.md")])
 NOTEBOOKS = sorted((ROOT / "docs").rglob("*.ipynb"))
@@ -50,6 +54,14 @@ def test_the_site_builds(tmp_path):
     )
     for page in (tmp_path / "site").rglob("*.html"):
         assert not loaded.search(page.read_text("utf-8")), f"{page.name} is not readable offline"
+
+
+def test_the_reference_has_every_status_solver_and_error():
+    text = (ROOT / "docs" / "reference.md").read_text("utf-8")
+    names = [status.name for status in cm.Status]
+    names += [f"{name}(" for name in SOLVERS]
+    names += [name for name in dir(errors) if name.endswith("Error")]
+    assert [name for name in names if f"`{name}" not in text] == []
 
 
 def test_notebooks_are_kept_without_their_outputs():
