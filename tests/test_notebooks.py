@@ -80,6 +80,14 @@ def test_names_are_no_markup(problem: cm.Problem) -> None:
     assert "<b>" not in other._repr_html_()
 
 
+def test_a_grid_with_a_horizon_has_a_picture() -> None:
+    grid = cm.gridworld(3, slip=0.1, horizon=4, goal=8)
+    figure = cm.solve(cm.Problem(grid, maximize=cm.linear("reward"))).plot()
+    (colours,) = [axes for axes in figure.axes if axes.get_ylabel()]
+    assert colours.get_ylabel() == "share of time"
+    assert any(type(child).__name__ == "Quiver" for child in figure.axes[0].get_children())
+
+
 def test_pictures_show_themselves(problem: cm.Problem, solution: cm.Solution) -> None:
     pytest.importorskip("matplotlib")
     for picture in (solution.plot(), cm.frontier(problem, "hazard", [0.01, 0.02]).plot()):

@@ -43,11 +43,15 @@ def plot_solution(solution: Solution, path: str | Path | None = None) -> Any:
     axes = figure.subplots(len(heights), 1, squeeze=False, height_ratios=heights)[:, 0]
     space = solution.problem.space
     layout = space.layout
-    share = space.shown_scale * solution.occupancy[: space.shape[0]].sum(axis=1)
+    visits = solution.occupancy[: space.shape[0]]
+    share = space.shown_scale * visits.sum(axis=1)
     words = DISCOUNTED if space.discount < 1 else "share of time"
     if layout is not None:
         draw_grid(axes[0], figure, layout, share, words)
-        draw_arrows(axes[0], layout, share, solution.policy.probabilities(), space.action_names)
+        taken = (
+            visits / np.where(share > 0, visits.sum(axis=1), 1.0)[:, None]
+        )  # over time where it matters
+        draw_arrows(axes[0], layout, share, taken, space.action_names)
         draw_legend(axes[0], layout)
     elif share.size <= NAMED:
         names = [plain(space.state_label(state)) for state in range(share.size)]
