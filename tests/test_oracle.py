@@ -7,9 +7,10 @@ import scipy.sparse as sp
 import cvxmdp as cm
 from cvxmdp.certificates.claims import Claims
 from cvxmdp.checker.linear_solve import solve_system
+from cvxmdp.models import systems
 from cvxmdp.models.compiled_systems import DeviceSolver
 from cvxmdp.models.planning import EpisodeOracle, optimal_values
-from cvxmdp.models.systems import bicgstab, largest, settle, solve_discounted, total
+from cvxmdp.models.systems import bicgstab, half_spread, largest, settle, solve_discounted, total
 
 
 def masked_garnet(seed: int = 0, ending: float = 0.0, discount: float = 0.9) -> cm.TabularMDP:
@@ -97,6 +98,30 @@ def test_a_warm_start_saves_work() -> None:
     assert oracle.work.sweeps - first < first
 
 
+def test_the_next_reward_begins_with_what_is_known_of_the_last_values() -> None:
+    mdp = cm.garnet(500, 4, 4, seed=3)
+    oracle = EpisodeOracle(mdp.flow)
+    first = oracle.best(mdp.signal("reward"), 1e-8)
+    swept = oracle.work.sweeps
+    again = oracle.best(mdp.signal("reward"), 1e-8)
+    assert oracle.work.sweeps == swept
+    assert (again.upper, again.lower) == (first.upper, first.lower)
+
+
+@pytest.mark.parametrize("size", [1e-40, 1.0, 1e30])
+def test_sweeps_in_single_precision_lose_no_digits(size, monkeypatch) -> None:
+    """Constants that are large beside differences, and rewards that single precision cannot hold."""
+    mdp = cm.garnet(600, 4, 4, seed=3, discount=0.999)
+    chain = mdp.flow.chain(mdp.flow.uniform)
+    right = size * (1.0 + 1e-6 * mdp.signal("reward")[:, 0])
+    target = 1e-14 * size
+    monkeypatch.setattr(systems, "LIGHT_BEYOND", 0)
+    found, sweeps = settle(chain, right, 0.999, np.zeros(600), target, half_spread)
+    assert half_spread(right + 0.999 * (chain @ found) - found) <= 1.01 * target
+    monkeypatch.setattr(systems, "LIGHT_BEYOND", 10**9)
+    assert sweeps <= 3 * settle(chain, right, 0.999, np.zeros(600), target, half_spread)[1]
+
+
 def test_bicgstab_reports_the_residual_it_has() -> None:
     random = np.random.default_rng(0)
     matrix = random.random((30, 30))
@@ -131,11 +156,14 @@ def test_the_accelerators_solver_agrees(name: str) -> None:
         np.testing.assert_allclose(found, exact, rtol=1e-5, atol=1e-6)
 
 
+@pytest.mark.parametrize("light", [False, True])
 @pytest.mark.parametrize("norm", [largest, total])
 @pytest.mark.parametrize("discount", [0.0, 0.5, 0.9, 0.999, 0.999999])
 @pytest.mark.parametrize("kind", ["mixes", "cycle", "drifts", "absorbing"])
-def test_settling_reaches_what_is_asked(kind, discount, norm) -> None:
-    """From any guess, by sweeps alone or with more; never a wrong answer, and none where one is known."""
+def test_settling_reaches_what_is_asked(kind, discount, norm, light, monkeypatch) -> None:
+    """From any guess, by sweeps alone or with more, in single precision or not; never a wrong answer."""
+    if light:
+        monkeypatch.setattr(systems, "LIGHT_BEYOND", 0)
     random, n = np.random.default_rng(3), 40
     matrices = {
         "mixes": random.dirichlet(np.ones(n), size=n),

@@ -14,6 +14,7 @@ because the sweep waits for memory.
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
@@ -27,6 +28,10 @@ DIRECT_LIMIT = 500  # unknowns up to which a dense factorisation beats iteration
 MOST_SWEEPS = 1_000
 ROUNDED_AWAY = 64.0  # units in the last place of the largest value: changes that are rounding
 PROBE = 5  # sweeps over which the rate of convergence is measured
+LIGHT_BEYOND = (
+    1_000_000  # entries, of a matrix that is swept in single precision where that is enough
+)
+SINGLE_DIGITS = 1e-2  # of a change, left when it is measured in double precision again
 FAST_MIXING = 0.7  # rate per sweep up to which plain sweeps are the fastest
 # Steps of BiCGSTAB, and those in a row without progress, before it counts as broken down.
 MOST_KRYLOV, PATIENCE = 2_000, 100
@@ -149,23 +154,33 @@ def _approached(
 ) -> tuple[np.ndarray, float, int]:
     """v, what is left in the norm of its residual (zero where that is rounding), and the sweeps it took.
 
-    Quickly mixing models need no more than sweeps, which cost the least; others get ``most`` Krylov steps.
+    Quickly mixing models need no more than sweeps, which cost the least; others get ``most`` Krylov steps. Of
+    matrices beyond the caches, most sweeps are of the change alone and in single precision, which is half to
+    read; what that loses is in the next change that a sweep in double precision finds.
     """
     sweeps = 0
 
-    def step(v: np.ndarray) -> np.ndarray:
+    def step(v: np.ndarray, by: Any = matrix) -> np.ndarray:
         nonlocal sweeps
         sweeps += 1
-        following = matrix @ v
+        following = by @ v
         following *= discount
         return np.asarray(following)
 
-    v, left, smallest = guess, np.inf, np.inf
+    v, left, smallest, size = guess, np.inf, np.inf, 0.0
+    light = _single(matrix) if matrix.nnz > LIGHT_BEYOND else None
     for count in range(MOST_SWEEPS):
-        following = step(v)
-        following += right
-        v, change = following, following - v
-        left = norm(change)
+        if light is None or left <= SINGLE_DIGITS * size or count == 0:
+            following = step(v)
+            following += right
+            v, change = following, following - v
+            left = size = norm(change)
+            if light is not None and left > target:
+                change = _scaled(change, size, norm)
+        else:
+            change = step(change, light)
+            v += np.multiply(change, size, dtype=np.float64)
+            left = size * norm(change)
         if left <= target:
             return v, left, sweeps
         # Without a discount a change may keep its size for as long as it takes to reach an end.
@@ -182,6 +197,18 @@ def _approached(
         matrix = sp.csr_array(matrix)
         v, left = bicgstab(step, right, v, target, norm, most)
     return v, left, sweeps
+
+
+def _single(matrix: sp.csr_array) -> sp.csr_array:
+    """The same matrix with entries in single precision."""
+    entries = (matrix.data.astype(np.float32), matrix.indices, matrix.indptr)
+    return type(matrix)(entries, shape=matrix.shape)
+
+
+def _scaled(change: np.ndarray, size: float, norm: Norm) -> np.ndarray:
+    """A change in single precision, over its size, without the constant that a norm does not see."""
+    unseen = 0.5 * float(change.max() + change.min()) if norm is half_spread else 0.0
+    return ((change - unseen) / size).astype(np.float32)
 
 
 def half_spread(v: np.ndarray) -> float:
