@@ -21,6 +21,7 @@ from cvxmdp.certificates import evidence
 from cvxmdp.checker.arithmetic import total
 from cvxmdp.models.episode_flow import DiscountedFlow
 from cvxmdp.problems.lowered import Lowered
+from cvxmdp.solvers.exact_choice import choose_exact
 
 
 def garnet_problem(n_states: int, budgets: bool, entropy: bool = False) -> cm.Problem:
@@ -53,6 +54,21 @@ def test_solve_takes_what_is_fastest_and_says_why(n_states, budgets, entropy, so
         assert found.stats["certified_gap"] <= 1e-4
     else:
         assert found.stats["certified_gap"] <= 1e-6
+
+
+def test_curved_functions_of_a_few_returns_count_as_linear() -> None:
+    """A minimum or a logarithm of returns is a few numbers of each column; a distance looks at all pairs."""
+    mdp = cm.garnet(500, 5, 5, seed=7)
+    reward, cost = (cm.linear(name, per="step") for name in ("reward", "cost"))
+    for objective in (cm.minimum(reward, 0.9 - cost), cm.log_sum(reward, cost), -cm.square(cost)):
+        solver, reason = choose_exact(cm.Problem(mdp, maximize=objective))
+        assert isinstance(solver, cm.ColumnGeneration)
+        assert "more digits" in reason
+    near = cm.distance(cm.uniform_policy(mdp), norm="l1")
+    for one in (near + 0.1 * cm.square(cost), near + cost):
+        assert isinstance(choose_exact(cm.Problem(mdp, minimize=one))[0], cm.ConvexProgram)
+    found = cm.solve(cm.Problem(mdp, maximize=cm.log_sum(reward, cost)))
+    assert found.stats["certified_gap"] <= 1e-4
 
 
 def test_a_policy_that_may_stay_for_ever_is_left_to_one_program() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from cvxmdp.algorithms.columns.flow_duals import only_leaf
 from cvxmdp.algorithms.columns.smoothed_dual import can_be_smoothed
+from cvxmdp.atoms import walk
 from cvxmdp.models.table import TabularMDP
 from cvxmdp.problems.lowered import Lowered
 from cvxmdp.problems.problem import Problem
@@ -16,6 +17,7 @@ from cvxmdp.solvers.pdpg import PDPG
 # State-action pairs beyond which columns are faster, by kind of problem, as benchmarks/choice.py measures it:
 # up to there one convex program takes less, and gives more digits.
 UNCONSTRAINED, LINEAR, ONE_ENTROPY, CURVED = 200, 2_000, 1_000, 20_000
+FEW = 10  # linear functions that a curved one may look at to count as linear: columns are as many numbers
 # Certified relative gaps that are asked of concave problems: digits that cost little, and those of large ones.
 MIDDLE_TOLERANCE, LARGE_TOLERANCE, LARGE = 1e-4, 1e-3, 20_000
 
@@ -24,6 +26,12 @@ def _known_as(mdp: TabularMDP) -> str:
     if mdp.counts is not None or mdp.note.startswith(ESTIMATED):
         return "an estimate"
     return f"known up to {mdp.relative_error:g}" if mdp.relative_error else "known"
+
+
+def _sees_few(lowered: Lowered) -> bool:
+    """Curved functions are of a few linear ones: a minimum of returns, no distance between occupancies."""
+    nodes = (visit.node for function in lowered.functions for visit in walk(function))
+    return all(map.rows <= FEW for node in nodes if node.affine() is None for map in node.maps())
 
 
 def choose_exact(problem: Problem) -> tuple[Solver, str]:
@@ -47,7 +55,8 @@ def choose_exact(problem: Problem) -> tuple[Solver, str]:
         reason = f"without constraints, and with {pairs:,} pairs, policy iteration is the fastest"
         return (ColumnGeneration(), reason) if pairs > UNCONSTRAINED else (ConvexProgram(), program)
     leaf = only_leaf(lowered) if pairs > ONE_ENTROPY else None
-    if pairs <= CURVED and (leaf is None or not can_be_smoothed(lowered, leaf)):
+    smooth = leaf is not None and can_be_smoothed(lowered, leaf)
+    if not smooth and pairs <= (LINEAR if _sees_few(lowered) else CURVED):
         return ConvexProgram(), program
     tolerance = MIDDLE_TOLERANCE if pairs <= LARGE else LARGE_TOLERANCE
     reason = (
