@@ -21,7 +21,7 @@ REFERENCE = Path(__file__).parent / "reference"
 LARGEST_WORKER = 1_000_000  # kilobytes that a process may have before what it compiled is dropped
 
 # Modules that start commands and browsers, learn, or compile much: ``make check`` leaves them out, and single
-# tests of other modules whose cases take about half a second or more each.
+# tests of other modules whose cases take about half a second or more each, or many seconds together.
 SLOW_TESTS = set((Path(__file__).parent / "slow_tests.txt").read_text("utf-8").split())
 SLOW = [
     "accelerator",

@@ -112,14 +112,14 @@ def test_a_tangent_is_on_the_right_side_for_any_parameters(kind, seed):
     node = claims.checked.objective  # of sign * utility: concave
     tangents = claims.lowered.tangents_at(random_occupancy(mdp, random))
     parameters = tangents["objective"]
+    function, points = utility.lower(mdp), [random_occupancy(mdp, random) for _ in range(5)]
+    values = [sign * float(function.value(x)) for x in points]
     for changed in (parameters, wild(parameters, random), wild(parameters, random)):
         try:
             tangent = node.tangent(changed)
         except CertificateError:
             continue  # refused: not finite, not an occupancy, all weights zero
-        for _ in range(5):
-            x = random_occupancy(mdp, random)
-            value = sign * float(utility.lower(mdp).value(x))
+        for x, value in zip(points, values, strict=True):
             above = float((tangent.reward * x).sum()) + tangent.constant
             size = tangent.size + tangent.steep.max() * claims.flow.mass + abs(value)
             assert value <= above + 1e-13 * size
