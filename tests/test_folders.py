@@ -143,11 +143,25 @@ def test_whatever_is_in_a_folder_the_errors_are_ours(tmp_path):
         for _ in range(100):
             (tmp_path / name).write_text(json.dumps(mutated(honest, random)))
             with contextlib.suppress(cm.CvxmdpError):
-                cm.load_solution(tmp_path)
+                str(cm.load_solution(tmp_path))
             with contextlib.suppress(CertificateError):
                 PlainProblem(read_problem(tmp_path))
         (tmp_path / name).write_text(json.dumps(honest))
     assert cm.load_solution(tmp_path).has_policy
+
+
+def test_what_is_no_number_or_no_name_is_refused(tmp_path):
+    problem = cm.Problem(cm.garnet(5, 2, 2, seed=0), maximize=cm.entropy())
+    cm.solve(problem).save(tmp_path)
+    answer = json.loads((tmp_path / "solution.json").read_text())
+    wrong = {**answer, "stats": {**answer["stats"], "seconds": "soon"}}
+    (tmp_path / "solution.json").write_text(json.dumps(wrong))
+    with pytest.raises(cm.FileFormatError, match="seconds are a number"):
+        cm.load_solution(tmp_path)
+    plain = read_problem(tmp_path)
+    for changed in ({"discount": "often"}, {"objective": {"kind": plain["initial"]}}):
+        with pytest.raises(CertificateError):
+            PlainProblem({**plain, **changed})
 
 
 # Solutions.

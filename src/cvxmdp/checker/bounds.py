@@ -67,7 +67,9 @@ class PlainProblem:
             self.sense, self.statement = str(plain["sense"]), str(plain["statement"])
             self.note = str(plain.get("note", ""))
             slacks = dict(plain["slacks"])
-        except (KeyError, TypeError, AttributeError) as error:
+        except CertificateError:
+            raise
+        except (KeyError, TypeError, AttributeError, ValueError) as error:
             raise CertificateError(f"the problem lacks something: {error!r}") from error
         if self.sense not in SENSES:
             raise CertificateError(f"the problem's sense is {self.sense!r}, not one of {SENSES}")

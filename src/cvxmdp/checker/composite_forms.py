@@ -313,9 +313,9 @@ class FormSetting(NamedTuple):
 
 def read_form(plain: Any, setting: FormSetting) -> ClosedForm:
     """The closed form of a function, from plain data: its kind and its fields."""
-    if not isinstance(plain, dict):
-        raise CertificateError("a function of the problem is not a table of fields")
-    kind = plain.get("kind")
+    if not isinstance(plain, dict) or not isinstance(plain.get("kind"), str):
+        raise CertificateError("a function of the problem is not a table of fields with its kind")
+    kind = plain["kind"]
     shape = (int(setting.usable.shape[0]), int(setting.usable.shape[1]))
     if kind == "linear":
         return LinearForm(numbers(plain, "reward", shape), _box(plain, setting), setting.scalars)
