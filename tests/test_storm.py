@@ -34,6 +34,7 @@ module courier
 endmodule
 rewards "fuel" [short] true : 1; [long] true : 3; [on] true : 0.5; endrewards
 rewards "paid" [back] true : 5; at=4 : 0; endrewards
+rewards "tolls" [short] true : 1; [long] true : 2; endrewards
 label "home" = at=3 & parcels=LIMIT;
 label "broken" = at=4;
 """
@@ -47,6 +48,9 @@ QUERIES = [
     'Pmax=? [F<=4 "home"]',
     'Pmin=? [at!=5 U<=6 "broken"]',
     'Pmax=? [F<5 "broken"]',
+    'Pmax=? [F{"tolls"}<=3 "home"]',
+    'Pmin=? [F{"tolls"}<4 "broken"]',
+    'Pmax=? [at!=5 U{"tolls"}<=2 "home"]',
     "Pmax=? [G F at=5]",
     "Pmin=? [G F at=5]",
     'R{"fuel"}min=? [F "home" | "broken"]',  # the yard must be left
@@ -62,6 +66,7 @@ SEVERAL = [
     'multi(R{"fuel"}min=? [C], P>=0.7 [at!=1 U "home"])',
     'multi(R{"paid"}max=? [C<=4], R{"fuel"}<=2 [C<=2])',
     'multi(P>=0.99 [F "home"], P>=0.6 [F at=1])',
+    'multi(Pmax=? [F{"tolls"}<=3 "home"], P<=0.2 [F<=3 "broken"])',
 ]
 
 
@@ -153,7 +158,9 @@ def by_storm(path, text, constants):
     model = stormpy.build_model[stormpy.Rational](program, asked)
     environment = stormpy.environments.exact()
     environment.modelchecker().multi().precision = stormpy.Rational("1/1000000000000")
-    found = stormpy.model_checking(model, asked[0], environment=environment)
+    found = stormpy.model_checking(
+        model, asked[0], only_initial_states=True, environment=environment
+    )
     first = next(iter(model.initial_states))
     return float(Fraction(str(found.get_value(first)))) if found.is_quantitative() else None
 
@@ -284,6 +291,8 @@ def test_a_program_without_a_type_and_rewards_without_a_name(courier, tmp_path):
         ('R{"fuel"}max=? [F "home"]', "is infinite: some policy never reaches the goal"),
         ('Pmax=? [F "home" & P>=1 [F "broken"]]', "inside another operator is outside"),
         ('Pmax=? [F>=3 "home"]', "the bound of"),
+        ('Pmax=? [F{"tolls"}>=3 "home"]', "the bound of"),
+        ('Pmax=? [F{"fuel"}<=3 "home"]', "rewards that are not 0, 1, 2"),
         ('Pmax=? [X "home"]', "is outside. from_storm takes"),
         ('P>=0.5 [F "home"]', "asks about every policy"),
         ('multi(R{"fuel"}min=? [C], LRAmax=? [at=5])', "long-run averages beside sums"),

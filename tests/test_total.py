@@ -126,6 +126,42 @@ def test_staying_for_nothing_is_refused_by_name() -> None:
         cm.Problem(corridor(), maximize=cm.entropy(), subject_to=within)
 
 
+def test_the_ways_out_that_a_refusal_names_lead_out() -> None:
+    """Two rooms to walk between, and two that nobody leaves: those alone can be ends."""
+    rows = np.zeros((4, 2, 4))
+    rows[0, 0, 1] = rows[0, 1, 0] = rows[1, 1, 0] = 1.0
+    rows[1, 0, 2:] = 0.5
+    rows[2, :, 2] = rows[3, :, 3] = 1.0
+    signals = {"prize": np.array([0.0, 0.0, 1.0, 0.0]), "other": np.ones(4)}
+    names = ["hall", "door", "prize", "pit"]
+    mdp = cm.TabularMDP(rows, 0, 1, signals=signals, state_names=names)
+    with pytest.raises(cm.ModelError, match=r"or mdp.ending_at\(\['prize', 'pit'\]\), which"):
+        cm.Problem(mdp, maximize=cm.linear("prize"))
+    ended = mdp.ending_at(["prize", "pit"])
+    with pytest.raises(
+        cm.ModelError,
+        match=r"in 2 states \('hall', 'door'\).*ending_at\(\[...\]\).*mdp.collapsed\(\"prize\"\)",
+    ):
+        cm.Problem(ended, maximize=cm.linear("prize"))
+    certificate = certified(cm.Problem(ended.collapsed("prize"), maximize=cm.linear("prize")))
+    assert certificate.lower <= 0.5 <= certificate.upper
+
+
+def test_a_budget_bounds_what_is_spread_over_a_round() -> None:
+    """Every step of it is worth as much as the next: at the best multiplier, slopes cancel all around."""
+    rows = np.zeros((3, 2, 3))
+    for place in range(3):
+        rows[place, 0, (place + 1) % 3] = 1.0
+    mdp = cm.TabularMDP(rows, 0, 1, signals={"time": np.ones(3)})
+    within = {"time": cm.linear("time") <= 12.0}
+    problem = cm.Problem(mdp, maximize=cm.entropy(unit=12.0), subject_to=within)
+    certificate = certified(problem)
+    assert certificate.lower <= np.log(3) <= certificate.upper
+    room = cm.slater(problem)  # without its budget the objective has no bound
+    assert room.exists
+    assert room.dual_bound is None
+
+
 def test_units_that_mean_nothing_are_refused() -> None:
     with pytest.raises(cm.CvxmdpError, match='per="episode"'):
         cm.Problem(ending_model(0), maximize=cm.linear("reward", per="step"))

@@ -10,6 +10,7 @@ says so: weights on the constraints whose weighted sum no policy can make positi
 from __future__ import annotations
 
 import math
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
@@ -49,7 +50,7 @@ class Slater(InNotebooks):
         margin_bound: proven: no policy has a smallest slack above this.
         objective: f of the policy at least, in the sign that is maximised.
         objective_bound: M, a proven upper bound on f over all policies; infinite if none was found.
-        dual_bound: per constraint 1 + (M - f(policy)) / xi_i; None without a Slater point.
+        dual_bound: per constraint 1 + (M - f(policy)) / xi_i; None without a Slater point or a finite M.
         conflict: the constraints that cannot hold together strictly; empty with a Slater point.
         weights: of the constraints in the proof of ``margin_bound``.
         evidence: what proves it: multipliers, tangents and values of the smallest slack.
@@ -187,16 +188,15 @@ def slater_of(claims: Claims, room: Room | None = None) -> Slater:
     margin = min(found.slack.values())
     shares = _weights(proof.evidence.tangents["objective"], len(claims.slacks))
     weights = dict(zip(claims.slacks, shares, strict=True))
+    unconstrained, dual_bound = math.inf, None
     if margin > 0:
-        unconstrained = prove(claims.without_constraints()).upper
-        dual_bound = {
-            name: 1.0 + max(0.0, unconstrained - found.objective) / xi
-            for name, xi in found.slack.items()
-        }
-        conflict: tuple[str, ...] = ()
-    else:
-        unconstrained, dual_bound = math.inf, None
-        conflict = tuple(name for name, weight in weights.items() if weight > 0)
+        with suppress(SolverError):  # constraints may be all that bounds the objective
+            unconstrained = prove(claims.without_constraints()).upper
+            dual_bound = {
+                name: 1.0 + max(0.0, unconstrained - found.objective) / xi
+                for name, xi in found.slack.items()
+            }
+    conflict = () if margin > 0 else tuple(name for name, w in weights.items() if w > 0)
     return Slater(
         claims.policy(policy),
         found.slack,

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, NamedTuple
@@ -172,8 +172,8 @@ class Flow(ABC):
     def equations(self) -> Equations:
         """The flow equations for solvers, over the usable pairs, in shares of the mass."""
 
-    def require(self, charge: Callable[[], np.ndarray]) -> None:
-        """Refuse problems that have no answer with this horizon; ``charge``, (S, A), is what staying costs."""
+    def require(self, charge: Callable[[], np.ndarray], signals: Iterable[str] = ()) -> None:
+        """Refuse problems about these signals that have no answer; ``charge``, (S, A), is what staying costs."""
         return
 
     @property

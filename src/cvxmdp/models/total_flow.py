@@ -10,7 +10,7 @@ Policy iteration starts from a policy that ends, and charged rewards keep it amo
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -67,7 +67,8 @@ class TotalFlow(EpisodeFlow):
         if self.strict:
             raise ModelError(
                 f"discount=1: {self._stayed(self.components)}, so that no stay is the longest and "
-                "distributions have no unit. Give unit= to entropy and distance, a discount, or a horizon."
+                "distributions have no unit. Give unit= to entropy and distance, and a budget on what staying "
+                "costs; or a discount, or a horizon."
             )
         return 1.0 / self.mass
 
@@ -111,24 +112,30 @@ class TotalFlow(EpisodeFlow):
             actions = np.where(found, (near & pairs).argmax(axis=1), actions)
             known = known | found
 
-    def require(self, charge: Callable[[], np.ndarray]) -> None:
+    def require(self, charge: Callable[[], np.ndarray], signals: Iterable[str] = ()) -> None:
         """Refuse problems whose policies can stay for ever somewhere for nothing.
 
         Args:
             charge: gives what staying costs at least, (S, A): not negative, minimised or under a budget.
+            signals: that the problem is about, by name.
         """
         if not self.strict:
             return
         free = end_components(self.transition, self._whole & (charge() == 0))
         if free.count:
-            closed = ~(self.usable & ~free.inside).any(axis=1) & (free.labels >= 0)
-            states = np.flatnonzero(closed if closed.any() else free.labels >= 0)
-            ends = ", ".join(self._named(states)) if closed.any() else "..."
+            closed = self._closed(free)
+            known = 0 < closed.size <= NAMED
+            ends = ", ".join(self._named(closed)) if known else "..."
+            why = "which nobody leaves" if known else "with the states that are ends"
+            counted = ", ".join(f'"{name}"' for name in signals)
+            merged = (
+                f" Where no signal of the problem pays there, mdp.collapsed({counted}) makes one state of each "
+                "such part."
+            )
             raise ModelError(
                 f"discount=1: {self._stayed(free)}, where nothing that is minimised or has a budget charges "
-                f"for it. Give a budget on a cost there, a discount, a horizon, or mdp.ending_at([{ends}])"
-                f"{' where nobody leaves them' if closed.any() else ''}. Where no signal of the problem pays "
-                'there, mdp.collapsed("reward", "cost") with their names makes one state of them.'
+                f"for it. Give a budget on a cost there, a discount, a horizon, or mdp.ending_at([{ends}]), "
+                f"{why}.{merged if counted else ''}"
             )
 
         lost = np.flatnonzero(self.reached & ~self._towards_ends[1])
@@ -140,6 +147,13 @@ class TotalFlow(EpisodeFlow):
                 "episodes with mdp.ending_at([...]), or count until then: "
                 "R [F a] instead of R [C] in a query of Storm."
             )
+
+    def _closed(self, free: EndComponents) -> np.ndarray:
+        """The states of end components that no action leaves."""
+        inside = free.labels >= 0
+        leaving = (self.usable & ~free.inside).any(axis=1) & inside
+        left = np.isin(free.labels, free.labels[leaving])
+        return np.flatnonzero(inside & ~left)
 
     def _named(self, states: np.ndarray) -> list[str]:
         named = [repr(self.names[s]) if self.names else str(s) for s in states[:NAMED]]

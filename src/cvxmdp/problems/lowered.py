@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from cvxmdp.problems.problem import Problem
 
 RAISED = (1.0, 1.0 + 1e-11, 1.0 + 1e-9, 1.0 + 1e-7, 1.0 + 1e-5)  # multipliers
+BLURRED = 2.0**-40  # of the steepest slope of a curved function, that others may lack
 PROBLEM_FORMAT = "cvxmdp problem 2"
 
 
@@ -168,8 +169,14 @@ class Lowered:
         """Values that prove a bound with these multipliers; None where there are none.
 
         At optimal multipliers staying for ever may be worth exactly nothing. Then they are raised a little,
-        so that it costs something beyond rounding.
+        so that it costs something beyond rounding; that of slopes, too, which may cancel.
         """
+        slopes = np.zeros(self.flow.shape)
+        if self.flow.strict and not self.affine:
+            slopes = np.where(
+                self.flow.usable, self.objective.tangent(tangents["objective"]).reward, 0
+            )
+        blur = np.where(slopes != 0, BLURRED * np.abs(slopes).max(initial=0.0), 0.0)
         for raised in RAISED if self.flow.strict else RAISED[:1]:
             known = {name: raised * mu for name, mu in multipliers.items()}
             reward, _ = self.lagrangian_tangent(known, tangents)
@@ -178,7 +185,7 @@ class Lowered:
             ):
                 break
             try:
-                return known, self.flow.best_values(reward, guess)[0]
+                return known, self.flow.best_values(reward + blur, guess)[0]
             except ModelError:
                 continue
         return multipliers, None

@@ -86,7 +86,8 @@ class Problem(InNotebooks):
         utility, sense = (maximize, "maximize") if minimize is None else (minimize, "minimize")
         constraints = _read_constraints(subject_to)
         self._set("source", mdp)
-        self._set("space", mdp.space(_signals_of(utility, constraints)))
+        named = _signals_of(utility, constraints)
+        self._set("space", mdp.space(["reward", *(name for name in named if name != "reward")]))
         self._set("sense", sense)
         self._set("utility", utility)
         self._set("constraints", MappingProxyType(constraints))
@@ -94,7 +95,7 @@ class Problem(InNotebooks):
         self._set("objective_function", self._bind_objective(utility))
         self._set("slack_functions", self._bind_slacks())
         if isinstance(self.space, TabularMDP):
-            self.space.flow.require(self._charge)
+            self.space.flow.require(self._charge, named)
 
     objective_function: Shape  # f, concave, to be maximised
     slack_functions: Mapping[str, Shape]  # g_i, concave, at least zero
@@ -293,10 +294,10 @@ class Problem(InNotebooks):
 
 
 def _signals_of(utility: Any, constraints: Mapping[str, Constraint]) -> list[str]:
-    """The signals that these utilities name, and the reward."""
+    """The signals that these utilities name."""
     utilities = [utility, *(constraint.slack for constraint in constraints.values())]
     named = [signal_names(one) for one in utilities if isinstance(one, Utility)]
-    return ["reward", *sorted(set().union(*named) - {"reward"})]
+    return sorted(set().union(*named))
 
 
 def load_problem(folder: str | Path, *, functions: Mapping[str, Utility] | None = None) -> Problem:

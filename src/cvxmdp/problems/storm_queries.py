@@ -1,7 +1,7 @@
 r"""Queries in Storm's language as problems: probabilities, rewards and long-run averages are sums of signals.
 
-P [F a], P [a U b], P [G a], P [G F a], R [F a], R [C], with or without step bounds, and multi(...) of these are
-signals of a product with a little memory (``models.importers.memory_product``), under total reward; where all
+P [F a], P [a U b], P [G a], P [G F a], R [F a], R [C], with or without step bounds, P within a reward, and multi(...) of
+these are signals of a product with a little memory (``models.importers.memory_product``), under total reward; where all
 steps are bounded by one number, under that finite horizon. LRA [a] and R [LRA] are average reward. P [G a] is
 1 - P [F !a]. Rewards until a goal are infinite where it may be missed: minimising, policies have to reach it;
 maximising, all of them must. Bounds are taken as closed ones: > as >=.
@@ -27,10 +27,11 @@ from cvxmdp.models.table import TabularMDP
 from cvxmdp.problems.problem import Problem
 
 STEPS = re.compile(r"\b(?:C|U)(?:steps)?(<=|<)(\d+)(?:\s|$)")
+REWARDS = re.compile(r'\bU(?:rew)?\{"([^"]+)"\}(<=|<)(\d+)(?:\s|$)')
 LARGEST, MOST_STEPS = 20_000_000, 20_000  # steps times choices of a finite horizon, and steps
 # Expressions have spaces there.
 NESTED = re.compile(r"\b(P|R|T|LRA)(\{\})?(max|min)?(=\?|[<>]=?[\d./]+) \[")
-OUTSIDE = "from_storm takes P of F, U, G and G F, R of F and C, their step bounds, LRA, and multi(...) of these"
+OUTSIDE = "from_storm takes P of F, U, G and G F, R of F and C, within steps, P within a reward, LRA, and multi(...) of these"
 Objectives = dict[str, Utility]
 
 
@@ -146,8 +147,9 @@ class _Query:
             place = None
             if one.memory is not None:
                 # Where all agree on the steps, the horizon counts them.
-                memory = one.memory if steps is None else replace(one.memory, steps=None)
-                key = (memory.stay.tobytes(), memory.steps, memory.closing)
+                memory = one.memory if steps is None else replace(one.memory, budget=None)
+                price = None if memory.price is None else memory.price.tobytes()
+                key = (memory.stay.tobytes(), memory.budget, price, memory.closing)
                 memories.setdefault(key, memory)
                 place = list(memories).index(key)
             payments[one.text] = Payment(one.reward, place)
@@ -196,28 +198,33 @@ class _Query:
         kind, text = type(path).__name__, f"P [{path}]"
         everywhere = np.ones(self.model.n_states, dtype=bool)
         if kind == "EventuallyFormula":
-            return self._until(text, everywhere, self._states(path.subformula), None)
-        if kind == "UntilFormula":
+            return self._until(text, everywhere, self._states(path.subformula))
+        if kind in ("UntilFormula", "BoundedUntilFormula"):
             left, right = self._states(path.left_subformula), self._states(path.right_subformula)
-            return self._until(text, left, right, None)
-        if kind == "BoundedUntilFormula":
-            left, right = self._states(path.left_subformula), self._states(path.right_subformula)
-            return self._until(text, left, right, self._steps(path))
+            limits = (None, None) if kind == "UntilFormula" else self._limits(path)
+            return self._until(text, left, right, *limits)
         if kind == "GloballyFormula" and type(path.subformula).__name__ == "EventuallyFormula":
             nothing = np.zeros(self.model.state_of.size)
             return Asked(text, nothing, recurring=self._states(path.subformula.subformula))
         if kind == "GloballyFormula":
-            never = self._until(text, everywhere, ~self._states(path.subformula), None)
+            never = self._until(text, everywhere, ~self._states(path.subformula))
             return replace(never, offset=1.0 - never.offset, sign=-1.0)
         if kind in ("BooleanLiteralFormula", "AtomicLabelFormula", "AtomicExpressionFormula"):
             now = float(self.model.initial @ self._states(path))
             return Asked(text, np.zeros(self.model.state_of.size), offset=now)
         raise self._refused(f"P of {path} ({kind})")
 
-    def _until(self, text: str, left: np.ndarray, right: np.ndarray, steps: int | None) -> Asked:
+    def _until(
+        self,
+        text: str,
+        left: np.ndarray,
+        right: np.ndarray,
+        budget: int | None = None,
+        price: np.ndarray | None = None,
+    ) -> Asked:
         entering = np.asarray(self.model.matrix @ right.astype(np.float64))
         won = float(self.model.initial @ right)
-        return Asked(text, entering, OpenGoal(left & ~right, steps), offset=won)
+        return Asked(text, entering, OpenGoal(left & ~right, budget, price), offset=won)
 
     def _reward(self, formula: Any, largest: bool) -> Asked:
         path = formula.subformula
@@ -258,6 +265,18 @@ class _Query:
     def _share(self, formula: Any, largest: bool) -> Asked:
         inside = self._states(formula.subformula)[self.model.state_of]
         return Asked(f"LRA [{formula.subformula}]", inside.astype(np.float64), average=True)
+
+    def _limits(self, path: Any) -> tuple[int, np.ndarray | None]:
+        """The bound of a path, and what every choice takes of it; None where it is one on steps."""
+        found = REWARDS.search(str(path))
+        if found is None or getattr(path, "has_lower_bound", False):
+            return self._steps(path), None
+        price = self.storm.reward(found[1])
+        if (price < 0).any() or (price != np.rint(price)).any():
+            raise self._refused(
+                f"a bound on {found[1]!r}, which has rewards that are not 0, 1, 2, ...,"
+            )
+        return int(found[3]) - (found[2] == "<"), price.astype(np.int64)
 
     def _steps(self, path: Any) -> int:
         found = STEPS.search(str(path))

@@ -1,14 +1,15 @@
 r"""What a model checker's query asks about, as sums of signals: a product with the memory that it needs.
 
-A memory is open at first, and closes once a state outside ``stay`` is entered or its steps are over. A payment
-is what every choice earns while its memory is open. So
+A memory is open at first, and closes once a state outside ``stay`` is entered or its budget is overspent. A
+payment is what every choice earns that leaves its memory open until then. So
 
-| query          | stays open in | pays                           | steps |
-|----------------|---------------|--------------------------------|-------|
-| P [a U b]      | a and not b   | the chance of entering b       | -     |
-| P [a U<=k b]   | a and not b   | the chance of entering b       | k     |
-| R [F b]        | not b         | the reward                     | -     |
-| R [C<=k]       | everywhere    | the reward                     | k     |
+| query          | stays open in | pays                           | budget           |
+|----------------|---------------|--------------------------------|------------------|
+| P [a U b]      | a and not b   | the chance of entering b       | -                |
+| P [a U<=k b]   | a and not b   | the chance of entering b       | k, of which a step takes 1 |
+| P [a U{r}<=k b] | a and not b  | the chance of entering b       | k, of which a step takes its reward r |
+| R [F b]        | not b         | the reward                     | -                |
+| R [C<=k]       | everywhere    | the reward                     | k, of which a step takes 1 |
 
 are expected sums in the product of the model with one small counter per memory, zero once it is closed. Where
 nothing can be paid any more the episode ends. Where one can stay for ever without being paid (in an end
@@ -38,28 +39,41 @@ class OpenGoal:
 
     Attributes:
         stay: (S,), states in which it stays open.
-        steps: after which it closes; None where it may stay open as long as it likes.
+        budget: what can be spent before it closes; None where it may stay open as long as it likes.
+        price: what every choice takes of it, whole numbers, (choices,); None where that is one: it counts steps.
         closing: policies have to close it, surely.
     """
 
     stay: np.ndarray
-    steps: int | None = None
+    budget: int | None = None
+    price: np.ndarray | None = None
     closing: bool = False
 
     @property
+    def steps(self) -> int | None:
+        """After which it closes, whatever one does; None where no number of steps closes it."""
+        return self.budget if self.price is None else None
+
+    @property
     def size(self) -> int:
-        """How many values its counter has."""
-        return 2 if self.steps is None else self.steps + 1
+        """How many values its counter has: what is left and one more, or zero once it is closed."""
+        return 2 if self.budget is None else self.budget + 2
+
+    def spent(self, values: np.ndarray) -> np.ndarray:
+        """(choices or 1, values): what a choice makes of each value, before a state is entered."""
+        if self.budget is None:
+            return values[None, :]
+        price = np.ones(1, dtype=np.int64) if self.price is None else self.price
+        return np.maximum(values - np.minimum(price, self.size)[:, None], 0)
 
     def following(self, values: np.ndarray) -> np.ndarray:
         """(values, S): what follows each value when a state is entered."""
-        later = values if self.steps is None else np.maximum(values - 1, 0)
-        return np.where(self.stay[None, :], later[:, None], 0)
+        return np.where(self.stay[None, :], values[:, None], 0)
 
 
 @dataclass(frozen=True, eq=False)
 class Payment:
-    """What every choice earns while a memory is open; for ever where there is none."""
+    """What every choice earns that leaves a memory open; for ever where there is none."""
 
     reward: np.ndarray
     memory: int | None = None
@@ -87,12 +101,15 @@ def product(
     if model.matrix.nnz * count > LARGEST:
         raise ModelError(
             f"{model.matrix.nnz:,} transitions with {count:,} states of memory are too many to hold; ask for "
-            "fewer goals or steps at once"
+            "fewer goals, steps or rewards at once"
         )
     values = np.array(np.unravel_index(np.arange(count), sizes))
     following = np.zeros((count, model.n_states), dtype=np.int64)
     start = np.zeros(model.n_states, dtype=np.int64)
+    after = np.zeros((1, count), dtype=np.int64)  # what choices make of memories
+    left = [memory.spent(values[place]) for place, memory in enumerate(memories)]
     for place, memory in enumerate(memories):
+        after = after * memory.size + left[place]
         following = following * memory.size + memory.following(values[place])
         start = start * memory.size + np.where(memory.stay, memory.size - 1, 0)
     initial = np.zeros(model.n_states * count)
@@ -102,11 +119,11 @@ def product(
     order = np.argsort(states, kind="stable")
     rewards = {}
     for name, payment in payments.items():
-        open_ = np.ones(count) if payment.memory is None else values[payment.memory] > 0
-        rewards[name] = np.outer(payment.reward, open_).ravel()[order]
+        open_ = np.ones((1, count)) if payment.memory is None else left[payment.memory] > 0
+        rewards[name] = (payment.reward[:, None] * open_).ravel()[order]
     whole = ExplicitModel(
         states[order],
-        sp.csr_array(_steps(model.matrix, following)[order]),
+        sp.csr_array(_steps(model.matrix, after, following)[order]),
         initial,
         rewards,
         {},
@@ -127,11 +144,12 @@ def product(
     return replace(made, labels={})
 
 
-def _steps(matrix: sp.csr_array, following: np.ndarray) -> sp.csr_array:
+def _steps(matrix: sp.csr_array, after: np.ndarray, following: np.ndarray) -> sp.csr_array:
     """Rows (choice, memory), columns (state, memory)."""
     entries, count = sp.coo_array(matrix), following.shape[0]
     rows = entries.row[:, None] * count + np.arange(count)
-    columns = entries.col[:, None] * count + following[:, entries.col].T
+    after = np.broadcast_to(after, (matrix.shape[0], count))[entries.row]
+    columns = entries.col[:, None] * count + following[after, entries.col[:, None]]
     data = entries.data.repeat(count)
     shape = (matrix.shape[0] * count, matrix.shape[1] * count)
     return sp.csr_array((data, (rows.ravel(), columns.ravel())), shape=shape)
