@@ -260,8 +260,11 @@ def test_a_signal_without_bounds_is_never_proven() -> None:
     assert certificate.upper == np.inf
     assert certificate.lower == -np.inf
     assert "what this policy reaches is not known" in str(certificate)
+    assert "nothing is proven without their ranges: bounds={name" in str(certificate)
     bent = cm.Problem(problem.mdp, maximize=cm.entropy())
-    assert np.isfinite(cm.certify(bent, cm.solve(bent)).gap)
+    certificate = cm.certify(bent, cm.solve(bent))
+    assert np.isfinite(certificate.gap)
+    assert "ranges" not in str(certificate)
 
 
 def test_a_function_of_ones_own() -> None:

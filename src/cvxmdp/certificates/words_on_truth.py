@@ -15,6 +15,10 @@ from cvxmdp.certificates.certificate_words import gap_words, level_words
 if TYPE_CHECKING:
     from cvxmdp.certificates.certificate import Certificate
 
+NO_RANGE = (
+    "Of signals that are estimated nothing is proven without their ranges: bounds={name: (least, largest)}."
+)
+
 
 def words_on_truth(certificate: Certificate) -> str:
     """All that is proven."""
@@ -58,6 +62,9 @@ def _bounds(certificate: Certificate) -> list[str]:
     )
     if certificate.slack:
         lines += ["", *_table(certificate), ""]
+    said = (bound, certificate.reaches, *certificate.slack.values())
+    if math.isfinite(certificate.confidence or math.nan) and not all(map(math.isfinite, said)):
+        lines.append(NO_RANGE)
     if math.isfinite(certificate.gap) and not certificate.contradicts:
         lines.append(f"Gap {certificate.gap:.2g}, {gap_words(certificate)}.")
     return lines

@@ -286,10 +286,7 @@ class ModelBasedWork(Work[Counted]):
             "true_objective": certificate.reaches,
             "true_slack": dict(certificate.slack),
         }
-        counter, hint = self.ground.counter, ""
-        if any(name not in counter.bounds for name in counter.signals):
-            hint = " Promised ranges of signals say more: GymnasiumEnv(..., bounds={...})."
-        return found, f"{hint}\n{certificate}"
+        return found, f"\n{certificate}"
 
     def history(self, state: Counted, rows: Rows) -> dict[str, Any]:
         """What was played from plan to plan, and what the plans were worth where that is known exactly."""
