@@ -139,3 +139,8 @@ def test_a_policy_far_from_the_proven_bound_is_not_called_optimal() -> None:
     assert found.solution.status is not cm.Status.OPTIMAL
     free = cm.deterministic(cm.Problem(mdp, maximize=cm.linear("gain")))
     assert free.solution.status is cm.Status.OPTIMAL
+
+
+def test_a_limit_of_time_is_a_positive_number():
+    with pytest.raises(cm.SettingsError, match="positive number of seconds; got -1"):
+        cm.deterministic(cm.Problem(cm.gridworld(2), maximize=cm.linear("reward")), time_limit=-1)

@@ -256,8 +256,9 @@ def test_when_the_others_are_in_conflict_no_budget_helps():
         ({"constraint": "limit", "budgets": [1.0], "n": 3}, "not both"),
         ({"constraint": "limit", "budgets": []}, "empty"),
         ({"constraint": "limit", "n": 1}, "at least 2"),
+        ({"constraint": "limit", "n": "many"}, "a whole number"),
     ],
-    ids=["unknown", "both", "empty", "one"],
+    ids=["unknown", "both", "empty", "one", "word"],
 )
 def test_what_is_refused(arguments, message):
     with pytest.raises(ProblemError, match=message):

@@ -131,6 +131,10 @@ def test_a_path_is_no_policy(tmp_path) -> None:
     for given in ("policy.csv", tmp_path / "policy.csv"):
         with pytest.raises(PolicyError, match=r"load_policy\('.*policy.csv'\) reads one"):
             cm.certify(problem, given)
+        with pytest.raises(FileNotFoundError):
+            cm.load_policy(given)
+        with pytest.raises(cm.CvxmdpError, match=r"load_solution\('.*policy.csv'\) reads one"):
+            cm.report(given, tmp_path / "report.html")
 
 
 def test_distances_to_policies_as_people_write_them(tmp_path) -> None:

@@ -27,8 +27,9 @@ def write_columns(path: Path, columns: Columns) -> None:
 
 def read_columns(path: Path) -> dict[str, list[Any]]:
     """The columns of a table that ``write_columns`` wrote, or somebody by hand."""
+    given = require_file(path)
     with reading(f"{path} does not hold a table", OSError):
-        return READERS[path.suffix](require_file(path))
+        return READERS[path.suffix](given)
 
 
 def _write_csv(path: Path, columns: Columns) -> None:

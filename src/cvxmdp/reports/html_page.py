@@ -88,6 +88,11 @@ def _labelled(what: Any) -> list[tuple[str, Any]]:
         what = sweep_records(what)
     if isinstance(what, Mapping):
         pairs = [(str(label), one) for label, one in what.items()]
+    elif isinstance(what, str | Path):
+        raise CvxmdpError(
+            f"a report is made of solutions; got a path: load_solution({str(what)!r}) reads one; "
+            f"the command cvxmdp report {what} makes a page of all runs there"
+        )
     elif isinstance(what, Iterable):
         pairs = [("", one) for one in what]
     else:

@@ -22,7 +22,7 @@ from cvxmdp.policies.timed_policy import from_rows
 from cvxmdp.problems.lowered import Evidence, Lowered
 from cvxmdp.problems.problem import Problem
 from cvxmdp.problems.solution import Solution, Status
-from cvxmdp.runs.solving import solve
+from cvxmdp.runs.solving import read_seconds, solve
 
 SMALL = 120  # pairs up to which branch and bound is tried
 CLOSE = 1e-6  # relative gap below which nothing is left to search for
@@ -132,6 +132,7 @@ def deterministic(
     if not isinstance(problem, Problem):
         raise ProblemError(f"deterministic takes a Problem; got {problem!r}")
     problem.require_model("a search for deterministic policies")
+    seconds = read_seconds(time_limit)
     lowered = Lowered(problem)
     if branch and not lowered.affine:
         raise SettingsError("branch=True is for problems with linear objective and constraints")
@@ -152,7 +153,7 @@ def deterministic(
     small = int(lowered.flow.usable.sum()) <= SMALL
     said = ""
     if (branch or (branch is None and small and lowered.affine)) and open_still:
-        best, said = _branched(search, best, time_limit)
+        best, said = _branched(search, best, seconds)
     return _judged(problem, relaxed, best, said)
 
 

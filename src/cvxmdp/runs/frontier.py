@@ -307,9 +307,9 @@ def frontier(
         )
     if budgets is not None and len(budgets) == 0:
         raise ProblemError("budgets is empty; give at least one")
-    count = 9 if n is None else int(n)
-    if count < 2:
-        raise ProblemError(f"n must be at least 2; got {n}")
+    count = 9 if n is None else n
+    if not isinstance(count, int | np.integer) or count < 2:
+        raise ProblemError(f"n must be a whole number, at least 2; got {n!r}")
     with (ThisProcess() if backend is None else backend).answers(problem) as answers:
         tracer = _Tracer(problem, constraint, answers)
         return tracer.refine(count) if budgets is None else tracer.all_of(budgets)
