@@ -259,9 +259,11 @@ def test_numbers_that_are_printed_are_the_same_when_they_are_read(tmp_path):
     limit = cm.linear("hazard") / 3 <= 2 / 7
     by_hand = cm.Problem(
         grid(),
-        maximize=0.1 * cm.entropy() + cm.linear("reward") / 3 + 1 / 7,
+        maximize=0.1 * cm.entropy() - cm.linear("reward") / 0.3 + 1 / 7,
         subject_to={"hazard": limit},
     )
+    assert repr(limit.utility) == 'linear("hazard") / 3'
+    assert '0.1 * entropy() - linear("reward") / 0.3 + 0.14' in repr(by_hand.utility)
     text = f"maximize = '{by_hand.utility!r}'\n[subject_to]\nhazard = '{limit!r}'"
     assert fingerprint(read_problem(written(tmp_path, text)).problem) == fingerprint(by_hand)
 

@@ -213,12 +213,21 @@ def require_curvature(utility: Any, wanted: Curvature, role: str, rule: str = ""
     )
 
 
+def _weighted(weight: float, term: Utility) -> str:
+    """A term with its weight as it is read back; divided by a number where that was written and is shorter."""
+    if weight == 1:
+        return repr(term)
+    if float(f"{weight:g}") != weight and 1.0 / float(f"{1.0 / weight:g}") == weight:
+        return f"{term!r} / {1.0 / weight:g}"
+    return f"{exact(weight)} * {term!r}"
+
+
 def _explain_terms(utility: Utility, wanted: Curvature) -> str:
     """Name the first term that bends the wrong way, and how to use it rightly."""
     for weight, term in utility.terms():
         bent = term.curvature.times(weight)
         if bent not in (wanted, Curvature.AFFINE):
-            written = f"{term!r}" if weight == 1 else f"{exact(weight)} * {term!r}"
+            written = _weighted(weight, term)
             if bent is Curvature.UNKNOWN:
                 return f"the term {written} is {bent.value}."
             fix = (
@@ -293,8 +302,7 @@ class WeightedSum(Utility):
         text = ""
         for weight, term in self.parts:
             sign = " - " if weight < 0 else " + "
-            factor = "" if abs(weight) == 1 else f"{exact(abs(weight))} * "
-            text += (sign if text else sign.strip(" +")) + factor + repr(term)
+            text += (sign if text else sign.strip(" +")) + _weighted(abs(weight), term)
         if self.constant or not text:
             sign = " - " if self.constant < 0 else " + "
             text += (sign if text else sign.strip(" +")) + f"{exact(abs(self.constant))}"
