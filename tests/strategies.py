@@ -14,6 +14,7 @@ from fractions import Fraction
 from pathlib import Path
 
 import hypothesis.strategies as st
+import jax
 import jax.numpy as jnp
 import numpy as np
 
@@ -95,6 +96,13 @@ def random_occupancy(mdp: cm.TabularMDP, random: np.random.Generator) -> np.ndar
     """The occupancy of a random policy, every third time of a deterministic one."""
     draw = random_deterministic_policy if random.random() < 1 / 3 else random_policy
     return cm.occupancy_of(mdp, draw(mdp, random))
+
+
+@jax.jit
+def under_jit(function, x):
+    """Value, gradient, and the automatic derivative of the value: one program for all tests of a function."""
+    value, slope = jax.value_and_grad(function.value)(x)
+    return value, function.gradient(x), slope
 
 
 def interior_point(mdp: cm.TabularMDP, random: np.random.Generator) -> np.ndarray:

@@ -27,16 +27,10 @@ from strategies import (
     random_occupancy,
     random_policy,
     seeds,
+    under_jit,
 )
 
 every_utility = pytest.mark.parametrize("kind", list(EVERY_UTILITY))
-
-
-@jax.jit
-def under_jit(function, x):
-    """Value, gradient, and the automatic derivative of the value: one program for all tests of an atom."""
-    value, slope = jax.value_and_grad(function.value)(x)
-    return value, function.gradient(x), slope
 
 
 @pytest.fixture(scope="module", params=["plain", "ragged"])

@@ -47,7 +47,7 @@ from cvxmdp.base.precision import double_precision
 from cvxmdp.checker.arithmetic import ErrorBound
 from cvxmdp.checker.composite_forms import FormSetting, read_form
 from cvxmdp.problems.conic_statement import OccupancyProgram
-from strategies import generator, random_occupancy, random_policy
+from strategies import generator, random_occupancy, random_policy, under_jit
 
 STATES, ACTIONS = 4, 3
 SIZE = (STATES, ACTIONS)
@@ -217,8 +217,7 @@ def test_the_gradient_is_the_derivative(name):
 def test_numpy_and_jax_agree(name):
     shape, x = SHAPES[name], interior(12)
     with double_precision():
-        value, gradient = jax.jit(lambda f, z: (f.value(z), f.gradient(z)))(shape, jnp.asarray(x))
-        automatic = jax.grad(lambda z: shape.value(z))(jnp.asarray(x))
+        value, gradient, automatic = under_jit(shape, jnp.asarray(x))
     assert float(value) == pytest.approx(float(shape.value(x)), rel=1e-12, abs=1e-12)
     np.testing.assert_allclose(gradient, shape.gradient(x), rtol=1e-9, atol=1e-11)
     np.testing.assert_allclose(automatic, shape.gradient(x), rtol=1e-9, atol=1e-11)
