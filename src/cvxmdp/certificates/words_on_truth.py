@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from cvxmdp.certificates.certificate import Certificate
 
 NO_RANGE = (
-    "Of signals that are estimated nothing is proven without their ranges: bounds={name: (least, largest)}."
+    "Of estimated signals nothing is proven without their ranges: bounds={name: (least, largest)}."
 )
 
 

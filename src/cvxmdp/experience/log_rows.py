@@ -231,7 +231,7 @@ def episode_starts(data: LogTable, rows: LogRows, *, ordered: bool) -> tuple[np.
         raise ModelError(
             f"{broken:,} of {len(over):,} rows do not begin where the row before led, and nothing says that an "
             "episode was over: the rows seem to be in no order, and which states are first is not known. Sort "
-            "them, add a column 'episode' or 'truncated', or give initial=, the state or distribution to begin in."
+            "them, add a column 'episode' or 'truncated', or give initial=, where episodes begin."
         )
     starts = data.episode_starts(over, connected=connected)
     if not len(starts):

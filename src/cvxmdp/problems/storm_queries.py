@@ -1,10 +1,10 @@
 r"""Queries in Storm's language as problems: probabilities, rewards and long-run averages are sums of signals.
 
-P [F a], P [a U b], P [G a], P [G F a], R [F a], R [C], with or without step bounds, P within a reward, and multi(...) of
-these are signals of a product with a little memory (``models.importers.memory_product``), under total reward; where all
-steps are bounded by one number, under that finite horizon. LRA [a] and R [LRA] are average reward. P [G a] is
-1 - P [F !a]. Rewards until a goal are infinite where it may be missed: minimising, policies have to reach it;
-maximising, all of them must. Bounds are taken as closed ones: > as >=.
+P [F a], P [a U b], P [G a], P [G F a], R [F a], R [C], with or without step bounds, P within a reward, and
+multi(...) of these are signals of a product with a little memory (``models.importers.memory_product``), under
+total reward; where all steps are bounded by one number, under that finite horizon. LRA [a] and R [LRA] are
+average reward. P [G a] is 1 - P [F !a]. Rewards until a goal are infinite where it may be missed: minimising,
+policies have to reach it; maximising, all of them must. Bounds are taken as closed ones: > as >=.
 """
 
 from __future__ import annotations
@@ -31,7 +31,10 @@ REWARDS = re.compile(r'\bU(?:rew)?\{"([^"]+)"\}(<=|<)(\d+)(?:\s|$)')
 LARGEST, MOST_STEPS = 20_000_000, 20_000  # steps times choices of a finite horizon, and steps
 # Expressions have spaces there.
 NESTED = re.compile(r"\b(P|R|T|LRA)(\{\})?(max|min)?(=\?|[<>]=?[\d./]+) \[")
-OUTSIDE = "from_storm takes P of F, U, G and G F, R of F and C, within steps, P within a reward, LRA, and multi(...) of these"
+OUTSIDE = (
+    "from_storm takes P of F, U, G and G F, R of F and C, within steps, P within a reward, LRA, and multi(...) "
+    "of these"
+)
 Objectives = dict[str, Utility]
 
 
