@@ -154,10 +154,11 @@ def test_what_is_no_number_or_no_name_is_refused(tmp_path):
     problem = cm.Problem(cm.garnet(5, 2, 2, seed=0), maximize=cm.entropy())
     cm.solve(problem).save(tmp_path)
     answer = json.loads((tmp_path / "solution.json").read_text())
-    wrong = {**answer, "stats": {**answer["stats"], "seconds": "soon"}}
-    (tmp_path / "solution.json").write_text(json.dumps(wrong))
-    with pytest.raises(cm.FileFormatError, match="seconds are a number"):
-        cm.load_solution(tmp_path)
+    for name, value in {"seconds": "soon", "iterations": []}.items():
+        wrong = {**answer, "stats": {**answer["stats"], name: value}}
+        (tmp_path / "solution.json").write_text(json.dumps(wrong))
+        with pytest.raises(cm.FileFormatError, match=f"{name} are a number"):
+            cm.load_solution(tmp_path)
     plain = read_problem(tmp_path)
     for changed in ({"discount": "often"}, {"objective": {"kind": plain["initial"]}}):
         with pytest.raises(CertificateError):

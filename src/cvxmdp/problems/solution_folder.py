@@ -82,8 +82,9 @@ def read_solution(folder: str | Path) -> dict[str, Any]:
         history, stats = (unpack(document[name], arrays) for name in ("history", "stats"))
         if not (isinstance(history, dict) and isinstance(stats, dict)):
             raise TypeError("history and stats are tables")
-        if not isinstance(stats.get("seconds", 0.0), int | float):
-            raise TypeError("seconds are a number")
+        for name in ("seconds", "iterations"):
+            if not isinstance(stats.get(name), int | float | None):
+                raise TypeError(f"{name} are a number")
         return {
             "status": str(document["status"]),
             "objective": float(document["objective"]),
