@@ -40,12 +40,20 @@ def distance_problem(n_states: int) -> cm.Problem:
     return cm.Problem(mdp, minimize=cm.distance(target, norm="l1"), subject_to=budget)
 
 
+def returns_problem(n_states: int) -> cm.Problem:
+    """A curved function of few numbers: the smallest of three returns."""
+    names = ("a", "b", "c")
+    mdp = cm.garnet(n_states, 5, 5, seed=1, signals=names)
+    return cm.Problem(mdp, maximize=cm.minimum(*(cm.linear(name, per="step") for name in names)))
+
+
 KINDS: dict[str, tuple[Callable[[int], cm.Problem], tuple[int, ...]]] = {
     "unconstrained": (unconstrained_problem, (50, 400, 10_000, 100_000)),
     "linear": (linear_problem, (50, 400, 1_000, 10_000)),
     "entropy": (entropy_problem, (50, 400, 1_000, 2_000)),
     "grid": (grid_problem, (14, 30, 50, 100)),
     "distance": (distance_problem, (50, 400, 1_000)),
+    "returns": (returns_problem, (50, 400, 1_000, 2_000)),
 }
 PROGRAM_LIMIT = 25_000  # pairs up to which one convex program is waited for
 
