@@ -173,7 +173,7 @@ class Flow(ABC):
         """The flow equations for solvers, over the usable pairs, in shares of the mass."""
 
     def require(self, charge: Callable[[], np.ndarray], signals: Iterable[str] = ()) -> None:
-        """Refuse problems about these signals without an answer; ``charge``, (S, A), is what staying costs."""
+        """Refuse problems of these signals that have no answer; ``charge``, (S, A), is what staying costs."""
         return
 
     @property

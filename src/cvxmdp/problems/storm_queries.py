@@ -1,10 +1,11 @@
 r"""Queries in Storm's language as problems: probabilities, rewards and long-run averages are sums of signals.
 
-P [F a], P [a U b], P [G a], P [G F a], R [F a], R [C], with or without step bounds, P within a reward, and
-multi(...) of these are signals of a product with a little memory (``models.importers.memory_product``), under
-total reward; where all steps are bounded by one number, under that finite horizon. LRA [a] and R [LRA] are
-average reward. P [G a] is 1 - P [F !a]. Rewards until a goal are infinite where it may be missed: minimising,
-policies have to reach it; maximising, all of them must. Bounds are taken as closed ones: > as >=.
+P [F a], P [a U b], P [G a], P [G F a], R [F a], R [C], with or without step bounds, P within a bound on a
+reward, and multi(...) of these are signals of a product with a little memory
+(``models.importers.memory_product``), under total reward; where all steps are bounded by one number, under that
+finite horizon. LRA [a] and R [LRA] are average reward. P [G a] is 1 - P [F !a]. Rewards until a goal are
+infinite where it may be missed: minimising, policies have to reach it; maximising, all of them must. Bounds are
+taken as closed ones: > as >=.
 """
 
 from __future__ import annotations

@@ -40,7 +40,7 @@ class OpenGoal:
     Attributes:
         stay: (S,), states in which it stays open.
         budget: what can be spent before it closes; None where it may stay open as long as it likes.
-        price: what every choice takes of it, whole numbers, (choices,); None where that is one, a step.
+        price: what every choice takes of it, whole numbers, (choices,); None where that is one, for a step.
         closing: policies have to close it, surely.
     """
 
