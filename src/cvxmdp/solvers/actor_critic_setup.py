@@ -160,7 +160,7 @@ def episode_limit(horizon: Horizon, environment: Environment | None) -> int:
         return horizon.limit
     if horizon.discount >= 1.0:
         return own or UNLIMITED
-    ahead = 1.0 / (1.0 - horizon.discount)
+    ahead = horizon.longest
     return math.ceil(min(max(CUT * ahead, own or 0.0), max(LATEST_CUT * ahead, 1.0)))
 
 
