@@ -172,8 +172,9 @@ class _Search:
             if not np.isfinite(needed[1:]).all():
                 return  # nothing is known of some constraint, whatever the plan
             lower = np.array([one.lower for one in plan.seen[1:]])
-            change = np.where(lower < 0, -GROWTH * lower, -SHRINKAGE * lower)
-            margins = np.maximum(margins + change, 0.0)
+            if self.rounds > 1:  # the first plan knew no penalties: what it lacks, they may give
+                change = np.where(lower < 0, -GROWTH * lower, -SHRINKAGE * lower)
+                margins = np.maximum(margins + change, 0.0)
             found = self._solve_penalised(penalties, np.array(needed[1:]) + margins)
 
     def _take(self, plan: ProvenPlan) -> bool:
