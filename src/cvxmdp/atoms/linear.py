@@ -11,8 +11,8 @@ import numpy as np
 from cvxmdp.atoms.curvature import Curvature
 from cvxmdp.atoms.shapes import LinearShape, Shape
 from cvxmdp.atoms.utility import Utility
-from cvxmdp.base.arrays import refuse_masked
 from cvxmdp.base.errors import UtilityError
+from cvxmdp.base.masks import refuse_masked
 from cvxmdp.models.horizon import UNITS
 from cvxmdp.models.space import Space
 

@@ -16,8 +16,9 @@ import numpy as np
 from scipy.optimize import linprog
 
 from cvxmdp.atoms.shapes.norm_sets import Ball, Box, NormSet, Polytope
-from cvxmdp.base.arrays import real_array, refuse_masked
+from cvxmdp.base.arrays import real_array
 from cvxmdp.base.errors import UtilityError
+from cvxmdp.base.masks import refuse_masked
 from cvxmdp.base.text_tables import exact
 from cvxmdp.models.space import Space
 from cvxmdp.models.table import TabularMDP, model_of

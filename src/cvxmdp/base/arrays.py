@@ -9,6 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from cvxmdp.base.errors import UtilityError
+from cvxmdp.base.masks import refuse_masked
 
 Array = Any  # a NumPy or JAX array
 
@@ -41,12 +42,3 @@ def real_array(given: Any, what: str) -> np.ndarray:
         return np.array(given, dtype=np.float64)
     except (TypeError, ValueError) as error:
         raise UtilityError(f"{what} must be made of numbers; got {given!r}") from error
-
-
-def refuse_masked(given: Any) -> None:
-    """A TypeError where entries of an array are masked: what stands behind a mask means nothing."""
-    if np.ma.is_masked(given):
-        count = int(np.ma.getmaskarray(given).sum())
-        raise TypeError(
-            f"{count:,} entries are masked; fill them first, with .filled(0.0) for instance"
-        )

@@ -14,8 +14,8 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
-from cvxmdp.base.arrays import refuse_masked
 from cvxmdp.base.errors import CvxmdpError, ModelError
+from cvxmdp.base.masks import refuse_masked
 from cvxmdp.models.names import Names, PairNames, name_of
 
 # A row that misses one by less than ROUNDING sums to one; by more than ENDING it ends episodes.
