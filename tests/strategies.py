@@ -98,6 +98,13 @@ def random_occupancy(mdp: cm.TabularMDP, random: np.random.Generator) -> np.ndar
     return cm.occupancy_of(mdp, draw(mdp, random))
 
 
+def grid_problem() -> cm.Problem:
+    """Nine states to explore: what learners compile for it is compiled once for all tests that ask for it."""
+    mdp = cm.gridworld(3, slip=0.1, discount=0.8, hazards=[4], goal=8)
+    hazard = cm.linear("hazard", per="step") <= 0.05
+    return cm.Problem(mdp, maximize=cm.entropy(), subject_to={"hazard": hazard})
+
+
 @jax.jit
 def under_jit(function, x):
     """Value, gradient, and the automatic derivative of the value: one program for all tests of a function."""

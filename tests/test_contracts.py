@@ -29,15 +29,9 @@ from cvxmdp.runs.specs.expressions import ATOMS as WRITTEN
 from cvxmdp.runs.specs.expressions import Reader
 from cvxmdp.solvers.registry import SOLVERS as KNOWN_SOLVERS
 from environments import JaxModel, ModelEnv
-from strategies import endings_promised, generator, random_model, random_policy
+from strategies import endings_promised, generator, grid_problem, random_model, random_policy
 
 public = {name: getattr(cm, name) for name in cm.__all__}
-
-
-def grid_problem() -> cm.Problem:
-    mdp = cm.gridworld(3, slip=0.1, discount=0.8, hazards=[4], goal=8)
-    hazard = cm.linear("hazard", per="step") <= 0.05
-    return cm.Problem(mdp, maximize=cm.entropy(), subject_to={"hazard": hazard})
 
 
 def model() -> cm.TabularMDP:
