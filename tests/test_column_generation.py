@@ -560,3 +560,13 @@ def test_masters_that_cannot_be_solved_leave_a_small_model_to_one_program() -> N
     solution = cm.solve(problem, cm.ColumnGeneration(tolerance=1e-4, iterations=100))
     assert solution.status is cm.Status.INFEASIBLE
     assert solution.stats["iterations"] < 10
+
+
+def test_stopped_before_the_first_step_the_answer_is_a_column_of_its_own() -> None:
+    """Without constraints there is none to begin with: what was guessed from nothing broke a proven bound."""
+    mdp = cm.garnet(30, 3, 3, discount=0.95, seed=5)
+    problem = cm.Problem(mdp, minimize=cm.linear("reward"))
+    found = cm.solve(problem, cm.ColumnGeneration(), time_limit=1e-9)
+    assert (found.status, found.stats["iterations"]) == (cm.Status.TIME_LIMIT, 0)
+    assert found.stats["columns"] == 1
+    assert found.objective == pytest.approx(problem.evaluate(found.policy).objective, rel=1e-9)

@@ -260,6 +260,8 @@ class ColumnWork(Work[Plain]):
         generation = self.generation(state)
         if generation.outside:
             return self._outside(generation, state)
+        if not len(generation.columns):  # stopped before the first step, without constraints
+            generation.add_policy(self.claims.flow.uniform)
         generation.begin()
         found = self.certified[1] if self.certified and self.certified[0] is state else None
         found = found or self._certify(generation)
