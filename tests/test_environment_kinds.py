@@ -286,6 +286,33 @@ class TestSpaces:
                 0.9,
             )
 
+    @pytest.mark.parametrize(
+        "space",
+        [
+            spaces.Discrete(2, start=3),
+            spaces.MultiDiscrete([2, 3]),
+            spaces.MultiBinary(2),
+            spaces.Box(0.0, np.inf, (1,)),
+        ],
+    )
+    def test_other_actions_are_refused_with_the_wrapper_that_helps(self, space) -> None:
+        """A policy counts actions from 0: it must not be handed to an environment that counts otherwise."""
+
+        class Other(Counter):
+            action_space = space
+
+            def step(self, action):
+                assert self.action_space.contains(np.asarray(action, self.action_space.dtype))
+                return super().step(1)
+
+        with pytest.raises(ExperienceError, match="Wrap it: gymnasium") as refused:
+            cm.GymnasiumEnv(Other(), 0.9)
+        written = str(refused.value).partition("Wrap it: ")[2].rstrip(".")
+        known = {"gymnasium": gymnasium, "np": np, "env": Other()}
+        env = cm.GymnasiumEnv(eval(written, known), 0.9)
+        last = np.zeros((1, 1)) if env.action_box else np.array([env.n_actions - 1])
+        assert env.episodes(lambda o, i, b: last, 5, seed=0).lengths.min() > 0
+
     def test_velocity_tasks(self) -> None:
         """The cost of Safety-Gymnasium's velocity tasks is a function of info: x_velocity above a threshold."""
         env = cm.GymnasiumEnv(

@@ -60,7 +60,7 @@ class Gaussian:
         if not (np.isfinite(low).all() and np.isfinite(high).all() and (low < high).all()):
             raise PolicyError(
                 f"the box of actions has the borders {low} and {high}; expected finite ones, in order "
-                "(gymnasium.wrappers.RescaleAction or ClipAction gives some)"
+                "(gymnasium.wrappers.TransformAction gives others)"
             )
         seen = observed(space, None)
         if seen is None:
