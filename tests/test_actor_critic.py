@@ -11,11 +11,12 @@ import numpy as np
 import pytest
 
 import cvxmdp as cm
-from cvxmdp.algorithms.actor_iteration import generalised, mean_of
+from cvxmdp.algorithms.actor_iteration import ActorTrace, generalised, mean_of
 from cvxmdp.algorithms.actor_multipliers import MOST_UNITS, Gains, first_dual, updated_dual
 from cvxmdp.algorithms.actor_readings import MOST_CHANNELS, LaneSteps, readings_of
 from cvxmdp.base.errors import ExperienceError, ProblemError, SettingsError
 from cvxmdp.base.saved_trees import from_arrays
+from cvxmdp.solvers.actor_critic_answer import Examination
 from cvxmdp.solvers.actor_critic_work import ActorCriticWork
 from cvxmdp.solvers.contract import Task
 from strategies import grid_problem
@@ -232,6 +233,41 @@ def test_what_a_start_takes_over():
     table = cm.solve(problem).policy
     imitated = ActorCriticWork(cm.ActorCritic(8_000), Task(problem, table, 1)).first().learner
     assert np.abs(work.policy(imitated.actor).probabilities() - table.probabilities()).max() < 0.05
+
+
+def test_an_answer_is_no_worse_than_the_policy_it_began_with():
+    problem = grid().with_budget("hazard", 0.9)
+    solver, best = cm.ActorCritic(2_048, batch=256), cm.solve(problem).policy
+    good = ActorCriticWork(solver, Task(problem, best, 0)).first()
+    work = ActorCriticWork(solver, Task(problem, None, 0))
+    poor = work.first().learner
+    assert work._better(good._replace(learner=poor)).which == 2, "nothing learned is better"
+    assert work._better(good).which < 2, "nothing is lost"
+    found = good.best._replace(done=np.int32(8))
+    assert work._better(good._replace(learner=poor, best=found)).which < 2, (
+        "an answer, not the first"
+    )
+    tight = Examination(problem.with_budget("hazard", 0.01), 2_048, 10, 100, 0, 0)
+    safe = cm.TabularPolicy(np.tile([1.0, 0.0, 0.0, 0.0], (9, 1)))
+    assert tight.better([safe, safe, best]) < 2, "what breaks a budget is no better"
+
+
+def test_what_is_hardly_ever_seen_is_no_logarithm_and_said():
+    """Below 0.01 learning goes on along the logarithm's tangent; the answer's objective is the true one."""
+    mdp = cm.gridworld(3, discount=0.9, rewards={8: 1.0}, hazards=[4])
+    problem = cm.Problem(mdp, maximize=cm.log_sum("reward", "hazard"))
+    for chance, said in ((0.001, ["objective at its border"]), (0.25, [])):
+        rarely = np.tile([chance, chance, chance, 1.0 - 3 * chance], (9, 1))
+        task = Task(problem, cm.TabularPolicy(rarely), 0)
+        work = ActorCriticWork(cm.ActorCritic(2_048), task)
+        state = work.first()
+        state = state._replace(best=state.best._replace(done=np.int32(1)))
+        curve = np.linspace(-4.0, -3.0, 60).clip(-4.0, -3.5)
+        names = {*ActorTrace._fields, "entropy"} - {"objective", "sample", "steps"}
+        of_constraints = ("slack", "multipliers", "noise", "unit", "over", "excess")
+        rows = {name: np.ones((60, 0) if name in of_constraints else 60) for name in names}
+        found = work.finish(state, {"objective": curve, **rows}, cm.Status.ITERATION_LIMIT)
+        assert [finding.what for finding in found.findings] == said
 
 
 def test_images_and_wrong_settings_are_refused():

@@ -166,7 +166,11 @@ class TestFindings:
         never = line(0.0 * self.noise)  # as where nobody ever reaches the flag
         (found,) = findings_of(Course(never), {})
         assert found.what == "objective is flat"
-        assert findings_of(Course(never, {"cost": line(self.noise)}), {"cost": "satisfied"}) == ()
+        costly = Course(never, {"cost": line(self.noise)})
+        assert findings_of(costly, {"cost": "satisfied"}) == (), (
+            "a problem may ask for nothing else"
+        )
+        assert self.words(replace(costly, asks=True), cost="satisfied") == ["objective is flat"]
 
     def test_a_tight_constraint_holds_it_back(self) -> None:
         """The objective falls to where a constraint is met that the first policy violated: no word of it."""
@@ -199,6 +203,26 @@ class TestFindings:
         assert found.what == AT_BOUND
         assert found.since == pytest.approx(100, abs=2)
         assert "slater" in found.what_to_do
+
+    def test_a_budget_that_no_multiplier_helps_is_out_of_reach(self) -> None:
+        curve, price = line(np.minimum(rising(to=4.0), 1.0)), line(rising(to=9.0))
+        course = Course(curve, {"cost": line(0.1 * self.noise - 1.0)}, {"cost": price})
+        (found,) = findings_of(course, {"cost": "violated"})
+        assert (found.what, found.since) == ("out of reach", 101)
+        assert "slater" in found.what_to_do
+        around = Course(curve, {"cost": line(0.1 * self.noise)}, {"cost": price})
+        assert findings_of(around, {"cost": "violated"}) == ()
+        better = Course(curve, {"cost": line(rising() - 1.1)}, {"cost": price})
+        assert self.words(better, cost="violated") == [IMPROVING]
+
+    def test_an_objective_that_is_continued_by_its_tangent(self) -> None:
+        curve = line(np.minimum(rising(to=4.0), 1.0))
+        assert self.words(Course(curve, believed=0.5)) == ["objective at its border"]
+        assert self.words(Course(curve, believed=1e-7)) == []
+
+    def test_the_first_policy_as_the_answer_is_no_gain(self) -> None:
+        curve = line(np.minimum(rising(to=4.0), 1.0))
+        assert self.words(Course(curve, began=True)) == [FLAT]
 
     def test_nothing_is_said_of_no_history(self) -> None:
         assert findings_of(Course(line([])), {}) == ()

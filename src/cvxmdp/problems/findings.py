@@ -1,4 +1,4 @@
-"""What a learner's history says of its answer: collapsed, flat, improving, fallen, a multiplier at its bound.
+"""What a learner's history says of its answer: collapsed, flat, improving, fallen, a budget out of reach.
 
 A learner ends when its steps are used up, whatever came of them. Each finding says what is the matter, since
 which iteration, and what to do about it. Trends are judged on the means of a few blocks of a curve, which noise
@@ -17,12 +17,14 @@ from scipy.special import stdtrit
 from cvxmdp.base.interval import Interval
 
 SATISFIED, VIOLATED, OPEN = "satisfied", "violated", "open"
-COLLAPSED, FLAT, IMPROVING, FALLEN, AT_BOUND = (
+COLLAPSED, FLAT, IMPROVING, FALLEN, AT_BORDER, AT_BOUND, OUT_OF_REACH = (
     "collapsed",
     "objective is flat",
     "still improving",
     "worse than before",
+    "objective at its border",
     "multiplier at its bound",
+    "out of reach",
 )
 COMPUTED = "computed"  # the method of an interval of no width
 BLOCKS, LEAST_BLOCKS = 10, 5
@@ -32,6 +34,7 @@ NEAR = 0.1  # of the range seen: a slack so small may hold the objective back
 # Of the range seen, by which an answer that is worse than earlier policies has lost them.
 FALL = 0.2
 LATE = 0.1  # of a run, that a multiplier is at its bound
+ROOM = "The budget may be out of reach; where there is a model, cm.slater(problem) says whether there is room."
 LAST, LONGER, HALF = 0.2, 0.4, 0.5  # of a run, over which trends are looked at
 
 
@@ -103,8 +106,8 @@ class Finding:
     """Something that whoever uses the answer should know.
 
     Attributes:
-        what: "collapsed", "objective is flat", "still improving", "worse than before" or "multiplier at its
-            bound".
+        what: "collapsed", "objective is flat", "still improving", "worse than before", "objective at its
+            border", "multiplier at its bound" or "out of reach".
         since: the iteration from which on it is so.
         what_to_do: in a sentence.
         detail: of what, and why it is said.
@@ -131,6 +134,10 @@ class Course:
         bounds: the largest value that each multiplier can take.
         narrow: 1 where the policy hardly varies what it does: its mean entropy is under 5% of log A, or every
             standard deviation of a Gaussian under 0.02; 0 elsewhere.
+        asks: whether the objective is known to depend on what is done.
+        began: whether the answer is the policy that the run began with.
+        believed: by how much learning takes the answer for better than it is, where logarithms go on along
+            their tangents.
     """
 
     objective: Timeline
@@ -138,6 +145,9 @@ class Course:
     multipliers: Mapping[str, Timeline] = field(default_factory=dict)
     bounds: Mapping[str, float] = field(default_factory=dict)
     narrow: Timeline = NOTHING
+    asks: bool = False
+    began: bool = False
+    believed: float = 0.0
 
     @property
     def lagrangian(self) -> Timeline | None:
@@ -181,7 +191,9 @@ def findings_of(course: Course, status: Mapping[str, str]) -> tuple[Finding, ...
         found.append(_standing_still(course, status, flat_since))
     if not found:
         found += _improving(course, status) or _fallen(course)
-    return (*found, *held)
+    if not held and not collapsed:
+        held = _out_of_reach(course, status)
+    return (*found, *_at_border(course), *held)
 
 
 def _collapsed(course: Course, status: Mapping[str, str], flat: bool) -> Finding | None:
@@ -221,12 +233,14 @@ def _at_its_best(objective: Timeline) -> bool:
 def _flat(course: Course) -> int | None:
     """Since when the objective does not rise, where it is no better than at first and nothing holds it back."""
     objective, late = course.objective, course.objective.last(HALF)
+    if course.began:
+        return int(objective.at[0])
     if late.blocks.size < LEAST_BLOCKS or not np.isfinite(objective.values).all():
         return None
     if (
         objective.span == 0
     ):  # nothing that was tried made a difference; with constraints, it need not
-        return None if course.slack else int(late.at[0])
+        return None if course.slack and not course.asks else int(late.at[0])
     if _rises(late, objective) or late.values.mean() > _first(objective) + WORTH * objective.span:
         return None
     feasible = all(_first(slack) >= 0 for slack in course.slack.values() if len(slack.at))
@@ -324,6 +338,21 @@ def _rising_part(curve: Timeline, tests: int) -> Timeline | None:
     return part if _rises(part, curve, tests) else None
 
 
+def _at_border(course: Course) -> list[Finding]:
+    """Whether what was learned is not the objective, but what it is continued by."""
+    if not course.believed > WORTH * course.objective.span:
+        return []
+    return [
+        Finding(
+            AT_BORDER,
+            int(course.objective.at[-1]),
+            "Give it more steps, or begin from a policy that has some of everything (start=).",
+            f"something whose logarithm or power counts is hardly ever seen; learning goes on along a tangent "
+            f"there, and takes the answer for better than it is by {course.believed:.3g}",
+        )
+    ]
+
+
 def _at_bound(course: Course) -> list[Finding]:
     """Multipliers that were at the end of their box for the last tenth of the run."""
     found = []
@@ -335,15 +364,22 @@ def _at_bound(course: Course) -> list[Finding]:
         reached = below[-1] + 1 if below.size else 0
         if len(price.at) - reached < max(1.0, LATE * len(price.at)):
             continue
-        found.append(
-            Finding(
-                AT_BOUND,
-                int(price.at[reached]),
-                "The budget may be out of reach; where there is a model, cm.slater(problem) says whether there "
-                "is room. If there is, the bound is too small: dual_bound=.",
-                f"that of {name!r} ({bound:.3g})",
-            )
-        )
+        advice = f"{ROOM} If there is, the bound is too small: dual_bound=."
+        detail = f"that of {name!r} ({bound:.3g})"
+        found.append(Finding(AT_BOUND, int(price.at[reached]), advice, detail))
+    return found
+
+
+def _out_of_reach(course: Course, status: Mapping[str, str]) -> list[Finding]:
+    """Constraints that no multiplier made any better over the second half of the run, violated all along."""
+    found = []
+    for name in _stuck(course, status, 0):
+        late, price = course.slack[name].last(HALF), course.multipliers.get(name, NOTHING)
+        if late.blocks.size < LEAST_BLOCKS or late.blocks.max() >= 0 or not len(price.at):
+            continue
+        if price.last(LAST).values.min() > 0:
+            detail = f"{name!r} was violated all along, and its multiplier changed nothing"
+            found.append(Finding(OUT_OF_REACH, int(late.at[0]), ROOM, detail))
     return found
 
 

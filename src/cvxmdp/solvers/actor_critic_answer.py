@@ -1,8 +1,9 @@
 """Which policy of an actor-critic is the answer, and what is known of it.
 
 There are two candidates: the last policy, and the running average of its parameters, which swings less with the
-multipliers. The one that is better satisfied is the answer: by exact values where there is a model, else by
-fresh episodes of both. Others, of the answer alone, then judge it (``experience.judging``).
+multipliers. The one that is better satisfied is the answer; or the policy that the run began with, where that
+is better in every respect: by exact values where there is a model, else by fresh episodes of all. Others, of
+the answer alone, then judge it (``experience.judging``).
 """
 
 from __future__ import annotations
@@ -26,7 +27,8 @@ from cvxmdp.solvers.contract import Rows
 COMPARED, LEAST_COMPARED = 100, 8  # episodes of each candidate
 COMPARING, JUDGING = 0.05, 0.2  # of the steps that were learned from, spent on fresh ones
 FRESH = 3  # what random numbers are for
-JUDGED = 2  # the number of the policy that is judged, after those of the candidates
+WHICH = ("last", "averaged", "first")  # candidates
+COMPARED_BY, JUDGED = (0, 1, 3), 2  # numbers of their fresh episodes, and of those of the answer
 NARROW = 0.05  # of log A: an entropy below it is hardly any
 NARROW_STD = 0.02  # of a Gaussian policy
 STEADY = 7.0  # times 1 / (1 - discount), where fresh episodes are cut
@@ -64,16 +66,21 @@ class Examination:
         self.limit = max(limit, math.ceil(ahead))
 
     def better(self, candidates: Sequence[Any]) -> int:
-        """Which candidate is better satisfied: exactly where there is a model, else by fresh episodes."""
+        """Which of the first two is better satisfied; a third only where it is no worse in any respect.
+
+        Exactly where there is a model, else by fresh episodes.
+        """
         environment = environment_of(self.problem)
         found = [
             self.problem.evaluate(policy)
             if environment is None
             else self._worth(self._compared(self._play(environment, policy, number)))
-            for number, policy in enumerate(candidates)
+            for number, policy in zip(COMPARED_BY, candidates, strict=False)
         ]
         ranks = [(-short(self.problem, one), self.problem.sign * one.objective) for one in found]
-        return max(range(len(ranks)), key=ranks.__getitem__)
+        best = max((0, 1), key=ranks.__getitem__)
+        better = [k for k in range(2, len(ranks)) if _dominates(ranks[k], ranks[best])]
+        return better[0] if better else best
 
     def judged(self, policy: Any, worst: Mapping[str, float]) -> JudgedPolicy:
         """By episodes that nobody has seen; ``worst``, the smallest slacks of batches, by constraint."""
@@ -133,6 +140,10 @@ class Examination:
         return self.problem.evaluate_occupancy(measured_mean(self.problem, sample))
 
 
+def _dominates(one: tuple[float, ...], other: tuple[float, ...]) -> bool:
+    return one != other and all(mine >= theirs for mine, theirs in zip(one, other, strict=True))
+
+
 def short(problem: Problem, found: Evaluation) -> float:
     """The worst violation, in units of its budget."""
     budgets = problem.budgets
@@ -142,8 +153,8 @@ def short(problem: Problem, found: Evaluation) -> float:
     return max(over, default=0.0)
 
 
-def course_of_rows(problem: Problem, rows: Rows, most: float) -> Course:
-    """How a run went, for the findings about it; multipliers end at ``most`` units of what pulls equally."""
+def course_of_rows(problem: Problem, rows: Rows) -> Course:
+    """How a run went, for the findings about it; multipliers in units of what pulls equally."""
     at = np.arange(1, len(rows["objective"]) + 1)
 
     def by_name(columns: np.ndarray) -> dict[str, Timeline]:
@@ -161,6 +172,5 @@ def course_of_rows(problem: Problem, rows: Rows, most: float) -> Course:
         Timeline(at, rows["objective"].astype(float)),
         by_name(rows["slack"]),
         by_name(rows["multipliers"] / np.maximum(rows["unit"], 1e-30)),
-        dict.fromkeys(problem.constraints, most),
-        Timeline(at, np.asarray(narrow, dtype=float)),
+        narrow=Timeline(at, np.asarray(narrow, dtype=float)),
     )

@@ -17,7 +17,6 @@ from cvxmdp.algorithms.actor_iteration import (
     scaled_by,
 )
 from cvxmdp.algorithms.actor_lanes import CompiledLanes, first_lanes, iterations
-from cvxmdp.algorithms.actor_multipliers import MOST_UNITS
 from cvxmdp.algorithms.chunks import host
 from cvxmdp.base.compiling import program
 from cvxmdp.base.errors import DivergedError
@@ -30,7 +29,13 @@ from cvxmdp.policies.observers import on_observations
 from cvxmdp.policies.policy import draw_actions, masked
 from cvxmdp.problems.findings import findings_of
 from cvxmdp.problems.solution import Solution, Status
-from cvxmdp.solvers.actor_critic_answer import Examination, JudgedPolicy, course_of_rows, short
+from cvxmdp.solvers.actor_critic_answer import (
+    WHICH,
+    Examination,
+    JudgedPolicy,
+    course_of_rows,
+    short,
+)
 from cvxmdp.solvers.actor_critic_playing import Draw, Mask, SteppedLanes
 from cvxmdp.solvers.actor_critic_setup import (
     LEARNER,
@@ -50,14 +55,13 @@ if TYPE_CHECKING:
 PIECE = 32  # iterations in compiled code, at most
 BLOCK = 20  # iterations between two resets of a simulator
 REPAIRS = 2  # at most
-WHICH = ("last", "averaged")  # candidates
 
 
 class BestLearnt(NamedTuple):
     """The answer so far, after all steps were played.
 
     Attributes:
-        policy: see there.
+        policy: see there; the first one before that.
         which: of the candidates it was.
         done: iterations, after which it was found.
         round: repairs before.
@@ -185,9 +189,9 @@ class ActorCriticWork(Work[Learnt]):
         return state._replace(learner=learner, repairs=state.repairs + np.int32(1))
 
     def _better(self, state: Learnt) -> BestLearnt:
-        """The last policy, or the averaged one."""
-        learner = state.learner
-        candidates = (learner.actor, learner.averaged)
+        """The last policy or the averaged one; or, until there is an answer, the first."""
+        learner, none_yet = state.learner, not int(state.best.done)
+        candidates = (learner.actor, learner.averaged, *[state.best.policy] * none_yet)
         examination = self._examination(int(learner.done), int(state.repairs))
         which = examination.better([self.policy(one) for one in candidates])
         nothing = np.float64(np.inf)
@@ -273,7 +277,7 @@ class ActorCriticWork(Work[Learnt]):
         return found if environment is None else on_observations(found, environment)
 
     def finish(self, state: Learnt, rows: Rows, status: Status) -> Solution:
-        """The last policy or the averaged one, whichever is better satisfied."""
+        """The answer with all that is known of it."""
         learner = state.learner
         which, answer = self._answer(state, status)
         repaired = ("", " after a repair", " after two repairs")[int(state.best.round)]
@@ -304,7 +308,14 @@ class ActorCriticWork(Work[Learnt]):
         )
         if not rows:
             return found
-        course = course_of_rows(self.problem, rows, MOST_UNITS)
+        extended = self.setup.readings.functions[0]
+        x = np.asarray(found.measured)
+        course = replace(
+            course_of_rows(self.problem, rows),
+            asks=bool(np.any(extended.gradient(x))),
+            began=which == WHICH[-1],
+            believed=float(extended.value(x)) - self.problem.sign * found.objective,
+        )
         return replace(found, findings=findings_of(course, found.constraint_status))
 
     def _answer(self, state: Learnt, status: Status) -> tuple[str, JudgedPolicy]:
