@@ -228,13 +228,13 @@ class ConcaveTask:
         name: for the table and for the file of results.
         problem: makes it.
         steps: of the simulator.
-        start: the policy to begin with, where the uniform one is worth nothing.
+        origin: the policy that gaps are measured from, where the uniform one is worth nothing.
     """
 
     name: str
     problem: Callable[[], cm.Problem]
     steps: int
-    start: Any = None
+    origin: Any = None
 
 
 def explored_grid() -> cm.Problem:

@@ -91,19 +91,16 @@ def safe_row(task: SafeTask, method: str, seed: int, steps: int) -> Row:
 
 
 def concave_row(task: ConcaveTask, method: str, seed: int, steps: int) -> Row:
-    """Learn once; gaps are in % of the range from the first policy, mostly the uniform one, to the optimum."""
+    """Learn once; gaps are in % of the range from a policy, mostly the uniform one, to the optimum."""
     problem, started = task.problem(), time.process_time()
-    solver = cm.ActorCritic(steps)
-    found = cm.solve(problem, solver, seed=seed, start=task.start, progress=False)
+    found = cm.solve(problem, cm.ActorCritic(steps), seed=seed, progress=False)
     seconds = time.process_time() - started
     excess = [max(0.0, -found.slack[name]) / abs(most) for name, most in problem.budgets.items()]
     told = {"objective": found.objective, "over": 100 * max(excess, default=0.0)}
     if problem.environment is None:
         best = cm.solve(problem).objective
-        first = cm.uniform_policy(problem.mdp) if task.start is None else task.start
-        span = abs(
-            best - problem.evaluate(first).objective
-        )  # a first policy may break budgets and do better
+        origin = cm.uniform_policy(problem.mdp) if task.origin is None else task.origin
+        span = abs(best - problem.evaluate(origin).objective)  # it may break budgets and do better
         told["gap"] = 100 * problem.sign * (best - found.objective) / span
     return {**told, **words(found), "seconds": round(seconds, 1)}
 
