@@ -18,7 +18,7 @@ import gymnasium
 import numpy as np
 
 import cvxmdp as cm
-from four_examples import examples
+from four_examples import examples, large_grid
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "examples"))
 import cart_pole
@@ -267,6 +267,12 @@ def near_the_expert() -> cm.Problem:
     return cm.Problem(road, maximize=cm.linear("flag"), subject_to={"near": near})
 
 
+def budgeted_grid() -> cm.Problem:
+    """The paper's first example on 8x8 with its hazards in a budget instead of a barrier."""
+    hazard = cm.linear("hazard") <= 1.0
+    return cm.Problem(large_grid(), maximize=cm.linear("reward"), subject_to={"hazard": hazard})
+
+
 CONCAVE = (
     ConcaveTask(
         "two queues, log_sum, three budgets",
@@ -291,12 +297,15 @@ WORKED = (
     ),
     ConcaveTask("mountain car, near the expert", near_the_expert, 300_000),
 )
-PAPER = tuple(
-    ConcaveTask(
-        f"{example.name}, {example.instance}",
-        partial(getattr, example, "problem"),
-        300_000,
-        example.start,
-    )
-    for example in examples()
+PAPER = (
+    *(
+        ConcaveTask(
+            f"{example.name}, {example.instance}",
+            partial(getattr, example, "problem"),
+            300_000,
+            example.start,
+        )
+        for example in examples()
+    ),
+    ConcaveTask("1 with a budget, 8x8", budgeted_grid, 300_000),
 )

@@ -346,9 +346,10 @@ def _at_border(course: Course) -> list[Finding]:
         Finding(
             AT_BORDER,
             int(course.objective.at[-1]),
-            "Give it more steps, or begin from a policy that has some of everything (start=).",
-            f"something whose logarithm or power counts is hardly ever seen; learning goes on along a tangent "
-            f"there, and takes the answer for better than it is by {course.believed:.3g}",
+            "Give it more steps, or begin from a policy that has some of everything (start=); returns that are "
+            "small by nature are better counted in larger units, log(1000 * ...).",
+            "something whose logarithm or power counts is hardly ever seen; below 0.01 learning goes on along "
+            f"a tangent, and takes the answer for better than it is by {course.believed:.3g}",
         )
     ]
 

@@ -139,7 +139,7 @@ class Solution:
         constraint_status: "satisfied", "violated" or "open" for each constraint: where the interval of its
             slack lies, or the slack itself where there is none.
         findings: what a learner's history says of the answer: whether the policy has collapsed, the objective
-            is flat or still improving, a multiplier at its bound; since when, and what to do.
+            is flat or still improving, a budget seems out of reach; since when, and what to do.
         nearest: where it is proven that no policy satisfies all constraints, the policy that violates least.
     """
 
