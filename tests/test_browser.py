@@ -384,7 +384,7 @@ def test_the_certificate_as_a_picture(browser, pages):
     )
     browser.open(pages["infeasible"])
     said = browser.evaluate("document.querySelector('.proof').innerText")
-    assert "Proven: no policy satisfies hazard together" in said
+    assert "Proven: no policy satisfies hazard; the smallest slack" in said
 
 
 def test_the_frontier_is_a_band_with_its_points(browser, pages):

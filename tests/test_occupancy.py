@@ -289,7 +289,8 @@ def test_an_occupancy_must_not_take_masked_actions(masked: cm.TabularMDP) -> Non
         (np.full((2, 3), 1 / 3), "for 2 states and 3 actions"),
         ([[1.0, 0.0], [0.5, 0.4]], "sum to 0.9"),
         ([[1.0, 0.0], [np.nan, 1.0]], "is nan"),
-        ("policy", "real numbers"),
+        ("policy", "got a path: load_policy"),
+        ([["often", "never"], [1.0, 0.0]], "real numbers"),
         (None, r"got shape \(\)"),
     ],
 )
