@@ -289,15 +289,12 @@ class TestSpaces:
     @pytest.mark.parametrize(
         "space",
         [
-            spaces.Discrete(2, start=3),
             spaces.MultiDiscrete([2, 3]),
             spaces.MultiBinary(2),
             spaces.Box(0.0, np.inf, (1,)),
         ],
     )
     def test_other_actions_are_refused_with_the_wrapper_that_helps(self, space) -> None:
-        """A policy counts actions from 0: it must not be handed to an environment that counts otherwise."""
-
         class Other(Counter):
             action_space = space
 

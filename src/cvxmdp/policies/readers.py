@@ -19,24 +19,22 @@ ROUNDED = 1e-5  # of a border: what float32 may make of numbers at it
 Box = tuple[np.ndarray, np.ndarray]  # the least and the largest values
 
 
-def read_actions(space: Any, name: str) -> tuple[int, Box | None]:
-    """How many actions a discrete space has; or the borders of a box of them."""
+def read_actions(space: Any, name: str) -> tuple[int, int, Box | None]:
+    """How many actions a discrete space has, and the first as the environment counts them; or a box of them."""
     spaces = require("gymnasium", "gym").spaces
-    if isinstance(space, spaces.Discrete) and space.start == 0:
-        return int(space.n), None
+    if isinstance(space, spaces.Discrete):
+        return int(space.n), int(space.start), None
     floats = isinstance(space, spaces.Box) and space.dtype.kind == "f"
     if floats and np.isfinite([space.low, space.high]).all():
-        return 1, (np.asarray(space.low, float), np.asarray(space.high, float))
+        return 1, 0, (np.asarray(space.low, float), np.asarray(space.high, float))
     raise ExperienceError(
-        f"{name} has actions {space}; expected Discrete(n), counted from 0, or a Box of real numbers with "
-        f"finite borders. Wrap it: gymnasium.wrappers.TransformAction(env, {_wrapping(space, spaces)})."
+        f"{name} has actions {space}; expected a Discrete space, or a Box of real numbers with finite borders. "
+        f"Wrap it: gymnasium.wrappers.TransformAction(env, {_wrapping(space, spaces)})."
     )
 
 
 def _wrapping(space: Any, spaces: Any) -> str:
     """The arguments after the environment, that make such actions a list or give them borders."""
-    if isinstance(space, spaces.Discrete):
-        return f"lambda k: k + {space.start}, gymnasium.spaces.Discrete({space.n})"
     if isinstance(space, spaces.MultiDiscrete | spaces.MultiBinary):
         sizes = getattr(space, "nvec", np.full(space.shape, 2))
         listed = f"gymnasium.spaces.Discrete({np.prod(sizes)})"

@@ -218,7 +218,8 @@ def _collapsed(course: Course, status: Mapping[str, str], flat: bool) -> Finding
 
 def _stuck(course: Course, status: Mapping[str, str], since: int) -> list[str]:
     """Violated constraints whose slack has not risen of late."""
-    slacks = {name: course.slack[name] for name, word in status.items() if word == VIOLATED}
+    violated = [name for name, word in status.items() if word == VIOLATED]
+    slacks = {name: course.slack[name] for name in violated if len(course.slack[name].at)}
     late = {name: curve.since(max(since, curve.last(HALF).at[0])) for name, curve in slacks.items()}
     return [name for name, curve in slacks.items() if not _rises(late[name], curve)]
 

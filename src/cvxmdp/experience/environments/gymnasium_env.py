@@ -178,7 +178,9 @@ class GymnasiumEnv(Environment):
         self.n_lanes = int(env.num_envs)
         inner = getattr(env, "unwrapped", env)
         self.name = getattr(getattr(env, "spec", None), "id", None) or type(inner).__name__
-        self.n_actions, self.action_box = read_actions(env.single_action_space, self.name)
+        self.n_actions, self.first_action, self.action_box = read_actions(
+            env.single_action_space, self.name
+        )
         self.reader = ObservationReader.of(env.single_observation_space, self.name)
         self.measure_in(features, env.single_observation_space)
         if isinstance(rewards, str):
@@ -262,7 +264,7 @@ class GymnasiumEnv(Environment):
             asked = np.asarray(actions, dtype=np.float64).reshape(self.n_lanes, *low.shape)
             space = self.env.single_action_space
             return np.clip(asked, low, high).astype(space.dtype)
-        numbers = np.asarray(actions)
+        numbers = np.asarray(actions) + self.first_action
         return numbers.tolist() if self.idles else numbers
 
     def _available(self, info: Any, when: str) -> np.ndarray | None:
