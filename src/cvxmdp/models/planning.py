@@ -143,9 +143,8 @@ class Oracle(ABC):
 
     def choices(self, reward: np.ndarray, values: np.ndarray) -> np.ndarray:
         """r + gamma P V, (S, A), until the next call; minus infinity where the action is not available."""
-        if (
-            self.ahead[0] is not values
-        ):  # the next reward begins with the values that this one ends with
+        # The next reward begins with the values that this one ends with.
+        if self.ahead[0] is not values:
             self.ahead = values, self.following(values)
         choices = np.add(self.ahead[1], reward, out=self._choices)
         if self.unavailable is not None:

@@ -29,7 +29,7 @@ MOST_SWEEPS = 1_000
 ROUNDED_AWAY = 64.0  # units in the last place of the largest value: changes that are rounding
 PROBE = 5  # sweeps over which the rate of convergence is measured
 LIGHT_BEYOND = (
-    1_000_000  # entries, of a matrix that is swept in single precision where that is enough
+    1_000_000  # entries: larger matrices are swept in single precision where it is enough
 )
 SINGLE_DIGITS = 1e-2  # of a change, left when it is measured in double precision again
 FAST_MIXING = 0.7  # rate per sweep up to which plain sweeps are the fastest

@@ -26,7 +26,7 @@ from cvxmdp.models.planning import optimal_values
 from cvxmdp.models.systems import EPS, solve_discounted
 
 # Times the rounding of a step, that rewards are raised by: policy iteration takes little for nothing.
-RAISED = (4.0, 2**5, 2**8, 2**14)
+RAISED = (4.0, 2**8, 2**14)
 PAYS = "discount=1: staying for ever pays with this reward"
 NAMED = 4  # states that a message names
 

@@ -238,9 +238,8 @@ def _flat(course: Course) -> int | None:
         return int(objective.at[0])
     if late.blocks.size < LEAST_BLOCKS or not np.isfinite(objective.values).all():
         return None
-    if (
-        objective.span == 0
-    ):  # nothing that was tried made a difference; with constraints, it need not
+    # Nothing that was tried made a difference; with constraints, it need not.
+    if objective.span == 0:
         return None if course.slack and not course.asks else int(late.at[0])
     if _rises(late, objective) or late.values.mean() > _first(objective) + WORTH * objective.span:
         return None
