@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 import cvxmdp as cm
-from cvxmdp.algorithms.recursion import initial_state, iteration, trace_of
+from cvxmdp.algorithms.recursion import initial_state, iteration, noted_of, trace_of
 from cvxmdp.base.precision import double_precision
 from cvxmdp.paper.tracking import tracking_problem
 from cvxmdp.solvers.learning import read_learning, targets_of
@@ -28,7 +28,7 @@ UNITS = 5
 @jax.jit
 def step(learning, state, numbers):
     following, evidence = iteration(learning, state, numbers)
-    return following, trace_of(learning, following, evidence)
+    return following, trace_of(learning, noted_of(learning, following, evidence))
 
 
 def load_onefile() -> ModuleType:

@@ -12,7 +12,7 @@ import pytest
 from jax.extend.random import threefry_2x32
 
 import cvxmdp as cm
-from cvxmdp.algorithms.recursion import Learning, initial_state, iteration, trace_of
+from cvxmdp.algorithms.recursion import Learning, initial_state, iteration, noted_of, trace_of
 from cvxmdp.base.precision import double_precision
 from cvxmdp.experience.counted_random import key_words, threefry, uniforms
 from cvxmdp.experience.trajectories import (
@@ -132,7 +132,7 @@ def learning_of(problem: cm.Problem, batch_size: int = 1, **numbers: Any) -> Lea
 @jax.jit
 def following(learning: Learning, state: Any, numbers: Any) -> Any:
     after, evidence = iteration(learning, state, numbers)
-    return after, trace_of(learning, after, evidence)
+    return after, trace_of(learning, noted_of(learning, after, evidence))
 
 
 @pytest.fixture(scope="module")

@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax.flatten_util import ravel_pytree
 
 from cvxmdp.algorithms.learning_state import LearningState, LearningTrace, Witnessed
-from cvxmdp.algorithms.recursion import Learning, initial_state, iteration, trace_of
+from cvxmdp.algorithms.recursion import Learning, initial_state, iteration, noted_of, trace_of
 from cvxmdp.base.compiling import program, small_loop
 from cvxmdp.experience.counted_random import key_words
 
 NEVER = np.iinfo(np.int32).max
+TOGETHER = 64  # records whose traces are computed at once
 
 
 class Carry(NamedTuple):
@@ -60,37 +61,76 @@ def run_chunk(
         seen = None if carry.seen is None else carry.seen + witnessed.seen
         return Carry(state, kept, seen), summarise(summary, t, witnessed), witnessed
 
+    def recorded(row: Any, loop: Any) -> Any:
+        """The iterations up to the next record, and what is noted of the last of them."""
+        carry, summary, notes, first = loop
+        if every == 1:  # a loop of one round would cost a tenth of an iteration
+            carry, summary, witnessed = step(0, (carry, summary, None))
+        else:
+            left = jnp.minimum(every, count - (first + row) * every)
+            carry, summary, witnessed = jax.lax.fori_loop(0, left, step, (carry, summary, unseen))
+        note = packed(noted_of(learning, carry.state, witnessed))
+        notes = {kind: lines.at[row].set(note[kind]) for kind, lines in notes.items()}
+        return carry, summary, notes, first
+
     def block(index: Any, loop: Any) -> Any:
-        inner, rows = loop
-        inner = jax.lax.fori_loop(0, jnp.minimum(every, count - index * every), step, inner)
-        carry, _, witnessed = inner
-        # One row of numbers: storing them one by one would cost more than computing them.
-        row = ravel_pytree(trace_of(learning, carry.state, witnessed))[0]
-        return inner, jax.lax.dynamic_update_index_in_dim(rows, row, index, 0)
+        """Some records. Their traces are computed together, which is several times cheaper than one by one."""
+        carry, summary, notes, traces = loop
+        first = index * together
+        carry, summary, notes, _ = jax.lax.fori_loop(
+            0, jnp.minimum(together, records - first), recorded, (carry, summary, notes, first)
+        )
+        found = jax.vmap(lambda note: trace_of(learning, unpacked(note, form)))(notes)
+        put = partial(jax.lax.dynamic_update_slice_in_dim, start_index=first, axis=0)
+        return carry, summary, notes, jax.tree.map(put, traces, found)
 
     # The mean begins anew at the beginning of a chunk; a piece may begin within one.
     fresh = carry.state.step % length == 0
     carry = carry._replace(seen=jax.tree.map(lambda leaf: jnp.where(fresh, 0.0, leaf), carry.seen))
-    nothing = empty_summary()
-    witnessed, form = jax.eval_shape(lambda: _forms(learning, carry.state, words))
-    unseen = jax.tree.map(lambda leaf: jnp.zeros(leaf.shape, leaf.dtype), witnessed)
-    columns = sum(leaf.size for leaf in form)
-    rows = jnp.zeros((-(-length // every), columns))
-    blocks = (count + every - 1) // every
-    (carry, summary, _), rows = jax.lax.fori_loop(
-        0, blocks, block, ((carry, nothing, unseen), rows)
+    records, most = (count + every - 1) // every, -(-length // every)
+    together = min(TOGETHER, most)
+    blocks = -(-most // together)
+    seen, form, note, trace = jax.eval_shape(lambda: _forms(learning, carry.state, words))
+    unseen, notes, traces = zeros(seen), zeros(note, together), zeros(trace, blocks * together)
+    carry, summary, _, traces = jax.lax.fori_loop(
+        0, -(-records // together), block, (carry, empty_summary(), notes, traces)
     )
-    return carry, summary, _unpack(rows, form)
+    return carry, summary, jax.tree.map(lambda rows: rows[:most], traces)
 
 
 def _numbers(learning: Learning, words: Any, t: Any) -> Any:
     return learning.model.numbers(words, t, learning.batch_size, learning.horizon)
 
 
-def _forms(learning: Learning, state: LearningState, words: Any) -> tuple[Witnessed, LearningTrace]:
-    """For their shapes: what an iteration saw, and its trace."""
+def _forms(learning: Learning, state: LearningState, words: Any) -> tuple[Any, ...]:
+    """For their shapes: what an iteration saw, what is noted of it, as it is stored, and its trace."""
     after, witnessed = iteration(learning, state, _numbers(learning, words, state.step))
-    return witnessed, trace_of(learning, after, witnessed)
+    noted = noted_of(learning, after, witnessed)
+    return witnessed, noted, packed(noted), trace_of(learning, noted)
+
+
+def zeros(form: Any, *leading: int) -> Any:
+    """Of this form, with leading axes."""
+    return jax.tree.map(lambda leaf: jnp.zeros((*leading, *leaf.shape), leaf.dtype), form)
+
+
+def packed(tree: Any) -> dict[str, Any]:
+    """A row for each type of number: storing leaf by leaf would cost more than computing them."""
+    rows: dict[str, list[Any]] = {}
+    for leaf in jax.tree.leaves(tree):
+        rows.setdefault(leaf.dtype.name, []).append(leaf.ravel())
+    return {kind: jnp.concatenate(leaves) for kind, leaves in rows.items()}
+
+
+def unpacked(rows: dict[str, Any], form: Any) -> Any:
+    """The tree of this form that such rows were made of."""
+    begun, found = dict.fromkeys(rows, 0), []
+    leaves, structure = jax.tree.flatten(form)
+    for leaf in leaves:
+        begin = begun[leaf.dtype.name]
+        end = begun[leaf.dtype.name] = begin + leaf.size
+        found.append(rows[leaf.dtype.name][begin:end].reshape(leaf.shape))
+    return jax.tree.unflatten(structure, found)
 
 
 def empty_summary() -> Summary:
@@ -108,16 +148,6 @@ def summarise(summary: Summary, t: Any, witnessed: Witnessed) -> Summary:
         jnp.maximum(summary.largest_weight, largest),
         jnp.where(fine, summary.broken_at, jnp.minimum(summary.broken_at, t)),
     )
-
-
-def _unpack(rows: Any, form: LearningTrace) -> LearningTrace:
-    """Rows of numbers as the traces they were made of."""
-    ends = np.cumsum([leaf.size for leaf in form])
-    parts = [
-        rows[:, end - leaf.size : end].reshape(rows.shape[0], *leaf.shape)
-        for end, leaf in zip(ends, form, strict=True)
-    ]
-    return LearningTrace(*parts)
 
 
 def keep(kept: Any, kept_at: Any, state: LearningState) -> Any:

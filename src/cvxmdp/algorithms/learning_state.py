@@ -28,7 +28,7 @@ class LearningState(NamedTuple):
 
 
 class Witnessed(NamedTuple):
-    """What an iteration saw: all that its trace is computed from, if it is recorded."""
+    """What an iteration saw."""
 
     trajectories: Steps
     seen: Array  # the mean of the episodes' occupancies, (S, A); None unless it is watched
@@ -36,6 +36,17 @@ class Witnessed(NamedTuple):
     slack: Array  # g(lambda_t), (n,)
     multipliers: Array  # mu_t, (n,)
     gradient_norm: Array
+
+
+class Noted(NamedTuple):
+    """What is noted of an iteration that is recorded: all that its trace is computed from, later."""
+
+    episodes: Steps  # without what the policy saw
+    weights: Array  # of the episodes, (B,)
+    slack: Array  # g(lambda_t), (n,)
+    multipliers: Array  # mu_t, (n,)
+    gradient_norm: Array
+    entropy: Array  # of the policy, added up over the steps of the episodes
 
 
 class LearningTrace(NamedTuple):

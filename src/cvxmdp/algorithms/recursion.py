@@ -44,7 +44,7 @@ from cvxmdp.algorithms.estimators import (
     occupancy_estimate,
     to_go,
 )
-from cvxmdp.algorithms.learning_state import LearningState, LearningTrace, Witnessed
+from cvxmdp.algorithms.learning_state import LearningState, LearningTrace, Noted, Witnessed
 from cvxmdp.algorithms.safe_steps import norm_of
 from cvxmdp.algorithms.views import Steps, view
 from cvxmdp.atoms.shapes import Shape
@@ -203,17 +203,31 @@ def update(
     return following, witnessed
 
 
-def trace_of(learning: Learning, after: LearningState, witnessed: Witnessed) -> LearningTrace:
-    """What goes into the history of the iteration that left this state."""
+def noted_of(learning: Learning, after: LearningState, witnessed: Witnessed) -> Noted:
+    """What is noted of the iteration that left this state."""
     policy = view(  # pi_{theta_t}
         learning.family, after.previous, learning.horizon, after.previous_logs
     )
+    trajectories = witnessed.trajectories
+    return Noted(
+        trajectories.episodes(),
+        witnessed.weights,
+        witnessed.slack,
+        witnessed.multipliers,
+        witnessed.gradient_norm,
+        (trajectories.alive * policy.entropy(trajectories)).sum(),
+    )
+
+
+def trace_of(learning: Learning, noted: Noted) -> LearningTrace:
+    """What goes into the history of an iteration."""
     return LearningTrace(
-        **_episodes(learning, policy, witnessed),
-        **_weights(witnessed.weights),
-        recursive_slack=witnessed.slack,
-        multipliers=witnessed.multipliers,
-        gradient_norm=witnessed.gradient_norm,
+        **_episodes(learning, noted.episodes),
+        **_weights(noted.weights),
+        recursive_slack=noted.slack,
+        multipliers=noted.multipliers,
+        gradient_norm=noted.gradient_norm,
+        policy_entropy=noted.entropy / noted.episodes.alive.sum(),
     )
 
 
@@ -240,10 +254,9 @@ def _flush(leaf: Array) -> Array:
     return jnp.where(jnp.abs(leaf) < TINY, 0.0, leaf)
 
 
-def _episodes(learning: Learning, policy: View, witnessed: Witnessed) -> dict[str, Array]:
+def _episodes(learning: Learning, trajectories: Steps) -> dict[str, Array]:
     """What the episodes showed."""
-    trajectories, watched = witnessed.trajectories, learning.watched
-    alive = trajectories.alive
+    watched, alive = learning.watched, trajectories.alive
 
     def of_one(x: Array) -> Any:
         distances = [0.5 * ((x[: len(y)] - y) ** 2).sum() for y in watched.targets]
@@ -260,7 +273,6 @@ def _episodes(learning: Learning, policy: View, witnessed: Witnessed) -> dict[st
         "episode_return": total.mean(axis=1),
         "tracking_error": distances.mean(axis=0),
         "episode_length": alive.sum(axis=1).mean(),
-        "policy_entropy": (alive * policy.entropy(trajectories)).sum() / alive.sum(),
     }
 
 

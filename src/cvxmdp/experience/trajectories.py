@@ -42,6 +42,10 @@ class Trajectory(NamedTuple):
     actions: Array
     alive: Array
 
+    def episodes(self) -> Trajectory:
+        """All that ``measure`` and ``along`` look at."""
+        return self
+
     def measure(self, numbers: Array, shape: tuple[int, int]) -> Array:
         """Numbers along a batch, (m, B, H), added up on the pairs they belong to: (m, S, A)."""
         return spread(self, numbers, shape)
@@ -78,6 +82,10 @@ class Experience(NamedTuple):
     features: Array
     signals: Array
     cut: Array
+
+    def episodes(self) -> Experience:
+        """All that ``measure`` and ``along`` look at: not what the policy was given."""
+        return self._replace(states=None)
 
     def measure(self, numbers: Array, shape: tuple[int, int]) -> Array:
         """Numbers along the batch, (m, B, H), times what was seen, added up and averaged: (m, F + K, A)."""

@@ -26,7 +26,7 @@ from cvxmdp.algorithms.chunks import (
     summarise,
 )
 from cvxmdp.algorithms.learning_state import LearningTrace
-from cvxmdp.algorithms.recursion import Learning, trace_of, update
+from cvxmdp.algorithms.recursion import Learning, noted_of, trace_of, update
 from cvxmdp.algorithms.views import view
 from cvxmdp.base.compiling import program
 from cvxmdp.experience.environments.environment import Environment, environment_of, seeds
@@ -325,6 +325,6 @@ def learn(
     policy = view(learning.family, carry.state.params, learning.horizon)
     state, evidence = update(learning, carry.state, experience, policy)
     seen = jnp.where(t % length == 0, 0.0, carry.seen) + evidence.seen
-    trace = trace_of(learning, state, evidence)
+    trace = trace_of(learning, noted_of(learning, state, evidence))
     rows = jax.tree.map(lambda leaf: jnp.asarray(leaf)[None], trace)
     return Carry(state, kept, seen), summarise(empty_summary(), t, evidence), rows
