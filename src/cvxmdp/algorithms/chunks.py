@@ -16,6 +16,7 @@ from cvxmdp.experience.counted_random import key_words
 
 NEVER = np.iinfo(np.int32).max
 TOGETHER = 64  # records whose traces are computed at once
+UNROLLED = 2  # rounds of a loop that an accelerator has one after the other
 
 
 class Carry(NamedTuple):
@@ -41,16 +42,24 @@ class Summary(NamedTuple):
     broken_at: Any  # the first iteration with a number that is not finite, or NEVER
 
 
-@small_loop("length", "every")
+@small_loop("length", "every", "whole")
 def run_chunk(
-    learning: Learning, carry: Carry, words: Any, kept_at: Any, count: Any, length: int, every: int
+    learning: Learning,
+    carry: Carry,
+    words: Any,
+    kept_at: Any,
+    count: Any,
+    length: int,
+    every: int,
+    whole: bool = False,
 ) -> tuple[Carry, Summary, LearningTrace]:
     """``count`` iterations, at most ``length``, of which each ``every``-th is recorded.
 
     A chunk has ``length`` iterations; this may be all of it or a part that begins where a record does.
 
     The random numbers of iteration t depend on the key and on t alone, so chunks of any length give the same.
-    A shorter last chunk is another ``count``, not another compilation.
+    A shorter last chunk is another ``count``, not another compilation; ``whole`` promises that it is ``length``
+    and that all records are full ones, so that the rounds of the loops are known beforehand (``repeated``).
     """
 
     def step(_: Any, loop: Any) -> Any:
@@ -67,8 +76,8 @@ def run_chunk(
         if every == 1:  # a loop of one round would cost a tenth of an iteration
             carry, summary, witnessed = step(0, (carry, summary, None))
         else:
-            left = jnp.minimum(every, count - (first + row) * every)
-            carry, summary, witnessed = jax.lax.fori_loop(0, left, step, (carry, summary, unseen))
+            left = every if whole else jnp.minimum(every, count - (first + row) * every)
+            carry, summary, witnessed = repeated(left, step, (carry, summary, unseen))
         note = packed(noted_of(learning, carry.state, witnessed))
         notes = {kind: lines.at[row].set(note[kind]) for kind, lines in notes.items()}
         return carry, summary, notes, first
@@ -77,9 +86,8 @@ def run_chunk(
         """Some records. Their traces are computed together, which is several times cheaper than one by one."""
         carry, summary, notes, traces = loop
         first = index * together
-        carry, summary, notes, _ = jax.lax.fori_loop(
-            0, jnp.minimum(together, records - first), recorded, (carry, summary, notes, first)
-        )
+        left = together if whole else jnp.minimum(together, records - first)
+        carry, summary, notes, _ = repeated(left, recorded, (carry, summary, notes, first))
         found = jax.vmap(lambda note: trace_of(learning, unpacked(note, form)))(notes)
         put = partial(jax.lax.dynamic_update_slice_in_dim, start_index=first, axis=0)
         return carry, summary, notes, jax.tree.map(put, traces, found)
@@ -96,6 +104,19 @@ def run_chunk(
         0, -(-records // together), block, (carry, empty_summary(), notes, traces)
     )
     return carry, summary, jax.tree.map(lambda rows: rows[:most], traces)
+
+
+def repeated(rounds: Any, body: Any, start: Any) -> Any:
+    """A loop. An accelerator asks the host after each of its rounds, unless their number is known beforehand;
+    several of them in a row then save copies of what they hand on."""
+    known = isinstance(rounds, int) and rounds % UNROLLED == 0
+    return jax.lax.fori_loop(0, rounds, body, start, unroll=UNROLLED if known else None)
+
+
+def fills(length: int, every: int) -> bool:
+    """Whether a chunk of this length has full records only, and these come in full blocks."""
+    records = length // every
+    return length % every == 0 and records % min(TOGETHER, records) == 0
 
 
 def _numbers(learning: Learning, words: Any, t: Any) -> Any:

@@ -10,17 +10,19 @@ is a table of numbers on the logits, pulled back through psi(theta; s, a). There
   any size is one table and one pull-back. For tables, and for networks on models that are small beside the
   horizon.
 - ``VisitedStates`` evaluates it where the trajectory goes, step by step. For networks on large models, and on
-  observations, of which there is no end.
+  observations, of which there is no end; on an accelerator for tables, too.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import reduce
 from typing import Any, ClassVar
 
 import jax
 import jax.numpy as jnp
 
+from cvxmdp.base.compiling import has_accelerator, written_out
 from cvxmdp.base.pytrees import Pytree
 from cvxmdp.experience.trajectories import looked_up, spread, thresholds
 from cvxmdp.policies.families import BoundFamily
@@ -39,7 +41,9 @@ def view(
     if logs is not None:
         return AllStates(family, params, logs)
     small = family.actions.shape[0] <= STATES_PER_STEP * horizon
-    if family.is_table or (small and not family.observes):
+    # An accelerator waits for its memory: a table is more to read and to write than the rows of an episode.
+    known = not has_accelerator() if family.is_table else small and not family.observes
+    if known:
         return AllStates(family, params, family.log_table(params))
     return VisitedStates(family, params)
 
@@ -100,9 +104,18 @@ class VisitedStates(Pytree):
 
     def rows(self) -> Any:
         """A function from a state to the thresholds of the actions there."""
-        return lambda state: thresholds(
-            jnp.exp(self.family.log_probabilities(self.params, state[None])[0])
-        )
+        return lambda state: thresholds(self._chances(state))
+
+    def _chances(self, state: Array) -> Array:
+        """pi(. | s) in one state, (A,)."""
+        if not self.family.is_table or not written_out(self.family.actions.shape[1]):
+            return jnp.exp(self.family.log_probabilities(self.params, state[None])[0])
+        row = self.family.masked_logits(self.params, state[None])[0]
+        logits = [row[action] for action in range(row.size)]
+        largest = reduce(jnp.maximum, logits)
+        chances = [jnp.exp(logit - largest) for logit in logits]
+        total = sum(chances)
+        return jnp.stack([chance / total for chance in chances])
 
     def _logs(self, trajectories: Steps) -> Array:
         flat = self.family.log_probabilities(self.params, _in_a_row(trajectories))
@@ -121,20 +134,25 @@ class VisitedStates(Pytree):
         self, previous: Alike, trajectories: Steps, fresh: Array, stale: Array
     ) -> Params:
         """As for ``AllStates``."""
-        parts = self._scores(trajectories, fresh), previous._scores(trajectories, stale)
+        here, there = self._scores(trajectories, fresh), previous._scores(trajectories, stale)
+        if self.family.is_table:
+            # Its logits are its parameters, so both are pulled back by the same map.
+            return self._pulled_back(trajectories, here - there)
+        parts = self._pulled_back(trajectories, here), previous._pulled_back(trajectories, there)
         return jax.tree.map(jnp.subtract, *parts)
 
-    def _scores(self, trajectories: Steps, numbers: Array) -> Params:
+    def _scores(self, trajectories: Steps, numbers: Array) -> Array:
+        """Numbers times the scores on the logits of each step, (m, B, H, A)."""
         logs = self._logs(trajectories)
-        score = jax.nn.one_hot(trajectories.actions, logs.shape[2], dtype=logs.dtype) - jnp.exp(
-            logs
-        )
-        on_logits = numbers[..., None] * score / trajectories.alive.shape[0]
+        taken = jax.nn.one_hot(trajectories.actions, logs.shape[2], dtype=logs.dtype)
+        return numbers[..., None] * (taken - jnp.exp(logs)) / trajectories.alive.shape[0]
+
+    def _pulled_back(self, trajectories: Steps, on_logits: Array) -> Params:
         states = _in_a_row(trajectories)
         return _pull_back(
             lambda params: self.family.logits(params, states),
             self.params,
-            on_logits.reshape(numbers.shape[0], len(states), -1),
+            on_logits.reshape(len(on_logits), len(states), -1),
         )
 
 

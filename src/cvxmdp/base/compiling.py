@@ -23,12 +23,18 @@ SMALL_LOOPS: dict[str, Any] = {
     "xla_cpu_multi_thread_eigen": False,
 }
 MOST_PROGRAMS = 32
+FEW = 32  # entries, such as the actions of a state
 _programs: list[Program] = []  # all there are: they are made when modules are imported
 
 
 def has_accelerator() -> bool:
     """Whether programs run elsewhere than on the processor."""
     return jax.default_backend() != "cpu"
+
+
+def written_out(entries: int) -> bool:
+    """Whether a sum over so many entries is written out: it is a kernel of its own otherwise, on an accelerator."""
+    return has_accelerator() and entries <= FEW
 
 
 @lru_cache(maxsize=1)

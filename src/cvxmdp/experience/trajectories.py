@@ -18,7 +18,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from cvxmdp.base.compiling import has_accelerator
+from cvxmdp.base.compiling import FEW, has_accelerator, written_out
 from cvxmdp.base.errors import ModelError
 from cvxmdp.base.pytrees import Pytree
 from cvxmdp.experience.counted_random import uniforms
@@ -26,7 +26,6 @@ from cvxmdp.models.table import TabularMDP
 
 Array = Any
 LARGEST_TABLE = 2**28  # entries of the successor lists
-FEW = 32  # actions
 UNROLLED = 32  # steps of a trajectory up to which an accelerator has them one after the other in one program
 
 
@@ -174,15 +173,14 @@ def sampling_model(mdp: TabularMDP) -> SamplingModel:
 def draw(cumulative: Array, uniform: Array) -> Array:
     """The first index whose cumulative probability exceeds a uniform number in [0, 1)."""
     below = cumulative <= uniform
-    if has_accelerator() and below.shape[-1] <= FEW:
-        # A sum is a kernel of its own; written out, it is part of what comes before and after.
+    if written_out(below.shape[-1]):
         return sum(below[..., k].astype(jnp.int32) for k in range(below.shape[-1]))
     return below.sum(axis=-1)
 
 
 def looked_up(table: Array, place: Array) -> Array:
     """A row of a table (n, k); on an accelerator entry by entry, so that no row has to be written down."""
-    if has_accelerator() and table.shape[1] <= FEW:
+    if written_out(table.shape[1]):
         return jnp.stack([table[place, column] for column in range(table.shape[1])])
     return table[place]
 

@@ -83,10 +83,13 @@ class BoundFamily(Pytree):
         """Whether it is given observations instead of states; all actions are available then."""
         return False
 
+    def masked_logits(self, params: Params, states: Array) -> Array:
+        """psi, and minus infinity where an action is not available, shape (n, A)."""
+        return jnp.where(jnp.asarray(self.actions)[states], self.logits(params, states), -jnp.inf)
+
     def log_probabilities(self, params: Params, states: Array) -> Array:
         """log pi(. | s) for a batch of states, shape (n, A)."""
-        masked = jnp.where(jnp.asarray(self.actions)[states], self.logits(params, states), -jnp.inf)
-        return jax.nn.log_softmax(masked, axis=1)
+        return jax.nn.log_softmax(self.masked_logits(params, states), axis=1)
 
     def all_logits(self, params: Params) -> Array:
         """psi(theta; s, .) for every state, shape (S, A)."""
