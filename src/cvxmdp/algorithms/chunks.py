@@ -15,7 +15,7 @@ from cvxmdp.base.compiling import program, small_loop
 from cvxmdp.experience.counted_random import key_words
 
 NEVER = np.iinfo(np.int32).max
-TOGETHER = 64  # records whose traces are computed at once
+TOGETHER = 32  # records whose traces are computed at once; divides ``LEAST_ROWS``
 UNROLLED = 2  # rounds of a loop that an accelerator has one after the other
 
 
@@ -42,24 +42,25 @@ class Summary(NamedTuple):
     broken_at: Any  # the first iteration with a number that is not finite, or NEVER
 
 
-@small_loop("length", "every", "whole")
+@small_loop("capacity", "rounds")
 def run_chunk(
     learning: Learning,
     carry: Carry,
     words: Any,
     kept_at: Any,
     count: Any,
-    length: int,
-    every: int,
-    whole: bool = False,
+    length: Any,
+    every: Any,
+    capacity: int,
+    rounds: int,
 ) -> tuple[Carry, Summary, LearningTrace]:
     """``count`` iterations, at most ``length``, of which each ``every``-th is recorded.
 
     A chunk has ``length`` iterations; this may be all of it or a part that begins where a record does.
 
     The random numbers of iteration t depend on the key and on t alone, so chunks of any length give the same.
-    A shorter last chunk is another ``count``, not another compilation; ``whole`` promises that it is ``length``
-    and that all records are full ones, so that the rounds of the loops are known beforehand (``repeated``).
+    All three are numbers, not structure: chunks with at most ``capacity`` records are compiled once. Where
+    compiled code is to know ``every``, and ``count`` is a multiple of it, ``rounds`` is that; else it is zero.
     """
 
     def step(_: Any, loop: Any) -> Any:
@@ -73,10 +74,10 @@ def run_chunk(
     def recorded(row: Any, loop: Any) -> Any:
         """The iterations up to the next record, and what is noted of the last of them."""
         carry, summary, notes, first = loop
-        if every == 1:  # a loop of one round would cost a tenth of an iteration
+        if rounds == 1:  # a loop would cost a tenth of an iteration
             carry, summary, witnessed = step(0, (carry, summary, None))
         else:
-            left = every if whole else jnp.minimum(every, count - (first + row) * every)
+            left = rounds or jnp.minimum(every, count - (first + row) * every)
             carry, summary, witnessed = repeated(left, step, (carry, summary, unseen))
         note = packed(noted_of(learning, carry.state, witnessed))
         notes = {kind: lines.at[row].set(note[kind]) for kind, lines in notes.items()}
@@ -85,9 +86,10 @@ def run_chunk(
     def block(index: Any, loop: Any) -> Any:
         """Some records. Their traces are computed together, which is several times cheaper than one by one."""
         carry, summary, notes, traces = loop
-        first = index * together
-        left = together if whole else jnp.minimum(together, records - first)
-        carry, summary, notes, _ = repeated(left, recorded, (carry, summary, notes, first))
+        first = index * TOGETHER
+        carry, summary, notes, _ = jax.lax.fori_loop(
+            0, jnp.minimum(TOGETHER, records - first), recorded, (carry, summary, notes, first)
+        )
         found = jax.vmap(lambda note: trace_of(learning, unpacked(note, form)))(notes)
         put = partial(jax.lax.dynamic_update_slice_in_dim, start_index=first, axis=0)
         return carry, summary, notes, jax.tree.map(put, traces, found)
@@ -95,15 +97,13 @@ def run_chunk(
     # The mean begins anew at the beginning of a chunk; a piece may begin within one.
     fresh = carry.state.step % length == 0
     carry = carry._replace(seen=jax.tree.map(lambda leaf: jnp.where(fresh, 0.0, leaf), carry.seen))
-    records, most = (count + every - 1) // every, -(-length // every)
-    together = min(TOGETHER, most)
-    blocks = -(-most // together)
+    records = (count + every - 1) // every
     seen, form, note, trace = jax.eval_shape(lambda: _forms(learning, carry.state, words))
-    unseen, notes, traces = zeros(seen), zeros(note, together), zeros(trace, blocks * together)
+    unseen, notes, traces = zeros(seen), zeros(note, TOGETHER), zeros(trace, capacity)
     carry, summary, _, traces = jax.lax.fori_loop(
-        0, -(-records // together), block, (carry, empty_summary(), notes, traces)
+        0, -(-records // TOGETHER), block, (carry, empty_summary(), notes, traces)
     )
-    return carry, summary, jax.tree.map(lambda rows: rows[:most], traces)
+    return carry, summary, traces
 
 
 def repeated(rounds: Any, body: Any, start: Any) -> Any:
@@ -111,12 +111,6 @@ def repeated(rounds: Any, body: Any, start: Any) -> Any:
     several of them in a row then save copies of what they hand on."""
     known = isinstance(rounds, int) and rounds % UNROLLED == 0
     return jax.lax.fori_loop(0, rounds, body, start, unroll=UNROLLED if known else None)
-
-
-def fills(length: int, every: int) -> bool:
-    """Whether a chunk of this length has full records only, and these come in full blocks."""
-    records = length // every
-    return length % every == 0 and records % min(TOGETHER, records) == 0
 
 
 def _numbers(learning: Learning, words: Any, t: Any) -> Any:

@@ -23,6 +23,7 @@ SMALL_LOOPS: dict[str, Any] = {
     "xla_cpu_multi_thread_eigen": False,
 }
 MOST_PROGRAMS = 32
+LEAST_ROWS = 256
 FEW = 32  # entries, such as the actions of a state
 _programs: list[Program] = []  # all there are: they are made when modules are imported
 
@@ -33,7 +34,7 @@ def has_accelerator() -> bool:
 
 
 def written_out(entries: int) -> bool:
-    """Whether a sum over so many entries is written out: it is a kernel of its own otherwise, on an accelerator."""
+    """Whether a sum of so many entries is written out: it is a kernel of its own otherwise on accelerators."""
     return has_accelerator() and entries <= FEW
 
 
@@ -94,6 +95,11 @@ def program(*static: str) -> Callable[[Callable[..., Any]], Program]:
 def small_loop(*static: str) -> Callable[[Callable[..., Any]], Program]:
     """A decorator: compile for small arrays, with these static arguments."""
     return lambda function: Program(function, static, small=True)
+
+
+def rows_for(count: int) -> int:
+    """Rows of a table with room for ``count``: few sizes, so that runs of many lengths share programs."""
+    return max(LEAST_ROWS, 1 << (count - 1).bit_length())
 
 
 def let_go(most: int = MOST_PROGRAMS) -> None:

@@ -315,9 +315,9 @@ def chances_on_states(family: Any, params: Any) -> Any:
     return jnp.exp(family.log_table(params))
 
 
-@program("length")
+@program()
 def learn(
-    learning: Learning, carry: Carry, kept_at: Any, experience: Experience, length: int
+    learning: Learning, carry: Carry, kept_at: Any, experience: Experience, length: Any
 ) -> tuple[Carry, Summary, LearningTrace]:
     """One iteration with what was played; ``length`` is that of chunks, at whose ends the mean begins anew."""
     t = carry.state.step

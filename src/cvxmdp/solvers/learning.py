@@ -15,6 +15,7 @@ from cvxmdp.algorithms.directions import Departures
 from cvxmdp.algorithms.recursion import Learning, Watched
 from cvxmdp.atoms import Shape, entropy, walk
 from cvxmdp.atoms.shapes.separating import separated
+from cvxmdp.base.compiling import has_accelerator, rows_for
 from cvxmdp.base.errors import SettingsError
 from cvxmdp.base.interval import Interval
 from cvxmdp.base.precision import on_device
@@ -54,6 +55,19 @@ class Plan(NamedTuple):
             every = max(every, spacing(settings.iterations, rows))
         length = -(-min(settings.evaluate_every, settings.iterations) // every) * every
         return cls(settings.iterations, every, length, settings.iterate)
+
+    @property
+    def capacity(self) -> int:
+        """Rows that the records of a chunk are written to."""
+        return rows_for(self.length // self.every)
+
+    def rounds(self, count: int) -> int:
+        """Iterations between two of ``count`` iterations' records where compiled code is to know them, else 0.
+
+        A processor does without a loop where each is recorded; an accelerator need not ask after each round.
+        """
+        known = self.every == 1 or (has_accelerator() and count % self.every == 0)
+        return self.every if known else 0
 
     def end(self, done: int) -> int:
         """Of the chunk that is under way."""

@@ -10,6 +10,7 @@ import numpy as np
 
 from cvxmdp.algorithms.primal_dual import iteration as core
 from cvxmdp.algorithms.primal_dual.pieces import Totals, first_state, occupancy_at, run_piece
+from cvxmdp.base.compiling import rows_for
 from cvxmdp.base.errors import DivergedError
 from cvxmdp.base.precision import double_precision, on_device
 from cvxmdp.base.saved_trees import Growing
@@ -101,7 +102,7 @@ class PDPGWork(Work[Progressed]):
                 self.steps,
                 length,
                 self.setting.method,
-                self.longest,
+                rows_for(self.longest),
             )
             trace = jax.tree.map(lambda rows: np.asarray(rows)[:length], history)
             self._check_finite(trace, done)

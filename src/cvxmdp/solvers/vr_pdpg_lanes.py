@@ -18,14 +18,13 @@ from cvxmdp.algorithms.chunks import (
     Snapshot,
     Summary,
     begin,
-    fills,
     host,
     run_chunk,
     snapshot_of,
 )
 from cvxmdp.algorithms.learning_state import LearningTrace
 from cvxmdp.algorithms.recursion import Learning
-from cvxmdp.base.compiling import has_accelerator, program, small_loop, split
+from cvxmdp.base.compiling import program, small_loop, split
 from cvxmdp.base.saved_trees import Growing
 from cvxmdp.problems.solution import Solution, Status
 from cvxmdp.solvers.contract import Batch, Rows
@@ -35,17 +34,18 @@ if TYPE_CHECKING:
     from cvxmdp.solvers.vr_pdpg_work import LearningWork
 
 
-@small_loop("length", "every", "axes", "whole")
+@small_loop("capacity", "rounds", "axes")
 def run_lanes(
     learning: Any,
     carry: Carry,
     words: Any,
     kept_at: Any,
     count: Any,
-    length: int,
-    every: int,
+    length: Any,
+    every: Any,
+    capacity: int,
+    rounds: int,
     axes: Any,
-    whole: bool,
 ) -> tuple[Carry, Summary, LearningTrace]:
     """``run_chunk`` for all lanes at once."""
     leaves, form = jax.tree.flatten(learning)
@@ -54,7 +54,9 @@ def run_lanes(
 
     def lane(learning: Learning, carry: Carry, words: Any, kept_at: Any) -> Any:
         # Options of the compiler go with the outermost function alone.
-        return run_chunk.function(learning, carry, words, kept_at, count, length, every, whole)
+        return run_chunk.function(
+            learning, carry, words, kept_at, count, length, every, capacity, rounds
+        )
 
     return jax.vmap(lane, in_axes=(lanes, 0, 0, 0))(learning, carry, words, kept_at)
 
@@ -128,12 +130,11 @@ class Lanes(Batch[LanesState]):
             self.words,
             self.kept_at,
             until - done,
-            length=plan.length,
-            every=plan.every,
-            axes=self.axes,
-            whole=has_accelerator()
-            and until - done == plan.length
-            and fills(plan.length, plan.every),
+            plan.length,
+            plan.every,
+            plan.capacity,
+            plan.rounds(until - done),
+            self.axes,
         )
         snapshots = learned.snapshots
         if until == plan.end(done):

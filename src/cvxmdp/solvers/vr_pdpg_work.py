@@ -113,8 +113,10 @@ class LearningWork(Work[Learned]):
             self.begun[0],
             self.kept_at,
             until - int(state.done),
-            length=self.plan.length,
-            every=self.plan.every,
+            self.plan.length,
+            self.plan.every,
+            self.plan.capacity,
+            self.plan.rounds(until - int(state.done)),
         )
         return self._taken(state, until, carry, host(summary), host(traces))
 
