@@ -11,7 +11,7 @@ import numpy as np
 
 from cvxmdp.algorithms.learning_state import LearningState, LearningTrace, Witnessed
 from cvxmdp.algorithms.recursion import Learning, initial_state, iteration, noted_of, trace_of
-from cvxmdp.base.compiling import program, small_loop
+from cvxmdp.base.compiling import run_once, small_loop
 from cvxmdp.experience.counted_random import key_words
 
 NEVER = np.iinfo(np.int32).max
@@ -175,7 +175,7 @@ def keep(kept: Any, kept_at: Any, state: LearningState) -> Any:
     return jax.tree.map(lambda rows, row: rows.at[slot].set(row, mode="drop"), kept, state.params)
 
 
-@program()
+@run_once()
 def begin(
     learning: Learning, seed: Any, given: Any, multipliers: Any, kept_at: Any
 ) -> tuple[Any, Any, Carry]:

@@ -6,12 +6,13 @@ models of many sizes does not grow (about 10 MB for each program).
 
 On a CPU, XLA hands sums of 4,096 entries and more to a library (YNNPACK) and products of matrices to threads.
 Inside a loop over arrays as small as ours both cost many times the work itself (docs/sweeps.md has the
-measurement), so they are turned off for such loops (``small_loop``), and for them alone.
+measurement), so they are turned off for such loops (``small_loop``), and for them alone. What runs once,
+at the start of a run (``run_once``), is compiled with little care: a third of the time, and the same bits.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from functools import cached_property, lru_cache
 from typing import Any
 
@@ -21,6 +22,10 @@ import numpy as np
 SMALL_LOOPS: dict[str, Any] = {
     "xla_cpu_experimental_ynn_fusion_type": "",
     "xla_cpu_multi_thread_eigen": False,
+}
+RUN_ONCE: dict[str, Any] = {
+    "xla_backend_optimization_level": 1,
+    "xla_cpu_use_fusion_emitters": False,
 }
 MOST_PROGRAMS = 32
 LEAST_ROWS = 256
@@ -40,12 +45,13 @@ def written_out(entries: int) -> bool:
 
 @lru_cache(maxsize=1)
 def known_options() -> dict[str, Any]:
-    """Those of ``SMALL_LOOPS`` that this version of XLA understands; none where there is an accelerator."""
+    """The options above that this version of XLA understands; none where there is an accelerator."""
     if has_accelerator():
         return {}
-    if _understood(SMALL_LOOPS):
-        return SMALL_LOOPS
-    return {name: value for name, value in SMALL_LOOPS.items() if _understood({name: value})}
+    options = SMALL_LOOPS | RUN_ONCE
+    if _understood(options):
+        return options
+    return {name: value for name, value in options.items() if _understood({name: value})}
 
 
 def _understood(options: dict[str, Any]) -> bool:
@@ -65,18 +71,21 @@ class Program:
     Args:
         function: what is compiled.
         static: names of its static arguments.
-        small: whether with the options for small loops.
+        wanted: options of the compiler, of which those that it understands are given.
     """
 
-    def __init__(self, function: Callable[..., Any], static: tuple[str, ...], small: bool) -> None:
-        self.function, self.static, self.small = function, static, small
+    def __init__(
+        self, function: Callable[..., Any], static: tuple[str, ...], wanted: Iterable[str] = ()
+    ) -> None:
+        self.function, self.static, self.wanted = function, static, frozenset(wanted)
         self.__doc__ = function.__doc__
         _programs.append(self)
 
     @cached_property
     def jitted(self) -> Any:
-        options = (known_options() or None) if self.small else None
-        return jax.jit(self.function, static_argnames=self.static, compiler_options=options)
+        known = known_options() if self.wanted else {}
+        options = {name: value for name, value in known.items() if name in self.wanted}
+        return jax.jit(self.function, static_argnames=self.static, compiler_options=options or None)
 
     @property
     def count(self) -> int:
@@ -89,12 +98,17 @@ class Program:
 
 def program(*static: str) -> Callable[[Callable[..., Any]], Program]:
     """A decorator: compile, with these static arguments."""
-    return lambda function: Program(function, static, small=False)
+    return lambda function: Program(function, static)
 
 
 def small_loop(*static: str) -> Callable[[Callable[..., Any]], Program]:
     """A decorator: compile for small arrays, with these static arguments."""
-    return lambda function: Program(function, static, small=True)
+    return lambda function: Program(function, static, SMALL_LOOPS)
+
+
+def run_once(*static: str) -> Callable[[Callable[..., Any]], Program]:
+    """A decorator: compile quickly what is run once, with these static arguments."""
+    return lambda function: Program(function, static, RUN_ONCE)
 
 
 def rows_for(count: int) -> int:

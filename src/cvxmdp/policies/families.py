@@ -22,7 +22,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from cvxmdp.base.arrays import on_simplex
-from cvxmdp.base.compiling import program
+from cvxmdp.base.compiling import run_once
 from cvxmdp.base.errors import PolicyError, SettingsError
 from cvxmdp.base.pytrees import Pytree
 from cvxmdp.models.space import Space
@@ -134,7 +134,7 @@ def deployed(family: BoundFamily, params: Params, space: Space) -> Any:
     return policy if steps is None else from_rows(policy.probabilities(), steps)
 
 
-@program()
+@run_once()
 def first_params(family: BoundFamily, seed: Array) -> Params:
     """What a family draws with a seed."""
     return family.init(jax.random.key(seed))

@@ -26,7 +26,7 @@ from cvxmdp.algorithms.actor_multipliers import Gains, first_dual
 from cvxmdp.algorithms.actor_readings import Readings, readings_of
 from cvxmdp.algorithms.chunks import host
 from cvxmdp.algorithms.clipped_steps import StepSizes, first_adam, imitated
-from cvxmdp.base.compiling import program
+from cvxmdp.base.compiling import run_once
 from cvxmdp.base.errors import FileFormatError, SettingsError
 from cvxmdp.base.saved_trees import from_arrays
 from cvxmdp.experience.environments.environment import Environment, environment_of
@@ -237,7 +237,7 @@ def source_of(problem: Problem, setup: ActorCriticSetup) -> Any:
     return single_precision(JaxLanes(source, setup.readings.features))
 
 
-@program("lanes")
+@run_once("lanes")
 def first_state(setup: ActorCriticSetup, key: Any, lanes: int) -> ActorState:
     """Before the first iteration."""
     of_policy, of_critic = jax.random.split(key)

@@ -18,7 +18,7 @@ from cvxmdp.algorithms.actor_iteration import (
 )
 from cvxmdp.algorithms.actor_lanes import CompiledLanes, first_lanes, iterations
 from cvxmdp.algorithms.chunks import host
-from cvxmdp.base.compiling import program
+from cvxmdp.base.compiling import program, run_once
 from cvxmdp.base.errors import DivergedError
 from cvxmdp.base.saved_trees import to_arrays
 from cvxmdp.experience.counted_random import key_words
@@ -367,7 +367,7 @@ class ActorCriticWork(Work[Learnt]):
         }
 
 
-@program("count", "limit")
+@run_once("count", "limit")
 def begun(source: Any, key: Any, count: int, limit: int) -> CompiledLanes:
     """CompiledLanes at their first step."""
     return first_lanes(source, count, limit, key)

@@ -24,7 +24,7 @@ from cvxmdp.algorithms.chunks import (
 )
 from cvxmdp.algorithms.learning_state import LearningTrace
 from cvxmdp.algorithms.recursion import Learning
-from cvxmdp.base.compiling import program, small_loop, split
+from cvxmdp.base.compiling import run_once, small_loop, split
 from cvxmdp.base.saved_trees import Growing
 from cvxmdp.problems.solution import Solution, Status
 from cvxmdp.solvers.contract import Batch, Rows
@@ -61,7 +61,7 @@ def run_lanes(
     return jax.vmap(lane, in_axes=(lanes, 0, 0, 0))(learning, carry, words, kept_at)
 
 
-@program()
+@run_once()
 def begin_lanes(
     learning: Learning, seeds: Any, given: Any, multipliers: Any, kept_at: Any
 ) -> tuple[Any, Any, Carry]:

@@ -13,7 +13,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from cvxmdp.algorithms.primal_dual import iteration as core
-from cvxmdp.base.compiling import program
+from cvxmdp.base.compiling import program, run_once
 
 Array = Any
 
@@ -68,7 +68,7 @@ class Totals(NamedTuple):
         )
 
 
-@program("method")
+@run_once("method")
 def first_state(
     compiled: core.Compiled, params: Any, multipliers: Array, rounded: Any, method: Method
 ) -> Any:
