@@ -241,9 +241,7 @@ class AverageOracle(Oracle):
         values, before = self._swept(reward, accuracy), None
         found: Best | None = None
         for _ in range(rounds):
-            choices = self.choices(reward, values)
-            actions = choices.argmax(axis=1)
-            after = choices.ravel()[self.first_rows + actions]
+            choices, actions, after = self.greedy(reward, values)
             change = (after - values)[self.reached]
             upper, lower = float(change.max()), float(change.min())
             if found is None or upper - lower < found.upper - found.lower:
@@ -273,7 +271,7 @@ class AverageOracle(Oracle):
         if values.size <= DENSE_LIMIT:
             return values
         for _ in range(SWEEPS):
-            change = self.choices(reward, values).max(axis=1) - values
+            change = self.greedy(reward, values)[2] - values
             inside = change[self.reached]
             if float(inside.max() - inside.min()) <= accuracy:
                 break

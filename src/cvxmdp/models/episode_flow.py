@@ -34,6 +34,7 @@ from cvxmdp.models.rare_events import rare_return
 from cvxmdp.models.systems import (
     DENSE_LIMIT,
     dot,
+    product,
     row_maxima,
     settle,
     solve_discounted,
@@ -97,9 +98,9 @@ class EpisodeFlow(Flow):
 
     def following(self, values: np.ndarray) -> np.ndarray:
         """gamma P V, (S, A)."""
-        following = self.transition @ values
+        following = product(self.transition, values)
         following *= self.discount
-        return np.asarray(following.reshape(self.shape))
+        return following.reshape(self.shape)
 
     def values(
         self, policy: np.ndarray, reward: np.ndarray, guess: np.ndarray | None = None
@@ -244,7 +245,7 @@ class EpisodeFlow(Flow):
 
     def residual(self, x: np.ndarray) -> np.ndarray:
         """What the flow equations miss at x, (S,): zero for an occupancy."""
-        inflow = self.initial + self.discount * (self.transition.T @ x.ravel())
+        inflow = self.initial + self.discount * product(self.transition.T, x.ravel())
         return np.asarray(x.sum(axis=1) - inflow)
 
     def equations(self) -> Equations:

@@ -24,6 +24,7 @@ from typing import TYPE_CHECKING, NamedTuple, Protocol
 import numpy as np
 import scipy.sparse as sp
 
+from cvxmdp.base.blocks import in_blocks
 from cvxmdp.base.errors import SolverError
 from cvxmdp.models.rare_events import rare_return
 from cvxmdp.models.systems import (
@@ -113,6 +114,7 @@ class Oracle(ABC):
         self.ahead: tuple[np.ndarray | None, np.ndarray] = None, np.zeros(0)  # V, and gamma P V
         self.visits_before: np.ndarray | None = None
         self._choices = np.empty(self.shape)
+        self._taken: tuple[np.ndarray, list[np.ndarray]] | None = None  # actions, and their rows
         self._pattern: Pattern | None = None
         self.work = Effort()
 
@@ -141,28 +143,47 @@ class Oracle(ABC):
         self.work.sweeps += 1
         return self.model.following(values)
 
-    def choices(self, reward: np.ndarray, values: np.ndarray) -> np.ndarray:
-        """r + gamma P V, (S, A), until the next call; minus infinity where the action is not available."""
+    def greedy(
+        self, reward: np.ndarray, values: np.ndarray
+    ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """r + gamma P V, (S, A), until the next call; the best actions, (S,), and what they are worth, (S,).
+
+        Minus infinity where an action is not available.
+        """
         # The next reward begins with the values that this one ends with.
         if self.ahead[0] is not values:
             self.ahead = values, self.following(values)
-        choices = np.add(self.ahead[1], reward, out=self._choices)
-        if self.unavailable is not None:
-            choices[self.unavailable] = -np.inf
-        return choices
+        following, choices = self.ahead[1], self._choices
+        actions, worth = np.empty(self.shape[0], dtype=np.intp), np.empty(self.shape[0])
+
+        def block(begin: int, end: int) -> None:
+            here = np.add(following[begin:end], reward[begin:end], out=choices[begin:end])
+            if self.unavailable is not None:
+                here[self.unavailable[begin:end]] = -np.inf
+            here.argmax(axis=1, out=actions[begin:end])
+            worth[begin:end] = here.ravel()[self.first_rows[: end - begin] + actions[begin:end]]
+
+        in_blocks(block, self.shape[0])
+        return choices, actions, worth
 
     def chain(self, actions: np.ndarray) -> sp.csr_array:
-        """The transition matrix of a deterministic policy, (S, S)."""
+        """The transition matrix of a deterministic policy, (S, S), until the next call."""
         transition, rows = self.model.transition, self.first_rows + actions
         if self.even is None:
             return transition[rows]
-        # Rows of one length are taken as rows of a table, eight times faster than SciPy's selection.
-        parts = (
-            part.reshape(-1, self.even).take(rows, axis=0).ravel()
-            for part in (transition.data, transition.indices)
-        )
+        # Rows of one length are taken as rows of a table, eight times faster than SciPy's selection, and only
+        # where the action is another one than in the chain before.
+        tables = [part.reshape(-1, self.even) for part in (transition.data, transition.indices)]
+        if self._taken is None:
+            own = [table.take(rows, axis=0) for table in tables]
+        else:
+            own, changed = self._taken[1], np.flatnonzero(self._taken[0] != actions)
+            for table, part in zip(tables, own, strict=True):
+                part[changed] = table.take(rows[changed], axis=0)
+        self._taken = actions, own
         pointers = np.arange(0, self.even * rows.size + 1, self.even, dtype=transition.indptr.dtype)
-        return sp.csr_array((*parts, pointers), shape=(rows.size,) * 2)
+        entries = (*(part.ravel() for part in own), pointers)
+        return sp.csr_array(entries, shape=(rows.size,) * 2)
 
     def policy_chain(self, policy: np.ndarray) -> sp.csr_array:
         """The transition matrix of any policy (S, A), as a matrix to multiply with."""
@@ -192,9 +213,7 @@ class EpisodeOracle(Oracle):
         found: Best | None = None
         before: np.ndarray | None = None  # actions that ``values`` are the exact values of
         for _ in range(rounds):
-            choices = self.choices(reward, values)
-            actions = choices.argmax(axis=1)
-            after = choices.ravel()[self.first_rows + actions]
+            choices, actions, after = self.greedy(reward, values)
             upper, lower, residual = self._interval(values, after)
             stalled = 0 if upper - lower < 0.9 * narrowest else stalled + 1
             if upper - lower < narrowest:

@@ -45,10 +45,10 @@ def rare_return(flow: EpisodeFlow, reward: np.ndarray, values: np.ndarray) -> Ra
         reward: (S, A).
         values: about the best ones, (S,), up to rounding of the largest.
     """
-    sign = one_sign(reward[flow.usable])
-    if flow.strict or flow.endless or not sign or flow.longest > LONG:
+    if flow.strict or flow.endless or flow.longest > LONG:
         return None
-    if abs(dot(flow.initial, values)) > RARE * largest(values[flow.reached]):
+    sign = one_sign(reward[flow.usable])
+    if not sign or abs(dot(flow.initial, values)) > RARE * largest(values[flow.reached]):
         return None
     size = np.where(flow.usable, np.abs(reward), 0.0)
     found, actions = _swept(flow, size, sign)

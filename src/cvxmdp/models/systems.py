@@ -7,8 +7,8 @@ Nobody has to trust the result: certificates measure its residual.
 
 **To an accuracy** (``settle``), from a warm start and no further: by plain sweeps where the model mixes
 quickly, else by BiCGSTAB, else exactly. SciPy's compressed rows are the backend: on a CPU they do a sweep
-five times faster than compiled JAX (whose gathers are not vectorised), and a second thread gains nothing,
-because the sweep waits for memory.
+five times faster than compiled JAX (whose gathers are not vectorised). Large matrices are swept by all cores
+(``product``), with the same bits as by one.
 """
 
 from __future__ import annotations
@@ -19,6 +19,9 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 import scipy.sparse.linalg as spla
+from scipy.sparse import _sparsetools
+
+from cvxmdp.base.blocks import in_blocks
 
 DENSE_LIMIT = 1_500  # unknowns up to which a dense factorisation is the fastest and most exact
 FACTOR_LIMIT = 150_000  # unknowns beyond which an incomplete factorisation costs more than it saves
@@ -28,15 +31,49 @@ DIRECT_LIMIT = 500  # unknowns up to which a dense factorisation beats iteration
 MOST_SWEEPS = 1_000
 ROUNDED_AWAY = 64.0  # units in the last place of the largest value: changes that are rounding
 PROBE = 5  # sweeps over which the rate of convergence is measured
-LIGHT_BEYOND = (
-    1_000_000  # entries: larger matrices are swept in single precision where it is enough
-)
+# Entries: larger matrices are swept by all cores, and in single precision where it is enough.
+LIGHT_BEYOND = 1_000_000
+HALVES = 2  # parts of a transposed product, whatever the number of cores: it has the same bits
 SINGLE_DIGITS = 1e-2  # of a change, left when it is measured in double precision again
+LIGHT_SWEEPS = 13  # up to which that is left where plain sweeps are the fastest
 FAST_MIXING = 0.7  # rate per sweep up to which plain sweeps are the fastest
 # Steps of BiCGSTAB, and those in a row without progress, before it counts as broken down.
 MOST_KRYLOV, PATIENCE = 2_000, 100
 EPS = float(np.finfo(np.float64).eps)
 Norm = Callable[[np.ndarray], float]
+
+
+def product(matrix: Any, vector: np.ndarray) -> np.ndarray:
+    """``matrix @ vector``, of compressed rows or columns; by all cores where the matrix is large.
+
+    Rows are added up as by one core. A transposed matrix scatters: each half has a sum of its own.
+    """
+    if matrix.nnz <= LIGHT_BEYOND or matrix.format not in ("csr", "csc"):
+        return np.asarray(matrix @ vector)
+    rows, columns = matrix.shape
+    pointers, parts = matrix.indptr, (matrix.indices, matrix.data)
+    kind = np.result_type(matrix.dtype, vector.dtype)
+    vector = np.ascontiguousarray(vector, dtype=kind)
+    # SciPy's own loops, which take a part of the pointers without a copy of the entries.
+    if matrix.format == "csr":
+        found = np.zeros(rows, dtype=kind)
+
+        def gather(begin: int, end: int) -> None:
+            part = pointers[begin : end + 1]
+            _sparsetools.csr_matvec(end - begin, columns, part, *parts, vector, found[begin:end])
+
+        in_blocks(gather, rows)
+        return found
+    half = -(-columns // HALVES)
+    sums = np.zeros((HALVES, rows), dtype=kind)
+
+    def scatter(begin: int, end: int) -> None:
+        part, own = pointers[begin : end + 1], sums[begin // half]
+        _sparsetools.csc_matvec(rows, end - begin, part, *parts, vector[begin:end], own)
+
+    in_blocks(scatter, columns, half)
+    sums[0] += sums[1]
+    return np.asarray(sums[0])
 
 
 def solve_discounted(
@@ -118,7 +155,7 @@ def _polish(
     """Plain sweeps until the change has the size of rounding, or stops shrinking."""
     smallest = np.inf
     for _ in range(MOST_POLISHING):
-        following = right + discount * (matrix @ values)
+        following = right + discount * product(matrix, values)
         change = total(following - values)
         values = following
         if change <= EPS * total(values) or change >= smallest:
@@ -160,27 +197,24 @@ def _approached(
     """
     sweeps = 0
 
-    def step(v: np.ndarray, by: Any = matrix) -> np.ndarray:
+    def step(v: np.ndarray) -> np.ndarray:
         nonlocal sweeps
         sweeps += 1
-        following = by @ v
+        following = product(matrix, v)
         following *= discount
-        return np.asarray(following)
+        return following
 
-    v, left, smallest, size = guess, np.inf, np.inf, 0.0
-    light = _single(matrix) if matrix.nnz > LIGHT_BEYOND else None
+    v, smallest = guess, np.inf
+    light = _single(matrix, discount) if matrix.nnz > LIGHT_BEYOND else None
     for count in range(MOST_SWEEPS):
-        if light is None or left <= SINGLE_DIGITS * size or count == 0:
-            following = step(v)
-            following += right
-            v, change = following, following - v
-            left = size = norm(change)
-            if light is not None and left > target:
-                change = _scaled(change, size, norm)
-        else:
-            change = step(change, light)
-            v += np.multiply(change, size, dtype=np.float64)
-            left = size * norm(change)
+        following = step(v)
+        following += right
+        v, change = following, following - v
+        left = size = norm(change)
+        if light is not None and left > target:
+            moved, left, more = _lightly(light, change, size, target, norm)
+            v += moved
+            sweeps += more
         if left <= target:
             return v, left, sweeps
         # Without a discount a change may keep its size for as long as it takes to reach an end.
@@ -189,7 +223,8 @@ def _approached(
             return v, 0.0, sweeps
         if count == PROBE:
             probed = left
-        if count == 2 * PROBE and left > FAST_MIXING**PROBE * probed:
+        slow = count == 2 * PROBE and left > FAST_MIXING**PROBE * probed
+        if slow or (light is not None and left > SINGLE_DIGITS * size):
             break
         smallest = min(left, smallest)
     if most:
@@ -199,16 +234,32 @@ def _approached(
     return v, left, sweeps
 
 
-def _single(matrix: sp.csr_array) -> sp.csr_array:
-    """The same matrix with entries in single precision."""
+def _single(matrix: sp.csr_array, discount: float) -> sp.csr_array:
+    """discount * matrix, with entries in single precision."""
     entries = (matrix.data.astype(np.float32), matrix.indices, matrix.indptr)
+    np.multiply(entries[0], np.float32(discount), out=entries[0])
     return type(matrix)(entries, shape=matrix.shape)
 
 
-def _scaled(change: np.ndarray, size: float, norm: Norm) -> np.ndarray:
-    """A change in single precision, over its size, without the constant that a norm does not see."""
+def _lightly(
+    light: sp.csr_array, change: np.ndarray, size: float, target: float, norm: Norm
+) -> tuple[np.ndarray, float, int]:
+    """What sweeps of a change alone add up to, what is left of it in the norm, and their number.
+
+    They end where single precision does, or the model does not mix. The constant that a norm does not see is
+    left out.
+    """
     unseen = 0.5 * float(change.max() + change.min()) if norm is half_spread else 0.0
-    return ((change - unseen) / size).astype(np.float32)
+    now = ((change - unseen) / size).astype(np.float32)
+    moved, left, sweeps = np.zeros_like(now), size, 0
+    while sweeps < LIGHT_SWEEPS:
+        now = product(light, now)
+        sweeps += 1
+        moved += now
+        left = size * norm(now)
+        if left <= max(target, SINGLE_DIGITS * size):
+            break
+    return np.multiply(moved, size, dtype=np.float64), left, sweeps
 
 
 def half_spread(v: np.ndarray) -> float:
