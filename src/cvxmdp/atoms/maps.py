@@ -134,7 +134,7 @@ class Entries(Map):
         """Every pair has its own row: there is nothing to smooth."""
         if np.ndim(self._scale):
             return None
-        return reward.reshape(-1) / self._scale, namespace(reward).ones(self.shape)
+        return reward.reshape(-1) / self._scale, namespace(reward).ones(reward.shape)
 
     def among(self, u: np.ndarray, shares: np.ndarray) -> np.ndarray:
         return u.reshape(self.shape) / self._scale

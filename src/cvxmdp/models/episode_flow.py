@@ -36,6 +36,7 @@ from cvxmdp.models.systems import (
     dot,
     product,
     row_maxima,
+    row_sums,
     settle,
     solve_discounted,
     solve_relative,
@@ -246,7 +247,7 @@ class EpisodeFlow(Flow):
     def residual(self, x: np.ndarray) -> np.ndarray:
         """What the flow equations miss at x, (S,): zero for an occupancy."""
         inflow = self.initial + self.discount * product(self.transition.T, x.ravel())
-        return np.asarray(x.sum(axis=1) - inflow)
+        return row_sums(x) - inflow
 
     def equations(self) -> Equations:
         """Where stays are long, the sum of all equations stands in the place of one.

@@ -14,6 +14,7 @@ five times faster than compiled JAX (whose gathers are not vectorised). Large ma
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import reduce
 from typing import Any
 
 import numpy as np
@@ -285,6 +286,11 @@ def total(v: np.ndarray) -> float:
 def row_maxima(table: np.ndarray) -> np.ndarray:
     """The largest entry of each row, (n,), of a table (n, k) of few columns: ten times faster turned around."""
     return np.asarray(np.ascontiguousarray(table.T).max(axis=0))
+
+
+def row_sums(table: np.ndarray) -> np.ndarray:
+    """The sum of each row, (n,), of a table (n, k) of few columns: ten times faster column by column."""
+    return np.asarray(reduce(np.add, table.T))
 
 
 def bicgstab(

@@ -13,7 +13,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from cvxmdp.algorithms.columns.aggregates import Aggregates
+from cvxmdp.algorithms.columns.aggregates import Aggregates, aggregates_of
 from cvxmdp.algorithms.columns.column_places import HostPlace
 from cvxmdp.algorithms.columns.flow_duals import Leaf
 from cvxmdp.algorithms.columns.smoothed_dual import (
@@ -28,6 +28,7 @@ from cvxmdp.algorithms.columns.smoothed_dual import (
     DualTerms,
     SmoothedDual,
     can_be_smoothed,
+    terms_of,
 )
 from cvxmdp.base.arrays import Array
 from cvxmdp.base.compiling import program
@@ -59,9 +60,14 @@ class CompiledDual(SmoothedDual):
     """``SmoothedDual`` where its place is an accelerator."""
 
     def __init__(
-        self, lowered: Lowered, leaf: Leaf, place: HostPlace, model: CompiledModel
+        self,
+        terms: DualTerms,
+        units: np.ndarray,
+        place: HostPlace,
+        aggregates: Aggregates,
+        model: CompiledModel,
     ) -> None:
-        super().__init__(lowered, leaf, place)
+        super().__init__(terms, units, place, aggregates)
         self.compiled = model
         self.aggregates = jax.tree.map(place.put, self.aggregates)
         self.steps = np.zeros((MEMORY, self.values.size + self.multipliers.size))
@@ -86,9 +92,8 @@ def dual_of(lowered: Lowered, leaf: Leaf, place: HostPlace) -> SmoothedDual | No
     """The smoothed dual of a problem, where its place is; None where it has none."""
     if not can_be_smoothed(lowered, leaf):
         return None
-    if place.model is None:
-        return SmoothedDual(lowered, leaf, place)
-    return CompiledDual(lowered, leaf, place, place.model)
+    parts = *terms_of(lowered, leaf), place, aggregates_of(lowered.flow)
+    return SmoothedDual(*parts) if place.model is None else CompiledDual(*parts, place.model)
 
 
 @program()

@@ -20,6 +20,7 @@ from typing import Any
 
 import numpy as np
 
+from cvxmdp.algorithms.columns import group_start
 from cvxmdp.algorithms.columns.column_places import place_for
 from cvxmdp.algorithms.columns.compiled_dual import dual_of
 from cvxmdp.algorithms.columns.concave_master import ConcaveMaster
@@ -45,8 +46,9 @@ STALLED = 5  # natural steps in a row without progress after which the oracle is
 CREEPING_STEPS = 50  # after which the bounds should have come closer
 PROGRESS = 1e-3  # of the gap: what a bound has to move by to count as progress
 # Gap at which columns of the smoothed dual are taken; steps between others.
-NEAR, EXPLICIT_EVERY = 0.3, 4
+NEAR, EXPLICIT_EVERY = 0.6, 4
 FAR_EVALUATIONS, NEAR_EVALUATIONS = 40, 60  # of the smoothed dual in a step
+SPREADING = 3  # times as many where models spread slowly
 STEP_SHARE = 0.1  # of the gap: accuracy of the values of a natural step that give no bound
 VALUES_SHARE = 0.02  # of the gap: accuracy of the values of a natural step
 ORACLE_SHARE = 0.05  # of the gap, that the oracle may leave open
@@ -285,10 +287,16 @@ class Generation:
         """
         assert self.dual is not None
         assert self.natural is not None
-        gap, near = min(self.upper - self.lower, 0.1 * abs(self.lower)), self.gap <= NEAR
-        explicit = self.explicit or not near or self.steps % EXPLICIT_EVERY == 0
-        point = self.dual.descend(policy, gap, FAR_EVALUATIONS if explicit else NEAR_EVALUATIONS)
+        gap = min(self.upper - self.lower, 0.1 * abs(self.lower))
+        explicit = self.explicit or not self.gap <= NEAR or self.steps % EXPLICIT_EVERY == 0
+        if not self.dual.values.any():
+            group_start.begin(self.dual)
+        evaluations = FAR_EVALUATIONS if explicit else NEAR_EVALUATIONS
+        if self.dual.aggregates.parents:
+            evaluations *= SPREADING
+        point = self.dual.descend(policy, gap, evaluations)
         self._offer(asked, point.multipliers, point.values, point.following)
+        near = self.gap <= NEAR
         if explicit:
             accuracy = STEP_SHARE * gap / self.model.mass
             self.natural.evaluate(policy, self.master.price(asked).reward, accuracy)

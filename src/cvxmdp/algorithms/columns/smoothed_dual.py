@@ -17,16 +17,17 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
-from cvxmdp.algorithms.columns.aggregates import Aggregates, aggregates_of
+from cvxmdp.algorithms.columns.aggregates import Aggregates
 from cvxmdp.algorithms.columns.column_places import HostPlace
 from cvxmdp.algorithms.columns.flow_duals import Leaf, flat_tangents
 from cvxmdp.atoms.maps import Map
 from cvxmdp.base.arrays import Array, namespace
+from cvxmdp.base.blocks import in_blocks
 from cvxmdp.base.pytrees import Pytree
 from cvxmdp.models.systems import largest
 from cvxmdp.problems.lowered import Lowered
@@ -106,14 +107,9 @@ class DualTerms(Pytree):
             following: gamma P V, (S, A).
             residual: gives what the flow equations miss at some x.
         """
-        xp, (prior, temperature) = namespace(values), smoothing
-        excess = self.reward + following
-        for mu, reward in zip(multipliers, self.slacks, strict=True):
-            excess += mu * reward
-        excess -= values[:, None]
-        covered = self.map.softly(excess, prior, self.factor * temperature)
-        assert covered is not None
-        cover, policy = covered
+        xp, prior = namespace(values), smoothing[0]
+        given = smoothing, values, multipliers, following
+        cover, policy = self._in_blocks(*given) if xp is np else self._covered(*given)
         logs = self.logs + cover / self.factor
         highest = logs.max()
         shares = xp.exp(logs - highest)
@@ -136,50 +132,97 @@ class DualTerms(Pytree):
         value = self.constant + gained + linear
         return DualPoint(values, multipliers, value, slope, following, policy)
 
+    def _covered(
+        self,
+        smoothing: tuple[Array, Array],
+        values: Array,
+        multipliers: Array,
+        following: Array,
+        rows: slice = slice(None),
+    ) -> tuple[Array, Array]:
+        """The smoothed largest excess of some states, and the policy that has it."""
+        excess = self.reward[rows] + following[rows]
+        for mu, reward in zip(multipliers, self.slacks, strict=True):
+            excess += mu * reward[rows]
+        excess -= values[rows, None]
+        covered = self.map.softly(excess, smoothing[0][rows], self.factor * smoothing[1])
+        assert covered is not None
+        return covered
+
+    def _in_blocks(
+        self,
+        smoothing: tuple[Array, Array],
+        values: Array,
+        multipliers: Array,
+        following: Array,
+    ) -> tuple[Array, Array]:
+        """The same of all states."""
+        states = len(following)
+        each = self.map.rows // states  # of the leaf's rows, for a state
+        cover, policy = np.empty(self.map.rows), np.empty(following.shape)
+
+        def block(begin: int, end: int) -> None:
+            found = self._covered(smoothing, values, multipliers, following, slice(begin, end))
+            cover[begin * each : end * each], policy[begin:end] = found
+
+        in_blocks(block, states)
+        return cover, policy
+
+
+def terms_of(lowered: Lowered, leaf: Leaf) -> tuple[DualTerms, np.ndarray]:
+    """The dual of a problem whose only curved part is an entropy or kl in the objective, and its units.
+
+    Multipliers are counted in units, (n,), in which they are as steep as the leaf.
+    """
+    model, map, factor = lowered.flow, leaf.shape.maps()[0], abs(leaf.factor)
+    somewhere = lowered.tangents_at(np.zeros(model.shape))  # the others are affine
+    flat, replaced = flat_tangents(lowered, leaf, somewhere)
+    none = dict.fromkeys(lowered.slacks, 0.0)
+    reward, constant = lowered.lagrangian_tangent(none, replaced)
+    affine = [slack.affine() for slack in lowered.slacks.values()]
+    slacks = [part for part in affine if part is not None]
+    steep = factor * largest(map.pull_back(np.ones(map.rows)))
+    steepest = [largest(part.reward[model.usable]) for part in slacks]
+    units = np.array([steep / size if size > 0 else 1.0 for size in steepest])
+    logs = np.where(leaf.live, leaf.log_weights + flat, -np.inf)
+    terms = DualTerms(
+        map,
+        # Pairs that cannot be taken have no part in the largest.
+        np.where(model.actions, reward, -np.inf),
+        [unit * part.reward for unit, part in zip(units, slacks, strict=True)],
+        units * np.array([part.offset for part in slacks]),
+        logs,
+        -model.residual(np.zeros(model.shape)),
+        constant - factor * float(np.exp(logs).sum()),
+        factor,
+        model.endless,
+    )
+    return terms, units
+
 
 class SmoothedDual:
-    """The dual of a problem whose only curved part is an entropy or kl in the objective.
+    """The smoothed dual, and where its descents are.
 
     Args:
-        lowered: the problem.
-        leaf: its entropy or kl.
+        terms: what it is made of.
+        units: of multipliers, (n,).
         place: where backups are computed, and so where everything of the size of the model is.
+        aggregates: of the model's states.
     """
 
-    def __init__(self, lowered: Lowered, leaf: Leaf, place: HostPlace) -> None:
-        self.model, self.place = lowered.flow, place
-        map, factor = leaf.shape.maps()[0], abs(leaf.factor)
-        self.factor = factor
-        somewhere = lowered.tangents_at(np.zeros(self.model.shape))  # the others are affine
-        flat, replaced = flat_tangents(lowered, leaf, somewhere)
-        none = dict.fromkeys(lowered.slacks, 0.0)
-        reward, constant = lowered.lagrangian_tangent(none, replaced)
-        affine = [slack.affine() for slack in lowered.slacks.values()]
-        slacks = [part for part in affine if part is not None]
-        # Multipliers are counted in units in which they are as steep as the leaf.
-        steep = factor * largest(map.pull_back(np.ones(map.rows)))
-        steepest = [largest(part.reward[self.model.usable]) for part in slacks]
-        self.units = np.array([steep / size if size > 0 else 1.0 for size in steepest])
-        scaled = zip(self.units, slacks, strict=True)
-        logs = np.where(leaf.live, leaf.log_weights + flat, -np.inf)
-        self.terms = DualTerms(
-            map,
-            # Pairs that cannot be taken have no part in the largest.
-            place.put(np.where(self.model.actions, reward, -np.inf)),
-            [place.put(unit * part.reward) for unit, part in scaled],
-            self.units * np.array([part.offset for part in slacks]),
-            place.put(logs),
-            place.put(-self.model.residual(np.zeros(self.model.shape))),
-            constant - factor * float(np.exp(logs).sum()),
-            factor,
-            self.model.endless,
-        )
-        self.values, self.multipliers = np.zeros(self.model.shape[0]), np.zeros(len(slacks))
+    def __init__(
+        self, terms: DualTerms, units: np.ndarray, place: HostPlace, aggregates: Aggregates
+    ) -> None:
+        self.model, self.place = place.oracle.model, place
+        self.units, self.factor, put = units, terms.factor, place.put
+        large = {"reward": put(terms.reward), "slacks": [*map(put, terms.slacks)]}
+        self.terms = replace(terms, **large, logs=put(terms.logs), anchor=put(terms.anchor))
+        self.values, self.multipliers = np.zeros(self.model.shape[0]), np.zeros(units.size)
         self.steps: Any = []
         self.changes: Any = []
         self.evaluations, self.temperature = 0, WARMEST
         self.prior = np.zeros(self.model.shape)
-        self.aggregates = aggregates_of(self.model)
+        self.aggregates = aggregates
 
     def at(self, values: np.ndarray, multipliers: np.ndarray) -> DualPoint:
         """Value and slope: one backup, and one of what it says of visits."""
