@@ -30,6 +30,9 @@ def in_blocks(work: Callable[[int, int], object], count: int, block: int = BLOCK
         count: of rows.
         block: rows of a block; the last may be shorter.
     """
+    if count <= block:
+        work(0, count)
+        return
     begins = iter(range(0, count, block))  # threads take the next one from it
 
     def some() -> None:
