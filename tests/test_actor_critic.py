@@ -230,6 +230,9 @@ def test_what_a_start_takes_over():
     assert np.isfinite(measured).all()
     assert measured.any()
     assert learner.dual.allowance == pytest.approx(0.0), "no violation is allowed again"
+    other = ActorCriticWork(cm.ActorCritic(8_000, cm.MLP(16)), Task(problem, first, 1))
+    same = other.policy(other.first().learner.actor).probabilities()
+    assert np.abs(same - first.policy.probabilities()).max() < 0.05, "of another network, the policy"
     table = cm.solve(problem).policy
     imitated = ActorCriticWork(cm.ActorCritic(8_000), Task(problem, table, 1)).first().learner
     assert np.abs(work.policy(imitated.actor).probabilities() - table.probabilities()).max() < 0.05
@@ -250,6 +253,28 @@ def test_an_answer_is_no_worse_than_the_policy_it_began_with():
     tight = Examination(problem.with_budget("hazard", 0.01), 2_048, 10, 100, 0, 0)
     safe = cm.TabularPolicy(np.tile([1.0, 0.0, 0.0, 0.0], (9, 1)))
     assert tight.better([safe, safe, best]) < 2, "what breaks a budget is no better"
+
+
+def test_a_barrier_is_nearly_flat_at_first_for_policies_that_are_outside():
+    mdp = cm.gridworld(3, discount=0.9, rewards={8: 1.0}, hazards=[4])
+    barrier = cm.log_barrier(cm.linear("hazard") <= 1.0)
+    problem = cm.Problem(mdp, maximize=cm.linear("reward") + 0.1 * barrier)
+    work = ActorCriticWork(cm.ActorCritic(100 * 256), Task(problem, None, 0))
+    setup, outside = work.setup, work.first().learner.outside
+    assert outside == pytest.approx(np.zeros(1)), "one logarithm, nothing known yet"
+    m = setup.readings.rewards.reshape(2, -1) @ np.where(np.arange(36) // 4 == 4, 0.75, 0.0)
+    m = jnp.asarray(m, jnp.float32)
+    assert np.asarray(setup.readings.inside(m)) == pytest.approx([-2.0])
+
+    def slope(outside: float, done: float) -> float:
+        """Of the barrier, along hazards."""
+        _, weights = setup.loosened(jnp.array([outside]), jnp.asarray(done)).shadow(m)
+        return -float(np.asarray(weights).min())
+
+    assert slope(2.01, 0) == pytest.approx(0.1 / 201.0), "a hundred times as far outside"
+    assert slope(2.01, 25) == pytest.approx(0.1 / np.sqrt(201.0 * 0.01), rel=1e-4)
+    assert slope(2.01, 50) == pytest.approx(0.1 / 0.01), "the tangent at 0.01"
+    assert slope(0.01, 0) == slope(-3.0, 0) == pytest.approx(0.1 / 0.01), "who is not outside"
 
 
 def test_what_is_hardly_ever_seen_is_no_logarithm_and_said():

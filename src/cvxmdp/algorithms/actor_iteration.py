@@ -22,9 +22,10 @@ from typing import Any, ClassVar, NamedTuple
 import jax
 import jax.numpy as jnp
 
-from cvxmdp.algorithms.actor_multipliers import Dual, Gains, pull, updated_dual
+from cvxmdp.algorithms.actor_multipliers import SETTLED, Dual, Gains, pull, updated_dual
 from cvxmdp.algorithms.actor_readings import LaneSteps, Readings
 from cvxmdp.algorithms.clipped_steps import Adam, Lesson, StepSizes, improve
+from cvxmdp.atoms.shapes.log_shape import FLOOR
 from cvxmdp.base.pytrees import Pytree
 from cvxmdp.policies.gaussian import BoundGaussian
 from cvxmdp.policies.networks import BoundEquinox, BoundMLP, Observed
@@ -33,6 +34,7 @@ Array = Any
 AVERAGED = 0.02  # rate of the averaged parameters
 LEAST_RATE = 0.05  # of the moments of what the critic predicts
 LEAST_SPREAD = 1e-8
+FLAT = 100.0  # times how far outside the first policies are: the floor of logarithms at first
 REPAIRING = 0.3  # of the learning rate at first, when a repair begins
 
 
@@ -92,6 +94,7 @@ class ActorState(NamedTuple):
         adam: moments of the gradients of both.
         measured: see there.
         dual: multipliers and what they are made of.
+        outside: how far under the floors of logarithms and powers the first policies were, (L,).
         returns: of the episodes under way, (N, C).
     """
 
@@ -99,9 +102,10 @@ class ActorState(NamedTuple):
     actor: ActorPart
     averaged: ActorPart
     critic: Critic
-    adam: Adam
+    adam: tuple[Adam, Adam]
     measured: RunningMeasure
     dual: Dual
+    outside: Array
     returns: Array
 
 
@@ -168,6 +172,16 @@ class ActorCriticSetup(Pytree):
         whole = 1.0 - done / self.iterations
         return jnp.where(done < self.iterations, whole, REPAIRING * (1.0 - repaired))
 
+    def loosened(self, outside: Array, done: Array) -> Readings:
+        """Slopes of logarithms and powers that the first policies are outside of: nearly flat at first.
+
+        An allowance, like that of budgets: of a barrier that is steep from the first step on, nothing else is
+        learned than to stay away. Slopes grow by the same factor in every iteration.
+        """
+        widest = jnp.where(outside > FLOOR, FLAT * outside, FLOOR)
+        left = self.gains.left(done / self.iterations)
+        return self.readings.loosened(FLOOR * (widest / FLOOR) ** left)
+
     def values(self, critic: Critic, moments: Moments, inputs: Array) -> Array:
         """V, (T, N, C)."""
         flat = inputs.reshape(-1, *inputs.shape[2:])
@@ -199,14 +213,14 @@ def learn(
     seen = with_moments(state.actor.moments, steps)
     first = state.done == 0
     moments = jax.tree.map(lambda new, old: jnp.where(first, new, old), seen, state.actor.moments)
-    lately = state.measured
-    rewards, _ = setup.readings.shadow(mean_of(lately, setup.longest))
+    lately, loosened = state.measured, setup.loosened(state.outside, state.done)
+    rewards, _ = loosened.shadow(mean_of(lately, setup.longest))
     z = steps.along(rewards) * steps.played[..., None]
     now = setup.values(state.critic, moments, steps.inputs)
     then = setup.values(state.critic, moments, steps.after)
     measured, batch = measure(setup, lately, steps, z, then)
     m = mean_of(measured, setup.longest)
-    values, (_, weights) = setup.readings.values(m), setup.readings.shadow(m)
+    values, (_, weights) = setup.readings.values(m), loosened.shadow(m)
     advantages = generalised(setup, steps, z, now, then)
     parts = (advantages @ weights.T) * steps.played[..., None]
     parts -= _mean(parts, steps.played) * steps.played[..., None]
@@ -222,7 +236,7 @@ def learn(
         sample[1:],
         _rms(parts, steps.played),
         ends @ weights.T,
-        values - setup.readings.sloped(m),
+        values - loosened.sloped(m),
         _counted_ends(steps),
         batch.weight > 0,
     )
@@ -249,6 +263,7 @@ def learn(
         adam,
         measured,
         dual,
+        jnp.where(state.dual.updates < SETTLED, FLOOR - setup.readings.inside(m), state.outside),
         returns,
     )
     spread = _mean((targets - now) ** 2, steps.played) / jnp.maximum(

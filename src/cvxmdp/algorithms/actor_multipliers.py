@@ -46,6 +46,10 @@ class Gains(Pytree):
     memory: Array
     static: ClassVar[tuple[str, ...]] = ()
 
+    def left(self, progress: Array) -> Array:
+        """What is left of the allowances after a share of the run."""
+        return jnp.maximum(1.0 - progress / jnp.maximum(self.ramp, 1e-6), 0.0)
+
 
 class Dual(NamedTuple):
     """Multipliers and what they are made of; vectors of n constraints, or of 1 + n functions.
@@ -130,8 +134,7 @@ def updated_dual(
     seen = _of_episodes(gains, dual.ends, of_ends, ends)
     settling = dual.updates < SETTLED
     allowance = jnp.where(settling, jnp.maximum(-slack, 0.0), dual.allowance)
-    left = jnp.maximum(1.0 - progress / jnp.maximum(gains.ramp, 1e-6), 0.0)
-    error = slack - _margin(gains, seen) - dual.extra + allowance * left
+    error = slack - _margin(gains, seen) - dual.extra + allowance * gains.left(progress)
     floor = 1e-6 * (jnp.abs(slack) + jnp.abs(offsets[1:])) + LEAST
     error = jnp.clip(error / jnp.maximum(jnp.sqrt(noise), floor), -MOST_ERROR, MOST_ERROR)
     error = jnp.where(settling, 0.0, error)

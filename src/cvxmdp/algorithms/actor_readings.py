@@ -13,8 +13,8 @@ are too many channels, m is x itself and each function has a single channel, its
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar, NamedTuple
 
 import jax.numpy as jnp
@@ -23,6 +23,7 @@ import scipy.linalg
 import scipy.sparse as sp
 
 from cvxmdp.atoms import Shape, walk
+from cvxmdp.atoms.shapes import LogShape, PowerShape
 from cvxmdp.base.pytrees import Pytree
 
 Array = Any
@@ -140,6 +141,19 @@ class Readings(Pytree):
             return slopes, jnp.eye(len(self.functions))
         return self.rewards, slopes.reshape(len(slopes), -1) @ self.lift
 
+    def inside(self, m: Array) -> Array:
+        """What stands under logarithms and powers at m, (L,): their domains begin at zero."""
+        x = self.occupancy(m)
+        found = [
+            one.parts[0].value(x) for function in self.functions for one in _bordered(function)
+        ]
+        return jnp.asarray(found, m.dtype).reshape(-1)
+
+    def loosened(self, floors: Array) -> Readings:
+        """With logarithms and powers that go on along their tangents below these floors, (L,)."""
+        left = iter(floors)
+        return replace(self, functions=tuple(_floored(one, left) for one in self.functions))
+
     def sloped(self, m: Array) -> Array:
         """What the functions' tangents at m say of m without their constants, (1 + n,)."""
         rewards, weights = self.shadow(m)
@@ -172,6 +186,18 @@ def readings_of(functions: Sequence[Shape], shape: tuple[int, int], signals: int
     unit = dense / lengths
     lift = (unit.T @ scipy.linalg.pinvh(unit @ unit.T, rtol=ROUNDING)) / lengths.T
     return Readings(known, dense.reshape(-1, *shape), lift, shape, features)
+
+
+def _bordered(function: Shape) -> list[LogShape | PowerShape]:
+    """Its logarithms and powers."""
+    return [step.node for step in walk(function) if isinstance(step.node, LogShape | PowerShape)]
+
+
+def _floored(function: Shape, floors: Iterator[Array]) -> Shape:
+    """The function with the next floors, in the order of ``_bordered``."""
+    if isinstance(function, LogShape | PowerShape):
+        function = replace(function, floor=next(floors))
+    return function.with_children([_floored(part, floors) for part in function.children()])
 
 
 def _looked_at(functions: Sequence[Shape], shape: tuple[int, int]) -> sp.csr_array:

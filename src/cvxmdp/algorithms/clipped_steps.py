@@ -2,8 +2,8 @@ r"""Several epochs of clipped steps on one batch (proximal policy optimisation, 
 
 Minibatches in random order maximise the mean of min(r A, clip(r, 1 - c, 1 + c) A) + b H, with r the ratio of
 the chances of the action taken, now and when it was played, and H the entropy, while the critic moves towards
-its targets, by Adam. Where a limit on the KL divergence from the policy that was played is given, the rest of
-the epochs is left out once it is exceeded.
+its targets, by Adam. Once the KL divergence from the policy that was played exceeds its limit, the policy is
+left as it is; the critic goes on, since it has nothing to do with who played.
 """
 
 from __future__ import annotations
@@ -82,7 +82,7 @@ class _Flat(NamedTuple):
 
 
 def first_adam(params: Any) -> Adam:
-    """Before the first step."""
+    """Before the first step of one network."""
     nothing = jax.tree.map(jnp.zeros_like, params)
     return Adam(nothing, nothing, jnp.zeros(()))
 
@@ -119,11 +119,11 @@ def improve(
     sizes: StepSizes,
     networks: tuple[Any, Any],
     params: tuple[Any, Any],
-    adam: Adam,
+    adam: tuple[Adam, Adam],
     lesson: Lesson,
     left: Array,
     key: Array,
-) -> tuple[tuple[Any, Any], Adam, Shown]:
+) -> tuple[tuple[Any, Any], tuple[Adam, Adam], Shown]:
     """Parameters of policy and critic after all epochs.
 
     Args:
@@ -139,15 +139,14 @@ def improve(
     count = batch.played.shape[0]
 
     def minibatch(loop: Any, chosen: Array) -> Any:
-        params, adam, stopped = loop
+        policy, critic, stopped = loop
         part = jax.tree.map(lambda rows: rows[chosen], batch)
+        params, rate = (policy[0], critic[0]), sizes.learning_rate * left
         slopes, kl = jax.grad(_loss, has_aux=True)(params, networks, part, sizes, left)
-        moved, reached = _adam(params, adam, slopes, sizes.learning_rate * left)
         stopped = stopped | (kl > sizes.kl)
-        kept = jax.tree.map(
-            lambda new, old: jnp.where(stopped, old, new), (moved, reached), (params, adam)
-        )
-        return (*kept, stopped), None
+        moved = _adam(policy, slopes[0], rate)
+        policy = jax.tree.map(lambda new, old: jnp.where(stopped, old, new), moved, policy)
+        return (policy, _adam(critic, slopes[1], rate), stopped), None
 
     def epoch(loop: Any, key: Array) -> Any:
         order = jax.random.permutation(key, count)
@@ -155,8 +154,9 @@ def improve(
         parts = order[: size * sizes.minibatches].reshape(sizes.minibatches, size)
         return jax.lax.scan(minibatch, loop, parts)
 
-    loop = (params, adam, jnp.zeros((), bool))
-    (params, adam, _), _ = jax.lax.scan(epoch, loop, jax.random.split(key, sizes.epochs))
+    loop = (*zip(params, adam, strict=True), jnp.zeros((), bool))
+    (*reached, _), _ = jax.lax.scan(epoch, loop, jax.random.split(key, sizes.epochs))
+    params, adam = zip(*reached, strict=True)
     now, entropy = _chance_and_entropy(
         networks[0], params[0], batch.inputs, batch.masks, batch.actions
     )
@@ -198,9 +198,9 @@ def _divergence(logs: Array) -> Array:
     return jnp.exp(logs) - 1.0 - logs
 
 
-def _adam(params: Any, adam: Adam, slopes: Any, rate: Array) -> tuple[Any, Adam]:
-    """A step down, the gradients of policy and critic cut at a norm each."""
-    slopes = tuple(_cut(part) for part in slopes)
+def _adam(network: tuple[Any, Adam], slopes: Any, rate: Array) -> tuple[Any, Adam]:
+    """A step down of one network's parameters, its gradient cut at a norm."""
+    (params, adam), slopes = network, _cut(slopes)
     count = adam.count + 1.0
     mean = jax.tree.map(lambda m, g: DECAY * m + (1.0 - DECAY) * g, adam.mean, slopes)
     square = jax.tree.map(
@@ -227,13 +227,11 @@ def imitated(family: Any, params: Any, chances: Array) -> Any:
     """Parameters of a family on states that give about these probabilities, (S, A): the least cross entropy."""
     states = jnp.arange(chances.shape[0])
 
-    def missed(both: tuple[Any]) -> Array:
-        return -(chances * log_chances(family, both[0], states, None)).sum(axis=1).mean()
+    def missed(params: Any) -> Array:
+        return -(chances * log_chances(family, params, states, None)).sum(axis=1).mean()
 
     def step(_: Array, loop: Any) -> Any:
-        both, adam = loop
-        return _adam(both, adam, jax.grad(missed)(both), jnp.asarray(IMITATING))
+        return _adam(loop, jax.grad(missed)(loop[0]), jnp.asarray(IMITATING))
 
-    both = (params,)
-    (found,), _ = jax.lax.fori_loop(0, IMITATIONS, step, (both, first_adam(both)))
+    found, _ = jax.lax.fori_loop(0, IMITATIONS, step, (params, first_adam(params)))
     return found

@@ -251,9 +251,10 @@ def first_state(setup: ActorCriticSetup, key: Any, lanes: int) -> ActorState:
         actor,
         actor,
         Critic(values, Scaled(nothing, nothing)),
-        first_adam((params, values)),
+        (first_adam(params), first_adam(values)),
         RunningMeasure(jnp.zeros(setup.readings.size), *[jnp.zeros(())] * 3),
         first_dual(constraints),
+        jnp.zeros_like(setup.readings.inside(jnp.zeros(setup.readings.size))),
         jnp.zeros((lanes, channels)),
     )
 
@@ -281,15 +282,17 @@ def taken_over(first: ActorState, start: Any, family: Any) -> tuple[ActorState, 
     known = getattr(start, "stats", {}).get(LEARNER)
     if known is not None:
         try:
-            found: ActorState = from_arrays(known, first._replace(returns=np.zeros((0, 0))))
+            found: ActorState | None = from_arrays(known, first._replace(returns=np.zeros((0, 0))))
         except FileFormatError:
-            found = first
-        if _alike(found, first):
+            found = None
+        if found is not None and _alike(found, first):
             dual = found.dual._replace(
                 allowance=np.zeros_like(found.dual.allowance),
                 extra=np.zeros_like(found.dual.extra),
             )
-            reached = found._replace(done=first.done, dual=dual, returns=first.returns)
+            reached = found._replace(
+                done=first.done, dual=dual, outside=first.outside, returns=first.returns
+            )
             return reached, "parameters, critic, scales, measure and multipliers of the solution"
     actor = _policy_of(start, first.actor, family)
     dual = first.dual._replace(updates=np.float32(ALLOWED))

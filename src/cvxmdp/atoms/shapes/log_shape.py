@@ -24,8 +24,7 @@ class LogShape(IncreasingShape):
     on along its tangent there.
     """
 
-    floor: float = 0.0
-    static: ClassVar[tuple[str, ...]] = ("floor",)
+    floor: Any = None
     kind: ClassVar[str] = "log"
     roughness: ClassVar[str] = "its gradient is unbounded where the argument goes to zero"
 
@@ -33,7 +32,7 @@ class LogShape(IncreasingShape):
         """The logarithm of the inner value; log q + (u - q) / q with q = max(u, floor)."""
         xp = namespace(x)
         inside = self.parts[0].value(x)
-        if self.floor:
+        if self.floor is not None:
             raised = xp.maximum(inside, self.floor)
             return xp.log(raised) + (inside - raised) / raised
         outside = inside <= 0  # false for NaN, which must not pass for minus infinity
@@ -41,11 +40,11 @@ class LogShape(IncreasingShape):
 
     def gradient(self, x: Array) -> Array:
         xp = namespace(x)
-        inside = self.parts[0].value(x)
-        inside = (
-            xp.maximum(inside, self.floor) if self.floor else xp.where(inside > 0, inside, xp.nan)
+        inside, floor = self.parts[0].value(x), self.floor
+        defined = (
+            xp.where(inside > 0, inside, xp.nan) if floor is None else xp.maximum(inside, floor)
         )
-        return self.parts[0].gradient(x) / inside
+        return self.parts[0].gradient(x) / defined
 
     def extended(self) -> LogShape:
         """Linear where the inside is below ``FLOOR``."""

@@ -27,8 +27,8 @@ class PowerShape(IncreasingShape):
     """
 
     exponent: float
-    floor: float = 0.0
-    static: ClassVar[tuple[str, ...]] = ("exponent", "floor")
+    floor: Any = None
+    static: ClassVar[tuple[str, ...]] = ("exponent",)
     kind: ClassVar[str] = "power"
     roughness: ClassVar[str] = "its gradient is unbounded where the argument goes to zero"
 
@@ -41,7 +41,7 @@ class PowerShape(IncreasingShape):
         """The power of the inner value; q^p + p q^(p-1) (u - q) with q = max(u, floor)."""
         xp, p = namespace(x), self.exponent
         inside = self.parts[0].value(x)
-        if self.floor:
+        if self.floor is not None:
             raised = xp.maximum(inside, self.floor)
             return self.sign * raised**p + self.slope(raised) * (inside - raised)
         # Both are false for NaN, which must not pass for minus infinity.
@@ -51,8 +51,8 @@ class PowerShape(IncreasingShape):
     def gradient(self, x: Array) -> Array:
         xp = namespace(x)
         inside = self.parts[0].value(x)
-        raised = xp.maximum(inside, self.floor or LEAST)
-        if not self.floor:
+        raised = xp.maximum(inside, LEAST if self.floor is None else self.floor)
+        if self.floor is None:
             raised = xp.where(inside >= 0, raised, xp.nan)
         return self.slope(raised) * self.parts[0].gradient(x)
 
