@@ -148,6 +148,7 @@ def _velocity(body: str, limit: float) -> SafeTask:
     return SafeTask(f"{body} velocity", make, 1_000, 25.0, 3_000_000, continuous=True)
 
 
+_LAVA = _read("minigrid:MiniGrid-LavaGapS5-v0", lambda o, a, p, r, end: (r, end and r == 0), _image)
 LISTED = (
     SafeTask(
         "CartPole, left of the middle",
@@ -164,14 +165,7 @@ LISTED = (
         200,
         50.0,
     ),
-    SafeTask(
-        "LavaGapS5, lava",
-        _read(
-            "minigrid:MiniGrid-LavaGapS5-v0", lambda o, a, p, r, end: (r, end and r == 0), _image
-        ),
-        100,
-        0.02,
-    ),
+    SafeTask("LavaGapS5, lava", _LAVA, 100, 0.02),
     SafeTask(
         "Dynamic-Obstacles-5x5, collisions",
         _read(
@@ -208,6 +202,8 @@ LISTED = (
     ),
     SafeTask("two queues, power", _queues, 200, 80.0),
 )
+# A budget so tight that standing still is the easy answer.
+TIGHT = (SafeTask("LavaGapS5, lava at most 0.5%", _LAVA, 100, 0.005, 1_000_000),)
 VELOCITY = tuple(
     _velocity(body, limit)
     for body, limit in (

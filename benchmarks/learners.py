@@ -1,6 +1,6 @@
 """ActorCritic with no settings, and a PPO-Lagrangian beside it: every run is kept, one table of all.
 
-    python benchmarks/learners.py [--kind listed concave worked paper velocity] [--only WORDS ...]
+    python benchmarks/learners.py [--kind listed tight concave worked paper velocity] [--only WORDS ...]
         [--methods ours theirs] [--seeds 2] [--steps N] [--again]
     python benchmarks/learners.py --table
 
@@ -26,7 +26,7 @@ import numpy as np
 import cvxmdp as cm
 from hardware import hardware
 from learner_rivals import ppo_lagrangian
-from learner_tasks import CONCAVE, LISTED, PAPER, VELOCITY, WORKED, ConcaveTask, SafeTask
+from learner_tasks import CONCAVE, LISTED, PAPER, TIGHT, VELOCITY, WORKED, ConcaveTask, SafeTask
 
 KEPT = Path(__file__).with_name("learners.jsonl")
 EPISODES = 100
@@ -35,6 +35,7 @@ OURS, THEIRS = "ActorCritic", "PPO-Lagrangian"
 MULTIPLIER_STEPS = (0.01, 0.1, 1.0)
 KINDS: dict[str, tuple[SafeTask | ConcaveTask, ...]] = {
     "listed": LISTED,
+    "tight": TIGHT,
     "concave": CONCAVE,
     "worked": WORKED,
     "paper": PAPER,

@@ -232,7 +232,9 @@ def test_what_a_start_takes_over():
     assert learner.dual.allowance == pytest.approx(0.0), "no violation is allowed again"
     other = ActorCriticWork(cm.ActorCritic(8_000, cm.MLP(16)), Task(problem, first, 1))
     same = other.policy(other.first().learner.actor).probabilities()
-    assert np.abs(same - first.policy.probabilities()).max() < 0.05, "of another network, the policy"
+    assert np.abs(same - first.policy.probabilities()).max() < 0.05, (
+        "of another network, the policy"
+    )
     table = cm.solve(problem).policy
     imitated = ActorCriticWork(cm.ActorCritic(8_000), Task(problem, table, 1)).first().learner
     assert np.abs(work.policy(imitated.actor).probabilities() - table.probabilities()).max() < 0.05

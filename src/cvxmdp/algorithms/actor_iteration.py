@@ -238,7 +238,7 @@ def learn(
         ends @ weights.T,
         values - loosened.sloped(m),
         _counted_ends(steps),
-        batch.weight > 0,
+        jnp.minimum(1.0, setup.memory * batch.weight / jnp.maximum(measured.weight, 1e-30)),
     )
     pulled = pull(dual, parts) * (measured.weight > 0)
     targets = now + advantages

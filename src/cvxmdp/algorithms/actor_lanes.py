@@ -104,7 +104,9 @@ def first_lanes(source: Any, count: int, limit: int, key: Array) -> CompiledLane
     """CompiledLanes out of step."""
     of_begin, of_length = jax.random.split(key)
     observation, state = jax.vmap(source.begin)(jax.random.split(of_begin, count))
-    lengths = jax.random.randint(of_length, (count,), 1, limit + 1)
+    # One from each of equal parts, so that every batch sees all ages alike.
+    shares = (jnp.arange(count) + jax.random.uniform(of_length, (count,))) / count
+    lengths = jnp.minimum(1 + (limit * shares).astype(jnp.int32), limit)
     return CompiledLanes(observation, state, jnp.zeros(count, jnp.int32), lengths, jnp.zeros(count))
 
 

@@ -108,7 +108,7 @@ def updated_dual(
     worth: Array,
     offsets: Array,
     ends: Array,
-    any_counted: Array,
+    share: Array,
 ) -> tuple[Dual, DualTrace]:
     """One step of the multipliers.
 
@@ -122,14 +122,15 @@ def updated_dual(
         worth: of whole episodes where they are over, D z added up, (T, N, 1 + n).
         offsets: what makes functions of sums, g_i(m) - D_i m, (1 + n,).
         ends: 1 where a counted episode is over, (T, N).
-        any_counted: whether this batch measured anything.
+        share: what this batch measured, in units of what a batch measures.
     """
     slack = values[1:]
     fresh = dual.updates == 0
     rate = jnp.where(fresh, 1.0, 1.0 / gains.memory)
     sizes = dual.sizes + rate * (rms**2 - dual.sizes)
     rate = jnp.maximum(SLOW, 1.0 / (dual.updates + 1.0))
-    noise = dual.noise + rate * ((sample - slack) ** 2 - dual.noise)
+    # Means of fewer steps are noisier by as much: after a reset only a few may count.
+    noise = dual.noise + rate * (share * (sample - slack) ** 2 - dual.noise)
     of_ends = (worth + offsets)[..., 1:]
     seen = _of_episodes(gains, dual.ends, of_ends, ends)
     settling = dual.updates < SETTLED
@@ -145,7 +146,7 @@ def updated_dual(
         dual.updates + 1.0, integral, multipliers, sizes, noise, allowance, dual.extra, seen
     )
     reached = Dual(
-        *(jnp.where(any_counted, new, old) for new, old in zip(reached, dual, strict=True))
+        *(jnp.where(share > 0, new, old) for new, old in zip(reached, dual, strict=True))
     )
     short = jnp.maximum(-of_ends, 0.0) * ends[..., None]
     told = DualTrace(jnp.sqrt(noise), unit, (short > floor).sum((0, 1)), short.sum((0, 1)))

@@ -35,7 +35,8 @@ class ActorCritic:
             updates are fewer than 200, and an eighth of a batch; continuous actions 10 and 64.
         learning_rate: of Adam at first; it falls linearly to zero: 1e-3, continuous 3e-4.
         clip: how far the chance of an action may move for its gain to count.
-        kl: the divergence from the policy that played, at which a batch is left: 0.1, continuous 0.02.
+        kl: the divergence from the policy that played, at which its step ends. Without a limit a rare surprise,
+            large beside what little is left to gain, undoes a sure policy in one batch.
         std: of a Gaussian policy at first, in half widths of the box of actions.
         gae: lambda of generalised advantages: 0.9; 0.95 for continuous actions without a discount.
         critic_discount: of the critic: the problem's, or 1 - 1 / min(horizon, 200) where that is 1.
@@ -54,7 +55,7 @@ class ActorCritic:
     minibatch: int | None = None
     learning_rate: float | None = None
     clip: float = 0.2
-    kl: float | None = None
+    kl: float = 0.1
     std: float = 0.6
     gae: float | None = None
     critic_discount: float | None = None
@@ -74,7 +75,7 @@ class ActorCritic:
                 whole(name, getattr(self, name))
         for name in (*POSITIVE, *SHARES, "entropy", "integral", "proportional"):
             value, most = getattr(self, name), 1.0 if name in SHARES else math.inf
-            if value is not None or name in ("clip", "std", "ramp", "proportional"):
+            if value is not None or name in ("clip", "kl", "std", "ramp", "proportional"):
                 number(name, value, positive=name in POSITIVE, most=most)
 
     def prepare(self, task: Task) -> Work[Any]:

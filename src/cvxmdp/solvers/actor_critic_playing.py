@@ -55,6 +55,7 @@ class SteppedLanes:
     def reset(self, iteration: int) -> None:
         """Begin in every lane, out of step: first episodes are cut at random lengths, and not measured.
 
+        One length is drawn from each of equal parts of the whole, so that every batch sees all ages alike.
         A vector environment that begins episodes by itself cannot be cut, and is measured from the start.
         """
         of_environment, of_lengths = seeds(self.seed, RESET, iteration, count=2)
@@ -62,10 +63,9 @@ class SteppedLanes:
         self.seen = self._read(self.environment.reset(of_environment))
         self.ages = np.zeros(every, dtype=np.int32)
         self.counted = np.full(every, 0.0 if cuts else 1.0, dtype=np.float32)
-        random = np.random.default_rng(of_lengths)
-        self.limits = (
-            random.integers(1, self.limit + 1, size=every) if cuts else np.full(every, NEVER)
-        )
+        shares = (np.arange(every) + np.random.default_rng(of_lengths).random(every)) / self.lanes
+        first = 1 + (self.limit * (shares % 1.0)).astype(np.int64)
+        self.limits = first if cuts else np.full(every, NEVER)
         self.waiting = np.zeros(every, dtype=bool)
 
     def play(self, iteration: int, length: int, draw: Draw) -> LaneSteps:

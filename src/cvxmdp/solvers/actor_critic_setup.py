@@ -45,8 +45,6 @@ if TYPE_CHECKING:
     from cvxmdp.solvers.actor_critic import ActorCritic
 
 BATCH, LEAST_BATCH, BATCHES = 2048, 256, 100
-# Without a limit a rare surprise, large beside what little is left to gain, undoes a sure policy in one batch.
-MOST_KL = 0.1
 # A hundred batches that are gone through four times are too few steps of Adam to learn what was seen seldom.
 PARTS, PASSES, EPOCHS = 8, 800, (4, 8)  # of a batch; of all batches together; of a batch
 LANES = 64  # in compiled code
@@ -74,7 +72,6 @@ class Chosen(NamedTuple):
     gae: float
     critic_discount: float
     entropy: float
-    kl: float
     integral: float
     lanes: int
     length: int
@@ -134,7 +131,6 @@ def choose(solver: ActorCritic, problem: Problem) -> Chosen:
         gae=_either(solver.gae, 0.95 if vectors and not discounted else 0.9),
         critic_discount=_either(solver.critic_discount, horizon.discount if discounted else far),
         entropy=_either(solver.entropy, 0.0 if vectors else 0.03),
-        kl=_either(solver.kl, 0.02 if vectors else MOST_KL),
         integral=_either(solver.integral, float(np.clip(REACHED / iterations, *INTEGRAL))),
         lanes=lanes,
         length=length,
@@ -188,7 +184,7 @@ def read_setup(solver: ActorCritic, problem: Problem, chosen: Chosen) -> ActorCr
             chosen.learning_rate,
             solver.clip,
             chosen.entropy,
-            chosen.kl,
+            solver.kl,
             chosen.epochs,
             chosen.batch // chosen.minibatch,
         ),
