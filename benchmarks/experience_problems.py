@@ -90,16 +90,40 @@ def queues() -> cm.TabularMDP:
     return cm.TabularMDP(transition, 0, 0.95, signals={**signals, "all": served.sum(axis=0)})
 
 
+def servers() -> cm.TabularMDP:
+    """Two queues of up to four, each with a server that works or rests; the second one's is the slower."""
+    size, arrival, success = 5, 0.4, (0.8, 0.5)
+    transition = np.zeros((size * size, 4, size * size))
+    served, power = np.zeros((2, size * size, 4)), np.zeros((size * size, 4))
+    for state, action in np.ndindex(size * size, 4):
+        lengths, works = divmod(state, size), divmod(action, 2)
+        chances = [success[k] if works[k] and lengths[k] else 0.0 for k in (0, 1)]
+        served[:, state, action], power[state, action] = chances, sum(works)
+        queues = [_one_queue(lengths[k], size, arrival, chances[k]) for k in (0, 1)]
+        transition[state, action] = np.outer(*queues).ravel()
+    signals = {"first": served[0], "second": served[1], "power": power}
+    return cm.TabularMDP(transition, 0, 0.95, signals={**signals, "all": served.sum(axis=0)})
+
+
+def _one_queue(length: int, size: int, arrival: float, served: float) -> np.ndarray:
+    """Where a queue goes in one step."""
+    after = np.zeros(size)
+    for done, come in np.ndindex(2, 2):
+        chance = (served if done else 1.0 - served) * (arrival if come else 1.0 - arrival)
+        after[min(size - 1, max(length - done, 0) + come)] += chance
+    return after
+
+
 def queues_anywhere() -> cm.TabularMDP:
     """The same beginning with any lengths, all alike: good play then meets what it would seldom meet."""
     mdp = queues()
     return mdp.replace(initial=np.full(mdp.n_states, 1.0 / mdp.n_states))
 
 
-def fair_queues(mdp: cm.TabularMDP) -> cm.Problem:
-    """The worse served queue gets as much as possible, with half of the power."""
+def fair_queues(mdp: cm.TabularMDP, power: float = 0.5) -> cm.Problem:
+    """The worse served queue gets as much as possible, with so much power per step."""
     worse = cm.minimum(cm.linear("first"), cm.linear("second"))
-    budget = {"power": cm.linear("power", per="step") <= 0.5}
+    budget = {"power": cm.linear("power", per="step") <= power}
     return cm.Problem(mdp, maximize=worse, subject_to=budget)
 
 
@@ -109,6 +133,17 @@ def busy_queues(mdp: cm.TabularMDP) -> cm.Problem:
     best = cm.solve(cm.Problem(mdp, maximize=cm.linear("all"), subject_to=power))
     usual = float(np.vdot(mdp.signal("second"), best.occupancy))
     budgets = {**power, "second": cm.linear("second") >= 1.1 * usual}
+    return cm.Problem(mdp, maximize=cm.linear("all"), subject_to=budgets)
+
+
+def shared_power() -> cm.Problem:
+    """Throughput of two servers, and half of what the slower one could do more than would be best."""
+    mdp = servers()
+    power = {"power": cm.linear("power", per="step") <= 0.8}
+    best = cm.solve(cm.Problem(mdp, maximize=cm.linear("all"), subject_to=power))
+    usual = float(np.vdot(mdp.signal("second"), best.occupancy))
+    most = cm.solve(cm.Problem(mdp, maximize=cm.linear("second"), subject_to=power)).objective
+    budgets = {**power, "second": cm.linear("second") >= 0.5 * (usual + most)}
     return cm.Problem(mdp, maximize=cm.linear("all"), subject_to=budgets)
 
 
@@ -218,6 +253,8 @@ PROBLEMS: dict[str, Callable[[], cm.Problem]] = {
     "river swim, effort budget": river_swim,
     "two queues, max-min fairness, power budget": lambda: fair_queues(queues()),
     "two queues, throughput, two budgets": lambda: busy_queues(queues()),
+    "two servers, max-min fairness, power budget": lambda: fair_queues(servers(), 0.8),
+    "two servers, throughput, two budgets": shared_power,
     "FrozenLake 4x4, 9/10 of its falls": lambda: frozen_lake(4, 0.9),
     "FrozenLake 8x8, 3/4 of its falls": lambda: frozen_lake(8, 0.75),
     "CliffWalking, half of its time on the edge": lambda: cliff_walking(False),

@@ -3,7 +3,7 @@ r"""Policies that find out: optimistic about what was seen seldom, or after it f
 A model of counts n(s, a) and shares p^ is one of many that the same counts allow. Three questions are asked of
 them:
 
-- the *optimist*: what is best for a reward r if every row may be the best one within KL(p^ || p) <= 3 / n,
+- the *optimist*: what is best for a reward r if every row may be the best one within KL(p^ || p) <= 1.5 / n,
 
       V(s) = max_a r(s, a) + gamma max_p p.V,
 
@@ -27,7 +27,7 @@ from cvxmdp.models.systems import solve_discounted
 from cvxmdp.models.table import TabularMDP
 
 FEW = 10  # visits below which a pair counts as hardly known
-RADIUS = 3.0  # over visits: of the optimist's ball
+RADIUS = 1.5  # over visits: of the optimist's ball
 TIE = 1e-9  # relative difference below which two actions are as good
 ROUNDS = 12  # of policy iteration, at most
 SETTLED = 1e-3  # of the reward's range: what a better policy must gain per step
@@ -83,7 +83,7 @@ def optimist(
 
 
 def hopeful_balls(counts: Counts) -> Balls:
-    """KL(p^ || p) <= 3 / n; over the successors seen, or over all of them where a pair was seldom tried."""
+    """KL(p^ || p) <= 1.5 / n; over the successors seen, or over all of them where a pair was seldom tried."""
     visits = counts.visits.ravel()
     shares = counts.outcomes.astype(np.float64)
     shares.data /= np.repeat(np.maximum(visits, 1), np.diff(shares.indptr))
