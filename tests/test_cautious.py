@@ -104,6 +104,27 @@ def test_where_it_cannot_it_names_the_pairs_to_try() -> None:
         assert cm.solve(asked(counted(WORLD, visits, seed=2)), cautious=0.95).status is status
 
 
+def test_so_often_is_enough_if_the_same_comes_out_first_states_included() -> None:
+    """First states are estimated here: a plan needs more of them, too."""
+    outcomes = np.array([[95, 5, 0], [50, 50, 0]], dtype=np.int64)
+    counts = Counts(sp.csr_array(outcomes), np.ones((2, 1), bool), np.array([10, 0]))
+    model = estimated_model(counts, 0.9, known={"fall": np.array([[0.0], [1.0]])})
+    problem = cm.Problem(
+        model, maximize=cm.linear("fall"), subject_to={"falls": cm.linear("fall") <= 1.5}
+    )
+    plan = cm.solve(problem, cautious=0.95)
+    assert plan.status is Status.INACCURATE
+    assert plan.message.endswith(" episodes.")
+    factors = np.ones((2, 1), dtype=np.int64)
+    for pair in plan.stats["wanted"]:
+        place = int(pair["state"]), int(pair["action"])
+        factors[place] = pair["wanted"] // pair["visits"]
+    for share, proven in ((1, True), (4, False)):
+        more = model.replace(counts=counts.repeated(np.maximum(factors // share, 1)))
+        found = cm.certify(problem.with_model(more), plan)
+        assert (found.slack["falls"] >= 0) is proven
+
+
 def test_a_budget_that_even_the_estimate_does_not_keep() -> None:
     problem = cm.Problem(
         counted(WORLD, 500, seed=1),

@@ -8,7 +8,7 @@ the estimate can say how sure it is.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from types import MappingProxyType
 from typing import Any
@@ -118,6 +118,18 @@ class Counts:
     def total(self) -> int:
         """How many rows were counted."""
         return int(self.outcomes.sum())
+
+    def repeated(self, factors: np.ndarray) -> Counts:
+        """As if pairs had been tried so many times as often, (S, A) whole numbers, with the same shares.
+
+        Episodes have begun as many times as often as the pair that was repeated most.
+        """
+        often = np.repeat(factors.ravel(), np.diff(self.outcomes.indptr))
+        parts = (self.outcomes.data * often, self.outcomes.indices, self.outcomes.indptr)
+        signals = {n: replace(one, sums=one.sums * factors) for n, one in self.signals.items()}
+        begun = None if self.initial is None else self.initial * factors.max()
+        outcomes = sp.csr_array(parts, self.outcomes.shape)
+        return replace(self, outcomes=outcomes, initial=begun, signals=signals)
 
     def changed(self, arguments: Mapping[str, Any], changes: Mapping[str, Any]) -> Counts | None:
         """What is left of the counts where other arguments of the model are given; None for other transitions.

@@ -11,8 +11,8 @@ remainder *is* what u_i surely reaches, so
    slack;
 3. go from the best proven plan towards the last unproven one, by bisection in occupancies, as far as is proven;
 4. where nothing is proven, say which pairs would have to be tried: at the plan with the largest smallest slack
-   e_i on the estimate, <b_i, x> shrinks about like one over the root of visits, so (<b_i, x> / e_i)^2 times as
-   many of the pairs that make 90% of it.
+   e_i on the estimate, the pairs that make most of <b_i, x>, so many times as often that the plan would be
+   proven if the same shares came out.
 """
 
 from __future__ import annotations
@@ -43,6 +43,11 @@ WORTHWHILE = 1e-3  # gain of a proven plan, relative, that another round is wort
 BISECTIONS = 5
 MOST_OF_IT = 0.9  # share of the pessimism that the named pairs make
 NAMED = 8  # pairs that a message names
+# How often pairs would have to be tried, as powers of what is lacking: pessimism shrinks like one over visits
+# where it is about what was never seen, like one over their root where it is noise, and hardly at all at first
+# where anything may happen.
+POWERS = (1.0, 1.5, 2.0, 3.0, 4.0, 8.0, 16.0)
+MOST_TIMES = 1e6
 SolveExactly = Callable[[Problem], Solution]
 
 
@@ -277,34 +282,53 @@ class _Search:
 
     def _wanted(self, plan: ProvenPlan) -> tuple[list[dict[str, Any]], str]:
         """Pairs that make most of the pessimism, and roughly how often they would have to be tried."""
-        counts, mdp = self.claims.counts, self.problem.mdp
+        mdp = self.problem.mdp
         slack = self.problem.evaluate_occupancy(plan.occupancy).slack
-        wanted: dict[int, float] = {}
+        lacking = np.ones(mdp.n_states * mdp.n_actions)
         for (name, room), one in zip(slack.items(), plan.seen[1:], strict=True):
             if room <= 0:
                 return [], f"On the estimate {name!r} has no room either: {number(room)} at most."
-            weights = (
-                (one.penalty * plan.occupancy).reshape(-1, mdp.n_states * mdp.n_actions).sum(axis=0)
-            )
+            weights = (one.penalty * plan.occupancy).reshape(-1, lacking.size).sum(axis=0)
             price = max(float(weights.sum()), room - one.lower)
             if one.lower >= 0 or not weights.sum() > 0:
                 continue
             order = np.argsort(-weights)
-            most = int(np.searchsorted(np.cumsum(weights[order]), MOST_OF_IT * weights.sum())) + 1
-            for pair in order[:most]:
-                wanted[int(pair)] = max(wanted.get(int(pair), 1.0), (price / room) ** 2)
-        if counts is None or not wanted:
+            # What the others make must leave room.
+            most = max(MOST_OF_IT, 1.0 - 0.5 * room / price) * weights.sum()
+            named = order[: int(np.searchsorted(np.cumsum(weights[order]), most)) + 1]
+            lacking[named] = np.maximum(lacking[named], price / room)
+        counts = self.claims.counts
+        if counts is None or not (lacking > 1).any():
             return [], "The models allowed differ too much for that."
-        visits = counts.visits.ravel()
+        visits, factors = counts.visits.ravel(), self._often_enough(plan, lacking)
         listed = [
             {
                 "state": mdp.state_label(pair // mdp.n_actions),
                 "action": mdp.action_label(pair % mdp.n_actions),
                 "visits": int(visits[pair]),
-                "wanted": math.ceil(factor * max(int(visits[pair]), 1)),
+                "wanted": int(factors[pair]) * max(int(visits[pair]), 1),
             }
-            for pair, factor in sorted(wanted.items(), key=lambda one: -one[1])
+            for pair in np.argsort(-factors, kind="stable")[: (lacking > 1).sum()]
         ]
         shown = [f"({p['state']}, {p['action']}) {p['wanted']:,} times" for p in listed[:NAMED]]
         more = f" and {several(len(listed) - NAMED, 'more pair')}" if len(listed) > NAMED else ""
-        return listed, f"Roughly, these would have to be tried: {'; '.join(shown)}{more}."
+        begun = None if counts.initial is None else int(factors.max()) * int(counts.initial.sum())
+        often = "" if begun is None else f", in {begun:,} episodes"
+        return listed, f"Roughly, these would have to be tried: {'; '.join(shown)}{more}{often}."
+
+    def _often_enough(self, plan: ProvenPlan, lacking: np.ndarray) -> np.ndarray:
+        """How many times as often each pair would have to be tried for the plan to be proven.
+
+        Args:
+            plan: the one with the most room.
+            lacking: how many times what there is room for is missing, by pair.
+        """
+        counts, mdp = self.claims.counts, self.problem.mdp
+        assert counts is not None
+        for power in POWERS:
+            factors = np.ceil(np.minimum(lacking**power, MOST_TIMES)).astype(np.int64)
+            seen = mdp.replace(counts=counts.repeated(factors.reshape(counts.available.shape)))
+            more = TrueClaims.about(self.problem.with_model(seen), self.claims.confidence)
+            if more.reached(plan.policy).feasible:
+                break
+        return factors
