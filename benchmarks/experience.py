@@ -13,6 +13,8 @@ seeds. Prints the tables of docs/results/experience.md.
 from __future__ import annotations
 
 import argparse
+import time
+from collections.abc import Callable
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -21,8 +23,10 @@ import numpy as np
 
 import cvxmdp as cm
 from cvxmdp.algorithms.optimism import standard_errors
+from cvxmdp.solvers.contract import Task
 from cvxmdp.solvers.counted_plans import bounded_slope, shadow_reward
-from experience_problems import ANYWHERE, PROBLEMS, objective_range
+from cvxmdp.solvers.model_based_work import ModelBasedWork
+from experience_problems import ANYWHERE, PROBLEMS, TAXI, objective_range
 from hardware import hardware
 from kept_measurements import Kept
 
@@ -164,6 +168,43 @@ def compared_table(kept: Kept, names: list[str]) -> None:
             row([name, *(f"{one['distance']:.1f}, {one['violation']:.1f}" for one in found if one)])
 
 
+def shares(steps: int = SHORT) -> None:
+    """What playing and planning take of the processor, through Gymnasium; planning without the last proof."""
+    for name, map_name in (("FrozenLake-v1", "4x4"), ("FrozenLake-v1", "8x8"), (TAXI, None)):
+        lake = map_name is not None
+        played = cm.GymnasiumEnv(
+            name,
+            discount=0.95,
+            signals={"cost": lambda o, a, p, reward, ended: float(ended and reward <= 0)},
+            bounds={"reward": (0, 1) if lake else (-10, 20), "cost": (0, 1)},
+            **({"map_name": map_name} if lake else {}),
+        )
+        budget = {"cost": cm.linear("cost") <= 0.3}
+        problem = cm.Problem(played, maximize=cm.linear("reward"), subject_to=budget)
+        work = ModelBasedWork(cm.ModelBased(steps), Task(problem, seed=0))
+        spent = dict.fromkeys(("round", "planned", "curious", "answer"), 0.0)
+        for call in spent:
+            setattr(work, call, timed(getattr(work, call), spent, call))
+        state = work.first()
+        while work.where(state)[0] < steps:
+            state, _ = work.advance(state, steps)
+        work.answer(problem.with_model(work.estimate(state.tally.merged())))
+        planning = sum(spent.values()) - spent["round"]
+        row([f"{name} {map_name or ''}", f"{spent['round']:.1f}", f"{planning:.1f}"])
+
+
+def timed(call: Callable[..., Any], spent: dict[str, float], name: str) -> Callable[..., Any]:
+    """The same, with its seconds of the processor added up."""
+
+    def wrapped(*given: Any) -> Any:
+        began = time.process_time()
+        found = call(*given)
+        spent[name] += time.process_time() - began
+        return found
+
+    return wrapped
+
+
 def main() -> None:
     """Measure what is missing, print all tables."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
@@ -175,8 +216,13 @@ def main() -> None:
         "--minutes", type=float, default=np.inf, help="of processor time, for what is not known yet"
     )
     parser.add_argument("--again", action="store_true", help="measure anew what is known")
+    parser.add_argument("--cost", action="store_true", help="what playing and planning take")
     parser.add_argument("--results", type=Path, default=RESULTS, help="the file of measurements")
     asked = parser.parse_args()
+    if asked.cost:
+        print(f"{hardware()}. Environment, seconds of playing {SHORT:,} steps, of planning")
+        shares()
+        return
     kept = Kept(asked.results, asked.minutes, asked.again)
     names = [n for n in PROBLEMS if not asked.only or any(word in n for word in asked.only)]
     measure(kept, names, asked.seeds, asked.long_seeds, not asked.no_comparison)

@@ -8,9 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+import gymnasium
 import numpy as np
 
 import cvxmdp as cm
+
+TAXI = "Taxi-v3" if "Taxi-v3" in gymnasium.registry else "Taxi-v4"
 
 
 def spending(mdp: cm.TabularMDP, utility: cm.Utility, signal: str, share: float) -> float:
@@ -176,19 +179,13 @@ def cliff_walking(slippery: bool) -> cm.Problem:
 def taxi() -> cm.Problem:
     """The reward of Gymnasium's Taxi, driving four fifths of what the best does."""
     mdp = cm.from_gymnasium_table(
-        "Taxi-v3" if "Taxi-v3" in _registered() else "Taxi-v4",
+        TAXI,
         0.95,
         signals={"driving": lambda s, a, t, r, end: float(s // 20 != t // 20)},
     )
     reward = cm.linear("reward")
     budget = {"driving": cm.linear("driving") <= spending(mdp, reward, "driving", 0.8)}
     return cm.Problem(mdp, maximize=reward, subject_to=budget)
-
-
-def _registered() -> set[str]:
-    import gymnasium
-
-    return set(gymnasium.registry)
 
 
 def inventory() -> cm.Problem:
