@@ -26,7 +26,7 @@ from cvxmdp.algorithms.optimism import standard_errors
 from cvxmdp.solvers.contract import Task
 from cvxmdp.solvers.counted_plans import bounded_slope, shadow_reward
 from cvxmdp.solvers.model_based_work import ModelBasedWork
-from experience_problems import ANYWHERE, PROBLEMS, TAXI, objective_range
+from experience_problems import ANYWHERE, PROBLEMS, RANDOM, TAXI, objective_range
 from hardware import hardware
 from kept_measurements import Kept
 
@@ -42,7 +42,7 @@ class Known:
     """A problem with its optimum."""
 
     def __init__(self, name: str) -> None:
-        self.name, self.problem = name, {**PROBLEMS, **ANYWHERE}[name]()
+        self.name, self.problem = name, {**PROBLEMS, **ANYWHERE, **RANDOM}[name]()
         self.best = cm.solve(self.problem)
         self.range = objective_range(self.problem)
 

@@ -7,6 +7,7 @@ first state are what is learned.
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 
 import gymnasium
 import numpy as np
@@ -36,6 +37,17 @@ def linear_two_budgets() -> cm.Problem:
     paid = {name: float(np.vdot(mdp.signal(name), free.occupancy)) for name in ("first", "second")}
     least = {name: cm.solve(cm.Problem(mdp, minimize=cm.linear(name))).objective for name in paid}
     budgets = {name: cm.linear(name) <= 0.5 * (paid[name] + least[name]) for name in paid}
+    return cm.Problem(mdp, maximize=cm.linear("reward"), subject_to=budgets)
+
+
+def random_two_budgets(states: int, actions: int, successors: int) -> cm.Problem:
+    """The same of any size; both costs midway between those of the dearest and of the cheapest plan."""
+    signals = ("reward", "first", "second")
+    mdp = cm.garnet(states, actions, successors, seed=states, discount=0.95, signals=signals)
+    dear = cm.solve(cm.Problem(mdp, maximize=cm.linear("reward")))
+    cheap = cm.solve(cm.Problem(mdp, minimize=cm.linear("first") + cm.linear("second")))
+    midway = 0.5 * (dear.occupancy + cheap.occupancy)
+    budgets = {n: cm.linear(n) <= float(np.vdot(mdp.signal(n), midway)) for n in signals[1:]}
     return cm.Problem(mdp, maximize=cm.linear("reward"), subject_to=budgets)
 
 
@@ -268,6 +280,14 @@ PROBLEMS: dict[str, Callable[[], cm.Problem]] = {
 ANYWHERE: dict[str, Callable[[], cm.Problem]] = {
     "max-min fairness, beginning anywhere": lambda: fair_queues(queues_anywhere()),
     "throughput, beginning anywhere": lambda: busy_queues(queues_anywhere()),
+}
+
+# Random ones of other sizes, for how tight bounds are.
+RANDOM: dict[str, Callable[[], cm.Problem]] = {
+    f"linear, two budgets, {states} x {actions} x {successors}": partial(
+        random_two_budgets, states, actions, successors
+    )
+    for states, actions, successors in ((10, 2, 3), (12, 2, 3), (15, 3, 3), (18, 3, 4), (20, 2, 3))
 }
 
 

@@ -24,12 +24,12 @@ from cvxmdp.base.text_tables import text_table
 from cvxmdp.models.counts import Counts
 from cvxmdp.models.estimate import estimated_model
 from experience import FIRST, RESULTS, known
-from experience_problems import ANYWHERE
+from experience_problems import ANYWHERE, RANDOM
 from hardware import hardware
 from kept_measurements import Kept
 
 LANES = 1_000
-STUDIED = [*FIRST, *ANYWHERE]
+STUDIED = [*FIRST, *ANYWHERE, *RANDOM]
 
 
 def counted(
