@@ -184,8 +184,16 @@ def test_settling_reaches_what_is_asked(kind, discount, norm, light, monkeypatch
         np.testing.assert_allclose(again, exact, atol=(2 * target + rounding) / (1 - discount))
 
 
+def test_sparse_factors_give_what_dense_ones_do() -> None:
+    mdp = cm.gridworld(20, slip=0.1, discount=0.99)  # 400 states, four successors
+    chain = sp.csr_array(mdp.transition[:: mdp.n_actions])
+    right = np.random.default_rng(0).random(400)
+    dense = np.linalg.solve(np.eye(400) - 0.99 * chain.toarray(), right)
+    np.testing.assert_allclose(solve_discounted(chain, right, 0.99), dense, rtol=1e-12)
+
+
 @pytest.mark.parametrize("solve", [solve_discounted, solve_system])
-@pytest.mark.parametrize("size", [10, 2_000])
+@pytest.mark.parametrize("size", [10, 400, 2_000])
 def test_a_chain_that_never_ends_is_singular_whatever_its_size(solve, size) -> None:
     with pytest.raises(np.linalg.LinAlgError):
         solve(sp.csr_array(sp.eye_array(size)), np.ones(size), 1.0)
