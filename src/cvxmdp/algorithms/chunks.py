@@ -15,7 +15,7 @@ from cvxmdp.base.compiling import run_once, small_loop
 from cvxmdp.experience.counted_random import key_words
 
 NEVER = np.iinfo(np.int32).max
-TOGETHER = 32  # records whose traces are computed at once; divides ``LEAST_ROWS``
+TOGETHER = 32  # records whose traces are computed at once, a power of two as capacities are
 UNROLLED = 2  # rounds of a loop that an accelerator has one after the other
 
 
@@ -86,9 +86,9 @@ def run_chunk(
     def block(index: Any, loop: Any) -> Any:
         """Some records. Their traces are computed together, which is several times cheaper than one by one."""
         carry, summary, notes, traces = loop
-        first = index * TOGETHER
+        first = index * together
         carry, summary, notes, _ = jax.lax.fori_loop(
-            0, jnp.minimum(TOGETHER, records - first), recorded, (carry, summary, notes, first)
+            0, jnp.minimum(together, records - first), recorded, (carry, summary, notes, first)
         )
         found = jax.vmap(lambda note: trace_of(learning, unpacked(note, form)))(notes)
         put = partial(jax.lax.dynamic_update_slice_in_dim, start_index=first, axis=0)
@@ -97,11 +97,11 @@ def run_chunk(
     # The mean begins anew at the beginning of a chunk; a piece may begin within one.
     fresh = carry.state.step % length == 0
     carry = carry._replace(seen=jax.tree.map(lambda leaf: jnp.where(fresh, 0.0, leaf), carry.seen))
-    records = (count + every - 1) // every
+    records, together = (count + every - 1) // every, min(TOGETHER, capacity)
     seen, form, note, trace = jax.eval_shape(lambda: _forms(learning, carry.state, words))
-    unseen, notes, traces = zeros(seen), zeros(note, TOGETHER), zeros(trace, capacity)
+    unseen, notes, traces = zeros(seen), zeros(note, together), zeros(trace, capacity)
     carry, summary, _, traces = jax.lax.fori_loop(
-        0, -(-records // TOGETHER), block, (carry, empty_summary(), notes, traces)
+        0, -(-records // together), block, (carry, empty_summary(), notes, traces)
     )
     return carry, summary, traces
 
