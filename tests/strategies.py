@@ -11,6 +11,7 @@ import subprocess
 import sys
 from collections.abc import Callable
 from fractions import Fraction
+from functools import partial
 from pathlib import Path
 
 import hypothesis.strategies as st
@@ -98,6 +99,13 @@ def random_occupancy(mdp: cm.TabularMDP, random: np.random.Generator) -> np.ndar
     return cm.occupancy_of(mdp, draw(mdp, random))
 
 
+# Compiled with little care, in a quarter of the time: for programs of the tests' own, run a few times each.
+quickly = partial(
+    jax.jit,
+    compiler_options={"xla_backend_optimization_level": 0, "xla_cpu_use_fusion_emitters": False},
+)
+
+
 def grid_problem() -> cm.Problem:
     """Nine states to explore: what learners compile for it is compiled once for all tests that ask for it."""
     mdp = cm.gridworld(3, slip=0.1, discount=0.8, hazards=[4], goal=8)
@@ -105,7 +113,7 @@ def grid_problem() -> cm.Problem:
     return cm.Problem(mdp, maximize=cm.entropy(), subject_to={"hazard": hazard})
 
 
-@jax.jit
+@quickly
 def under_jit(function, x):
     """Value, gradient, and the automatic derivative of the value: one program for all tests of a function."""
     value, slope = jax.value_and_grad(function.value)(x)

@@ -22,6 +22,7 @@ from cvxmdp.paper.studies import studies_of
 from cvxmdp.paper.theorem_claims import theorem_claims
 from cvxmdp.paper.tracking import expert_occupancy, expert_trajectory
 from cvxmdp.paper.verdicts import claims_of
+from strategies import quickly
 
 STEPS = 16  # two more than the shortest way, so that episodes can end before
 
@@ -43,7 +44,7 @@ def played(grid):
     """Memories before and after each of four iterations."""
     setting = program.AuthorsSettings(0.5, 0.1, 0.1, 0.01)
     memories = [program._first(grid, jax.random.key(1))]
-    step = jax.jit(program._iteration)
+    step = quickly(program._iteration)
     for t in range(4):
         following, _ = step(grid, setting, memories[-1], t, jax.random.key(t))
         memories.append(following)

@@ -25,6 +25,7 @@ from cvxmdp.runs.run import Run
 from cvxmdp.solvers.contract import Task
 from cvxmdp.solvers.environment_work import learn
 from environments import JaxModel, JaxPoint, ModelEnv, Point, SixTuple, Trouble
+from strategies import quickly
 
 HORIZON = 12
 
@@ -70,7 +71,7 @@ def test_the_recursion_on_experience_is_that_on_a_table(mdp, policy) -> None:
     assert other.shape == (9 + 2, 4)
     carry, state = played_work.first().carry, work.first().carry.state
     signals = np.stack([mdp.signal("reward"), mdp.signal("cost")], axis=2)
-    step = jax.jit(iteration)
+    step = quickly(iteration)
     for t in range(12):
         numbers = learning.model.numbers(work.begun[0], t, 8, HORIZON)
         state, evidence = step(learning, state, numbers)

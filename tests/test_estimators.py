@@ -25,7 +25,7 @@ from cvxmdp.algorithms.estimators import (
 from cvxmdp.algorithms.views import AllStates, VisitedStates
 from cvxmdp.base.precision import double_precision
 from cvxmdp.experience.trajectories import Trajectory, sample_trajectory, sampling_model
-from strategies import generator
+from strategies import generator, quickly
 
 HORIZON = 3
 DISCOUNT = 0.8
@@ -127,7 +127,7 @@ def exact_gradients(family: Any, params: Any, rewards: np.ndarray) -> Any:
     def values(theta: Any) -> Any:
         return jnp.einsum("msa,sa->m", rewards, exact_occupancy(probabilities(family, theta)))
 
-    return jax.jit(jax.jacobian(values))(params)
+    return quickly(jax.jacobian(values))(params)
 
 
 def assert_trees_close(first: Any, second: Any) -> None:
@@ -178,7 +178,7 @@ def test_the_sampler_draws_every_trajectory_from_its_cell(setting):
     model = jax.tree.map(jnp.asarray, sampling_model(tiny_model()))
     rows = setting.look(setting.family, setting.params).rows()
     draw = jax.vmap(lambda numbers: sample_trajectory(model, rows, numbers))
-    drawn = jax.jit(draw)(setting.every.uniforms)
+    drawn = quickly(draw)(setting.every.uniforms)
     expected = setting.every.trajectories
     np.testing.assert_array_equal(drawn.alive, expected.alive)
     taken = expected.alive > 0
@@ -188,7 +188,7 @@ def test_the_sampler_draws_every_trajectory_from_its_cell(setting):
 
 def one_by_one(function: Any) -> Any:
     """Estimates of every trajectory, each as a batch of one."""
-    return jax.jit(
+    return quickly(
         jax.vmap(lambda tau, *rest: function(jax.tree.map(lambda leaf: leaf[None], tau), *rest))
     )
 

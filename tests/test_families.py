@@ -14,7 +14,7 @@ from cvxmdp.base.errors import FileFormatError, PolicyError
 from cvxmdp.base.precision import double_precision
 from cvxmdp.base.storage import read_arrays, write_arrays
 from cvxmdp.policies.families import LOGIT_RANGE, PolicyFamily
-from strategies import generator, random_model, random_policy
+from strategies import generator, quickly, random_model, random_policy
 
 STATES, ACTIONS = 5, 3
 
@@ -40,9 +40,14 @@ def families() -> dict[str, PolicyFamily]:
     }
 
 
+@quickly
+def first(bound, seed: int):
+    return bound.init(jax.random.key(seed))
+
+
 def away_from_start(bound, seed: int = 3):
     """Parameters in general position, still admissible."""
-    leaves, form = jax.tree.flatten(bound.init(jax.random.key(seed)))
+    leaves, form = jax.tree.flatten(first(bound, seed))
     random = generator(seed)
     moved = [leaf + 0.3 * random.normal(size=leaf.shape) for leaf in leaves]
     return bound.retract(jax.tree.unflatten(form, moved))

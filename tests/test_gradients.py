@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from functools import partial
+from typing import NamedTuple
+
 import jax
-import jax.flatten_util
 import jax.numpy as jnp
 import numpy as np
 import pytest
@@ -12,7 +15,8 @@ import cvxmdp as cm
 from cvxmdp.algorithms.primal_dual import iteration as core
 from cvxmdp.base.precision import double_precision
 from cvxmdp.models import compiled_systems as dynamics_module
-from strategies import generator, interior_point, random_model, random_policy
+from cvxmdp.policies.families import BoundDirect
+from strategies import generator, interior_point, quickly, random_model, random_policy, under_jit
 from test_families import ACTIONS, STATES, away_from_start, families
 
 UTILITIES = {
@@ -63,17 +67,29 @@ def compiled(mdp: cm.TabularMDP, utility: cm.Utility, family) -> core.Compiled:
 MULTIPLIERS = np.array([0.7, 1.3])
 
 
-def lagrangian(mdp: cm.TabularMDP, problem: core.Compiled, policy) -> jax.Array:
+class Tables(NamedTuple):
+    """A model as arrays: compiled code is that of a family and a utility, for every model."""
+
+    following: np.ndarray  # discount times chances, (S, A, S)
+    initial: np.ndarray
+    actions: np.ndarray
+
+
+def tables(mdp: cm.TabularMDP) -> Tables:
+    return Tables(mdp.discount * mdp.dense_transition(), mdp.initial, mdp.actions)
+
+
+def lagrangian(mdp: Tables, problem: core.Compiled, policy) -> jax.Array:
     """f + sum mu g as a function of the policy alone, by a plain differentiable solve."""
-    chain = jnp.einsum("sa,sat->st", policy, mdp.dense_transition())
-    visits = jnp.linalg.solve(jnp.eye(STATES) - mdp.discount * chain.T, jnp.asarray(mdp.initial))
+    chain = jnp.einsum("sa,sat->st", policy, mdp.following)
+    visits = jnp.linalg.solve(jnp.eye(STATES) - chain.T, jnp.asarray(mdp.initial))
     x = visits[:, None] * policy
     slacks = jnp.stack([g.value(x) for g in problem.slacks])
     return problem.objective.value(x) + MULTIPLIERS @ slacks
 
 
-def of_params(mdp: cm.TabularMDP, problem: core.Compiled, params) -> jax.Array:
-    if isinstance(problem.family, type(cm.Direct().bind(mdp))):
+def of_params(mdp: Tables, problem: core.Compiled, params) -> jax.Array:
+    if isinstance(problem.family, BoundDirect):
         return lagrangian(mdp, problem, jnp.where(mdp.actions, params, 0.0))
     logs = problem.family.log_probabilities(params, jnp.arange(STATES))
     return lagrangian(mdp, problem, jnp.where(mdp.actions, jnp.exp(logs), 0.0))
@@ -87,10 +103,20 @@ def relative(found: np.ndarray, expected: np.ndarray) -> float:
     return float(np.linalg.norm(found - expected) / np.linalg.norm(expected))
 
 
+@partial(quickly, static_argnames="direction")
 def gradient_at(problem: core.Compiled, params, direction: str = "vanilla"):
     point, chain = core.evaluate(problem, params)
-    multipliers = jnp.asarray(MULTIPLIERS)
-    return core.gradient_and_direction(problem, params, point, chain, multipliers, direction)
+    return core.gradient_and_direction(problem, params, point, chain, MULTIPLIERS, direction)
+
+
+@quickly
+def occupancy_at(problem: core.Compiled, params):
+    return core.evaluate(problem, params)[0].occupancy
+
+
+@quickly
+def value_and_derivative(mdp: Tables, problem: core.Compiled, params):
+    return jax.value_and_grad(lambda theta: of_params(mdp, problem, theta))(params)
 
 
 @pytest.mark.parametrize("sparse", [False, True], ids=["dense", "sparse"])
@@ -115,12 +141,14 @@ def check_gradient(mdp: cm.TabularMDP, utility, family) -> None:
         problem = compiled(mdp, utility(mdp), family)
         params = away_from_start(problem.family)
         gradient = flat(gradient_at(problem, params)[0])
-        automatic = flat(jax.grad(lambda theta: of_params(mdp, problem, theta))(params))
+        bare = replace(problem, dynamics=())
+        automatic = flat(value_and_derivative(tables(mdp), bare, params)[1])
         assert relative(gradient, automatic) < 1e-9
-        along = jax.tree.map(lambda leaf: jnp.asarray(generator(7).normal(size=leaf.shape)), params)
+        along = jax.tree.map(lambda leaf: generator(7).normal(size=leaf.shape), params)
 
         def value(step: float) -> float:
-            return float(of_params(mdp, problem, core.combine(params, step, along)))
+            moved = jax.tree.map(lambda leaf, d: np.asarray(leaf) + step * d, params, along)
+            return float(value_and_derivative(tables(mdp), bare, moved)[0])
 
         step = 1e-3  # fourth order: truncation and rounding are both far below 1e-6
         difference = (8 * (value(step) - value(-step)) - (value(2 * step) - value(-2 * step))) / (
@@ -138,7 +166,8 @@ def test_a_rare_action_has_an_exact_gradient_too() -> None:
         problem = compiled(mdp, cm.linear("reward"), cm.Table())
         params = jnp.asarray(30.0 * generator(1).normal(size=mdp.actions.shape))
         gradient = flat(gradient_at(problem, params)[0])
-        automatic = flat(jax.grad(lambda theta: of_params(mdp, problem, theta))(params))
+        bare = replace(problem, dynamics=())
+        automatic = flat(value_and_derivative(tables(mdp), bare, params)[1])
     assert relative(gradient, automatic) < 1e-6
 
 
@@ -176,14 +205,14 @@ def test_natural_direction_solves_with_the_fisher_matrix(name: str, kind: str) -
         problem = compiled(mdp, cm.linear("reward"), families()[name])
         params = away_from_start(problem.family)
         gradient, towards = map(flat, gradient_at(problem, params, "natural"))
-        start, unflatten = jax.flatten_util.ravel_pytree(params)
 
         def scores(theta):
-            logs = problem.family.log_probabilities(unflatten(theta), jnp.arange(STATES))
+            logs = problem.family.log_probabilities(theta, jnp.arange(STATES))
             return jnp.where(mdp.actions, logs, 0.0)
 
-        jacobian = np.asarray(jax.jacobian(scores)(start)).reshape(-1, start.size)
-        weights = np.asarray(core.evaluate(problem, params)[0].occupancy).ravel()
+        slopes = jax.tree.leaves(quickly(jax.jacobian(scores))(params))
+        jacobian = np.concatenate([np.reshape(one, (mdp.actions.size, -1)) for one in slopes], 1)
+        weights = np.asarray(occupancy_at(problem, params)).ravel()
     fisher = jacobian.T @ (weights[:, None] * jacobian)  # the unnormalised occupancy weighs it
     assert weights.sum() > 1.5
     assert relative(fisher @ towards, gradient) < 1e-4
@@ -217,6 +246,12 @@ KINKED = {
 }
 
 
+@quickly
+def followed(function, x, times):
+    arrays = jax.tree.map(jnp.asarray, function)
+    return jax.lax.fori_loop(0, times, lambda _, now: now.followed(x), arrays)
+
+
 @pytest.mark.parametrize("name", KINKED)
 @pytest.mark.parametrize("seed", range(3))
 def test_a_rounded_function_is_smooth_above_and_follows(name: str, seed: int) -> None:
@@ -226,15 +261,13 @@ def test_a_rounded_function_is_smooth_above_and_follows(name: str, seed: int) ->
     with double_precision():
         smooth = exact.softened(x)
         for _ in range(3):  # also with centres that have moved
-            value, slope = float(smooth.value(jnp.asarray(x))), smooth.gradient(jnp.asarray(x))
-            automatic = jax.grad(lambda z, f=smooth: f.value(z))(jnp.asarray(x))
+            value, slope, automatic = under_jit(smooth, x)
             np.testing.assert_allclose(slope, automatic, atol=1e-9)
-            assert value >= float(exact.value(x)) - 1e-12
-            smooth = smooth.followed(jnp.asarray(x))
+            assert float(value) >= float(exact.value(x)) - 1e-12
+            smooth = followed(smooth, x, 1)
         # at rest the centre is a supergradient, and the value the true one
-        point, arrays = jnp.asarray(x), jax.tree.map(jnp.asarray, smooth)
-        rest = jax.lax.fori_loop(0, 20_000, lambda _, function: function.followed(point), arrays)
-        assert float(rest.value(point)) == pytest.approx(float(exact.value(x)), abs=1e-6)
+        rest = followed(smooth, x, 20_000)
+        assert float(under_jit(rest, x)[0]) == pytest.approx(float(exact.value(x)), abs=1e-6)
 
 
 @pytest.mark.parametrize("utility", ["linear", "entropy", "l2-squared", "kl", "log barrier"])

@@ -14,18 +14,18 @@ import pytest
 
 import cvxmdp as cm
 from cvxmdp.algorithms.recursion import initial_state, iteration, noted_of, trace_of
-from cvxmdp.base.precision import double_precision
+from cvxmdp.base.precision import double_precision, on_device
 from cvxmdp.paper.tracking import tracking_problem
 from cvxmdp.solvers.learning import read_learning, targets_of
 from cvxmdp.solvers.vr_pdpg_settings import settings_for
-from strategies import generator, random_model
+from strategies import generator, quickly, random_model
 
 ITERATIONS = 30
 BOUND, START = 3.0, 0.7
 UNITS = 5
 
 
-@jax.jit
+@quickly
 def step(learning, state, numbers):
     following, evidence = iteration(learning, state, numbers)
     return following, trace_of(learning, noted_of(learning, following, evidence))
@@ -54,10 +54,10 @@ def first_params(case: Case, family: str) -> Any:
     """theta_0: zeros, or a network that is far enough from uniform for its gradient to matter."""
     bound, random = FAMILIES[family][1].bind(case.problem.mdp), generator(4)
     with double_precision():
-        params = bound.init(jax.random.key(0))
         if family == "table":
-            return params
-        return jax.tree.map(lambda leaf: jnp.asarray(random.normal(0, 0.5, leaf.shape)), params)
+            return bound.init(jax.random.key(0))
+        form = jax.eval_shape(bound.init, jax.random.key(0))
+        return on_device(jax.tree.map(lambda leaf: random.normal(0, 0.5, leaf.shape), form))
 
 
 def tracking() -> Case:
@@ -114,7 +114,8 @@ def library_steps(case: Case, uniforms: np.ndarray, momentum: float, family: str
             policy=FAMILIES[family][1],
         )
         learning = read_learning(settings_for(solver, problem), problem, np.zeros(n))
-        state = initial_state(learning, first_params(case, family), jnp.full(n, START))
+        # As a step gives it: a state with other types would be compiled for once more.
+        state = on_device(initial_state(learning, first_params(case, family), jnp.full(n, START)))
         for numbers in uniforms:
             state, trace = step(learning, state, numbers[None])
             yield jax.tree.map(np.asarray, (state, trace))

@@ -23,7 +23,7 @@ from cvxmdp.experience.trajectories import (
 )
 from cvxmdp.solvers.learning import read_learning
 from cvxmdp.solvers.vr_pdpg_settings import settings_for
-from strategies import generator, random_model, random_policy
+from strategies import generator, quickly, random_model, random_policy
 
 HORIZON = 8
 EPISODES = 20_000
@@ -38,14 +38,14 @@ MODELS = {
 }
 
 
+@quickly
+def draw(model: Any, table: Any, numbers: Any) -> Any:
+    rows = thresholds(table)
+    return jax.vmap(lambda row: sample_trajectory(model, lambda s: rows[s], row))(numbers)
+
+
 def drawn(mdp: cm.TabularMDP, policy: np.ndarray, uniforms: np.ndarray) -> Trajectory:
     """Trajectories in float32, as the solver draws them."""
-
-    @jax.jit
-    def draw(model: Any, table: Any, numbers: Any) -> Any:
-        rows = thresholds(table)
-        return jax.vmap(lambda row: sample_trajectory(model, lambda s: rows[s], row))(numbers)
-
     table = np.asarray(policy, dtype=np.float32)
     found = draw(sampling_model(mdp), table, np.asarray(uniforms, dtype=np.float32))
     return jax.tree.map(np.asarray, found)
@@ -129,7 +129,7 @@ def learning_of(problem: cm.Problem, batch_size: int = 1, **numbers: Any) -> Lea
     return replace(learning, **numbers)
 
 
-@jax.jit
+@quickly
 def following(learning: Learning, state: Any, numbers: Any) -> Any:
     after, evidence = iteration(learning, state, numbers)
     return after, trace_of(learning, noted_of(learning, after, evidence))
