@@ -8,6 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from test_reproduce import tiny  # noqa: F401 (a fixture: learning in short, as for the command)
+
 EXAMPLES = Path(__file__).parent.parent / "examples"
 
 
@@ -43,7 +45,7 @@ def test_example_gives_the_known_optimum(run, reference, capsys, name, part, pro
     assert "Optimal" in capsys.readouterr().out
 
 
-def test_demo_prints_both_solutions_and_learns(run, capsys, monkeypatch, tmp_path):
+def test_demo_prints_both_solutions_and_learns(run, tiny, capsys, monkeypatch, tmp_path):  # noqa: F811
     monkeypatch.chdir(tmp_path)
     run("demo")
     printed = capsys.readouterr().out

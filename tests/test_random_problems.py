@@ -13,13 +13,13 @@ pytest.importorskip("flint")
 
 
 @pytest.mark.filterwarnings("ignore:overflow")
-def test_a_hundred_and_fifty_random_problems(tmp_path: Path) -> None:
-    found = campaign(range(160), tmp_path, quick=True)
+def test_eighty_random_problems(tmp_path: Path) -> None:
+    found = campaign(range(85), tmp_path, quick=True)
     print(found)
-    assert found.cases >= 145
+    assert found.cases >= 77
     assert found.wrong == []
     accepted = sum(count for said, count in found.counts.items() if "Accepted" in said)
-    assert accepted >= 270
+    assert accepted >= 144
 
 
 @pytest.mark.parametrize("seed", [274, 773, 1706])
