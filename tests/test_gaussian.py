@@ -74,7 +74,8 @@ def test_continuous_actions_are_learned_inside_their_box(tmp_path):
     actions = found.policy.predict(seen)[0]
     assert actions.shape == (2, 1)
     assert np.array_equal(actions, again.predict(seen)[0])
-    more = cm.solve(problem, cm.ActorCritic(4_000), seed=1, start=found.policy)
+    # Batches as above: another size would be compiled for.
+    more = cm.solve(problem, cm.ActorCritic(4_000, batch=300), seed=1, start=found.policy)
     assert more.stats["start"] == "parameters of the policy"
 
 

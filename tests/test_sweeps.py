@@ -223,7 +223,7 @@ def test_lanes_do_not_depend_on_neighbours_or_position(problem):
 
 def test_lanes_agree_with_threads_to_rounding(problem):
     short = replace(SOLVER, iterations=5)
-    threads, lanes = (cm.sweep(problem, short, seeds=range(3), lanes=n) for n in (1, 3))
+    threads, lanes = (cm.sweep(problem, short, seeds=range(3), lanes=n) for n in (1, 2))
     for mine, theirs in zip(threads, lanes, strict=True):
         np.testing.assert_allclose(
             mine.solution.stats["params"], theirs.solution.stats["params"], atol=1e-4
