@@ -71,6 +71,27 @@ def test_curved_functions_of_a_few_returns_count_as_linear() -> None:
     assert found.stats["certified_gap"] <= 1e-4
 
 
+def test_what_columns_close_only_where_models_mix_is_left_to_one_program_on_grids() -> None:
+    """Entropies over time or in a constraint, and the smallest of a few returns."""
+
+    def problems(mdp: cm.TabularMDP) -> list[cm.Problem]:
+        rewards = np.random.default_rng(0).random((2, mdp.n_states, mdp.n_actions))
+        one, other = (cm.linear(reward, per="step") for reward in rewards)
+        return [
+            cm.Problem(mdp, maximize=one, subject_to={"spread": cm.entropy() >= 1.0}),
+            cm.Problem(mdp, maximize=cm.minimum(one, other)),
+        ]
+
+    quick = cm.garnet(600, 5, 5, seed=1)
+    timed = cm.garnet(60, 5, 5, seed=1, horizon=10)
+    for problem in (*problems(quick), cm.Problem(timed, maximize=cm.entropy())):
+        assert isinstance(choose_exact(problem)[0], cm.ColumnGeneration)
+    slow = cm.gridworld(30, discount=0.99)
+    timed = cm.gridworld(10, slip=0.1, horizon=20)
+    for problem in (*problems(slow), cm.Problem(timed, maximize=cm.entropy())):
+        assert isinstance(choose_exact(problem)[0], cm.ConvexProgram)
+
+
 def test_a_policy_that_may_stay_for_ever_is_left_to_one_program() -> None:
     n = 60  # states in a row; waiting costs one and may last for ever
     transition = np.zeros((n, 4, n))

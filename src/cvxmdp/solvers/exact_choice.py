@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from cvxmdp.algorithms.columns.aggregates import spreads_slowly
 from cvxmdp.algorithms.columns.flow_duals import only_leaf
 from cvxmdp.algorithms.columns.smoothed_dual import can_be_smoothed
 from cvxmdp.atoms import walk
@@ -34,6 +35,22 @@ def _sees_few(lowered: Lowered) -> bool:
     return all(map.rows <= FEW for node in nodes if node.affine() is None for map in node.maps())
 
 
+def _most_pairs(problem: Problem, lowered: Lowered, pairs: int) -> int:
+    """Up to how many of its pairs one convex program is taken for a problem with curved functions.
+
+    Columns of a few returns, or of an entropy over time or in a constraint, close the gap where a few steps
+    lead everywhere; on a grid they may not.
+    """
+    leaf = only_leaf(lowered) if pairs > ONE_ENTROPY else None
+    if leaf is not None and can_be_smoothed(lowered, leaf):
+        return ONE_ENTROPY
+    if pairs <= CURVED and spreads_slowly(problem.mdp.transition, problem.mdp.initial):
+        return CURVED
+    if leaf is not None:
+        return ONE_ENTROPY
+    return LINEAR if _sees_few(lowered) else CURVED
+
+
 def choose_exact(problem: Problem) -> tuple[Solver, str]:
     """The exact solver for a problem with a model, and the reason in words."""
     lowered = Lowered(problem)
@@ -54,9 +71,7 @@ def choose_exact(problem: Problem) -> tuple[Solver, str]:
             return (ColumnGeneration(), reason) if pairs > LINEAR else (ConvexProgram(), program)
         reason = f"without constraints, and with {pairs:,} pairs, policy iteration is the fastest"
         return (ColumnGeneration(), reason) if pairs > UNCONSTRAINED else (ConvexProgram(), program)
-    leaf = only_leaf(lowered) if pairs > ONE_ENTROPY else None
-    smooth = leaf is not None and can_be_smoothed(lowered, leaf)
-    if not smooth and pairs <= (LINEAR if _sees_few(lowered) else CURVED):
+    if pairs <= _most_pairs(problem, lowered, pairs):
         return ConvexProgram(), program
     tolerance = MIDDLE_TOLERANCE if pairs <= LARGE else LARGE_TOLERANCE
     reason = (

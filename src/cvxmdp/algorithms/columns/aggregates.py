@@ -67,7 +67,8 @@ def aggregates_of(flow: Flow) -> Aggregates:
     """Groups of a model's states; none where it spreads quickly."""
     parents: list[np.ndarray] = []
     scales: list[np.ndarray] = []
-    graph = _neighbours(flow) if _spreads_slowly(flow) else None
+    slow = spreads_slowly(flow.transition, flow.initial)
+    graph = _neighbours(flow) if slow else None
     first = None if graph is None else float(graph.sum()) / graph.shape[0]
     while graph is not None and first and graph.shape[0] > SMALLEST:
         below = graph.shape[0]
@@ -81,15 +82,21 @@ def aggregates_of(flow: Flow) -> Aggregates:
     return Aggregates(parents, scales)
 
 
-def _spreads_slowly(flow: Flow) -> bool:
-    """Whether few states are near the likeliest one of the start."""
-    reached = np.zeros(flow.shape[0], dtype=bool)
-    reached[int(flow.initial.argmax())] = True
-    pointers, successors = flow.transition.indptr[:: flow.shape[1]], flow.transition.indices
+def spreads_slowly(transition: sp.csr_array, initial: np.ndarray) -> bool:
+    """Whether few states are near the likeliest one of the start.
+
+    Args:
+        transition: of one step, (S * A, S).
+        initial: (S,).
+    """
+    states = initial.size
+    reached = np.zeros(states, dtype=bool)
+    reached[int(initial.argmax())] = True
+    pointers, successors = transition.indptr[:: transition.shape[0] // states], transition.indices
     for _ in range(NEARBY):
         for state in np.flatnonzero(reached):
             reached[successors[pointers[state] : pointers[state + 1]]] = True
-        if reached.sum() > min(FEW, 0.5 * reached.size):
+        if reached.sum() > min(FEW, 0.5 * states):
             return False
     return True
 
