@@ -246,8 +246,11 @@ def test_an_answer_is_no_worse_than_the_policy_it_began_with():
     good = ActorCriticWork(solver, Task(problem, best, 0)).first()
     work = ActorCriticWork(solver, Task(problem, None, 0))
     poor = work.first().learner
-    assert work._better(good._replace(learner=poor)).which == 2, "nothing learned is better"
+    assert work._better(good._replace(learner=poor)).which == 3, "nothing learned is better"
     assert work._better(good).which < 2, "nothing is lost"
+    kept = poor.kept._replace(actor=good.best.policy)
+    lost = good._replace(learner=poor._replace(kept=kept), best=work.first().best)
+    assert work._better(lost).which == 2, "what was learned and lost again"
     found = good.best._replace(done=np.int32(8))
     assert work._better(good._replace(learner=poor, best=found)).which < 2, (
         "an answer, not the first"

@@ -84,13 +84,21 @@ class Critic(NamedTuple):
     scaled: Scaled
 
 
+class KeptPolicy(NamedTuple):
+    """The best policy so far that kept all budgets, by what was measured: its objective, and when it played."""
+
+    objective: Array
+    done: Array
+    actor: ActorPart
+
+
 class ActorState(NamedTuple):
     """Between two iterations: all that a resume needs but the lanes.
 
     Attributes:
         done: iterations.
         actor, averaged: the policy, and the running average of its parameters.
-        critic: see there.
+        kept, critic: see there.
         adam: moments of the gradients of both.
         measured: see there.
         dual: multipliers and what they are made of.
@@ -101,6 +109,7 @@ class ActorState(NamedTuple):
     done: Array
     actor: ActorPart
     averaged: ActorPart
+    kept: KeptPolicy
     critic: Critic
     adam: tuple[Adam, Adam]
     measured: RunningMeasure
@@ -259,6 +268,7 @@ def learn(
         state.done + 1,
         actor,
         averaged(state.averaged, actor, state.done),
+        kept(state, values[0], told.within),
         critic._replace(params=values_params),
         adam,
         measured,
@@ -407,6 +417,13 @@ def averaged(before: ActorPart, actor: ActorPart, done: Array) -> ActorPart:
     """The running average, moved towards what there is now."""
     rate = jnp.maximum(AVERAGED, 2.0 / (done + 2.0))
     return jax.tree.map(lambda old, new: old + rate * (new - old), before, actor)
+
+
+def kept(state: ActorState, objective: Array, within: Array) -> KeptPolicy:
+    """The policy that played last, where it is the best that kept all budgets; a long run may lose it again."""
+    better = within & (objective > state.kept.objective)
+    new = KeptPolicy(objective, state.done, state.actor)
+    return jax.tree.map(lambda mine, old: jnp.where(better, mine, old), new, state.kept)
 
 
 def _counted_ends(steps: LaneSteps) -> Array:

@@ -75,12 +75,16 @@ class Dual(NamedTuple):
 
 
 class DualTrace(NamedTuple):
-    """For the history: s_i, u_i, episodes that broke a budget, and the sum of what they were over it."""
+    """For the history: s_i, u_i, episodes that broke a budget, and the sum of what they were over it.
+
+    ``within``: whether all slacks exceed their margins, with no allowance.
+    """
 
     noise: Array
     unit: Array
     over: Array
     excess: Array
+    within: Array
 
 
 def first_dual(constraints: int) -> Dual:
@@ -135,7 +139,8 @@ def updated_dual(
     seen = _of_episodes(gains, dual.ends, of_ends, ends)
     settling = dual.updates < SETTLED
     allowance = jnp.where(settling, jnp.maximum(-slack, 0.0), dual.allowance)
-    error = slack - _margin(gains, seen) - dual.extra + allowance * gains.left(progress)
+    room = slack - _margin(gains, seen) - dual.extra
+    error = room + allowance * gains.left(progress)
     floor = 1e-6 * (jnp.abs(slack) + jnp.abs(offsets[1:])) + LEAST
     error = jnp.clip(error / jnp.maximum(jnp.sqrt(noise), floor), -MOST_ERROR, MOST_ERROR)
     error = jnp.where(settling, 0.0, error)
@@ -149,7 +154,9 @@ def updated_dual(
         *(jnp.where(share > 0, new, old) for new, old in zip(reached, dual, strict=True))
     )
     short = jnp.maximum(-of_ends, 0.0) * ends[..., None]
-    told = DualTrace(jnp.sqrt(noise), unit, (short > floor).sum((0, 1)), short.sum((0, 1)))
+    within = (room >= 0.0).all() & ~settling & (share > 0)
+    over, excess = (short > floor).sum((0, 1)), short.sum((0, 1))
+    told = DualTrace(jnp.sqrt(noise), unit, over, excess, within)
     return reached, told
 
 

@@ -41,7 +41,7 @@ class ActorCritic:
         gae: lambda of generalised advantages: 0.9; 0.95 for continuous actions without a discount.
         critic_discount: of the critic: the problem's, or 1 - 1 / min(horizon, 200) where that is 1.
         entropy: the weight of the policy's entropy at first, which falls linearly to zero: 0.03, continuous 0.
-        integral, proportional: k_I and k_P of the multipliers, in units of what pulls equally; k_I is 1.5 by
+        integral, proportional: k_I and k_P of the multipliers, in units of what pulls equally; k_I is 5 by
             the number of updates, between 0.002 and 0.03.
         memory: iterations over which objective and slacks are averaged.
         ramp: the part of the run over which the first policies' violation is allowed less and less.

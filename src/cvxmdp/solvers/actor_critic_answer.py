@@ -1,9 +1,10 @@
 """Which policy of an actor-critic is the answer, and what is known of it.
 
 There are two candidates: the last policy, and the running average of its parameters, which swings less with the
-multipliers. The one that is better satisfied is the answer; or the policy that the run began with, where that
-is better in every respect: by exact values where there is a model, else by fresh episodes of all. Others, of
-the answer alone, then judge it (``experience.judging``).
+multipliers. The one that is better satisfied is the answer; or the best policy on the way that kept all
+budgets, where that is clearly better; or the one that the run began with, where that is better in every
+respect: by exact values where there is a model, else by fresh episodes of all. Others, of the answer alone,
+then judge it (``experience.judging``).
 """
 
 from __future__ import annotations
@@ -27,8 +28,9 @@ from cvxmdp.solvers.contract import Rows
 COMPARED, LEAST_COMPARED = 100, 8  # episodes of each candidate
 COMPARING, JUDGING = 0.05, 0.2  # of the steps that were learned from, spent on fresh ones
 FRESH = 3  # what random numbers are for
-WHICH = ("last", "averaged", "first")  # candidates
-COMPARED_BY, JUDGED = (0, 1, 3), 2  # numbers of their fresh episodes, and of those of the answer
+WHICH = ("last", "averaged", "earlier", "first")  # candidates
+COMPARED_BY, JUDGED = (0, 1, 4, 3), 2  # numbers of their fresh episodes, and of those of the answer
+CLEARLY = 0.05  # of a budget or of the objective, by which an earlier policy is better: others differ by chance
 NARROW = 0.05  # of log A: an entropy below it is hardly any
 NARROW_STD = 0.02  # of a Gaussian policy
 STEADY = 7.0  # times 1 / (1 - discount), where fresh episodes are cut
@@ -66,7 +68,7 @@ class Examination:
         self.limit = max(limit, math.ceil(ahead))
 
     def better(self, candidates: Sequence[Any]) -> int:
-        """Which of the first two is better satisfied; a third only where it is no worse in any respect.
+        """Which of the first two is better satisfied; another only where it is no worse in any respect.
 
         Exactly where there is a model, else by fresh episodes.
         """
@@ -80,7 +82,9 @@ class Examination:
         ranks = [(-short(self.problem, one), self.problem.sign * one.objective) for one in found]
         best = max((0, 1), key=ranks.__getitem__)
         better = [k for k in range(2, len(ranks)) if _dominates(ranks[k], ranks[best])]
-        return better[0] if better else best
+        if 2 in better and not _clearly(ranks[2], ranks[best]):
+            better.remove(2)
+        return max(better, key=ranks.__getitem__, default=best)
 
     def judged(self, policy: Any, worst: Mapping[str, float]) -> JudgedPolicy:
         """By episodes that nobody has seen; ``worst``, the smallest slacks of batches, by constraint."""
@@ -142,6 +146,12 @@ class Examination:
 
 def _dominates(one: tuple[float, ...], other: tuple[float, ...]) -> bool:
     return one != other and all(mine >= theirs for mine, theirs in zip(one, other, strict=True))
+
+
+def _clearly(one: tuple[float, float], other: tuple[float, float]) -> bool:
+    """Whether a rank is better by more than chance explains."""
+    less, more = one[0] - other[0], one[1] - other[1]
+    return less > CLEARLY or more > CLEARLY * max(abs(one[1]), abs(other[1]))
 
 
 def short(problem: Problem, found: Evaluation) -> float:

@@ -15,6 +15,7 @@ from cvxmdp.algorithms.actor_iteration import (
     ActorPart,
     ActorState,
     Critic,
+    KeptPolicy,
     Moments,
     RunningMeasure,
     Scaled,
@@ -52,8 +53,8 @@ LONG, FEW_LANES = 400, 4  # steps of an episode, from which on so few lanes are 
 LEAST_LENGTH = 16  # steps of a lane between two updates
 CUT, LATEST_CUT = 2.0, 5.0  # times 1 / (1 - discount), where episodes are cut
 UNLIMITED = 10_000  # steps of an episode that nothing else ends
-# The integral part can cross its box's first units in one run, however few iterations that has.
-REACHED, INTEGRAL = 1.5, (0.002, 0.03)
+# The integral part can cross its box's first units well within a run, however few iterations that has.
+REACHED, INTEGRAL = 5.0, (0.002, 0.03)
 CRITIC = (64, 64)
 CRITIC_HORIZON = 200
 REACH = 10.0  # standard deviations, at which observations are cut
@@ -246,6 +247,7 @@ def first_state(setup: ActorCriticSetup, key: Any, lanes: int) -> ActorState:
         jnp.zeros((), jnp.int32),
         actor,
         actor,
+        KeptPolicy(jnp.asarray(-jnp.inf), jnp.zeros((), jnp.int32), actor),
         Critic(values, Scaled(nothing, nothing)),
         (first_adam(params), first_adam(values)),
         RunningMeasure(jnp.zeros(setup.readings.size), *[jnp.zeros(())] * 3),
@@ -287,7 +289,11 @@ def taken_over(first: ActorState, start: Any, family: Any) -> tuple[ActorState, 
                 extra=np.zeros_like(found.dual.extra),
             )
             reached = found._replace(
-                done=first.done, dual=dual, outside=first.outside, returns=first.returns
+                done=first.done,
+                kept=first.kept,
+                dual=dual,
+                outside=first.outside,
+                returns=first.returns,
             )
             return reached, "parameters, critic, scales, measure and multipliers of the solution"
     actor = _policy_of(start, first.actor, family)

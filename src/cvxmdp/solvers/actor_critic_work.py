@@ -189,9 +189,14 @@ class ActorCriticWork(Work[Learnt]):
         return state._replace(learner=learner, repairs=state.repairs + np.int32(1))
 
     def _better(self, state: Learnt) -> BestLearnt:
-        """The last policy or the averaged one; or, until there is an answer, the first."""
+        """The last policy, the averaged one or an earlier one; or, until there is an answer, the first."""
         learner, none_yet = state.learner, not int(state.best.done)
-        candidates = (learner.actor, learner.averaged, *[state.best.policy] * none_yet)
+        candidates = (
+            learner.actor,
+            learner.averaged,
+            learner.kept.actor,
+            *[state.best.policy] * none_yet,
+        )
         examination = self._examination(int(learner.done), int(state.repairs))
         which = examination.better([self.policy(one) for one in candidates])
         nothing = np.float64(np.inf)
@@ -310,8 +315,12 @@ class ActorCriticWork(Work[Learnt]):
             return found
         extended = self.setup.readings.functions[0]
         x = np.asarray(found.measured)
+        # Of an earlier policy: what led to it.
+        until = len(rows["objective"])
+        if which == WHICH[2]:
+            until = -(-until * (int(learner.kept.done) + 1) // int(learner.done))
         course = replace(
-            course_of_rows(self.problem, rows),
+            course_of_rows(self.problem, {name: part[:until] for name, part in rows.items()}),
             asks=bool(np.any(extended.gradient(x))),
             began=which == WHICH[-1],
             believed=float(extended.value(x)) - self.problem.sign * found.objective,
