@@ -8,7 +8,7 @@ remainder *is* what u_i surely reaches, so
 1. solve, and prove what the plan reaches; the best plan that is proven feasible is kept;
 2. solve again with u_i - <b_i, x> at least the remainder and a margin, which grows by 1.5 times what was
    missing and shrinks where there was too much; where that has no answer, with the largest smallest penalised
-   slack;
+   slack. Also with margins and no penalties, which are those of one plan and not of the next;
 3. go from the best proven plan towards the last unproven one, by bisection in occupancies, as far as is proven;
 4. where nothing is proven, say which pairs would have to be tried: at the plan with the largest smallest slack
    e_i on the estimate, the pairs that make most of <b_i, x>, so many times as often that the plan would be
@@ -41,6 +41,7 @@ SHRINKAGE = 0.8  # of a margin, in units of what was too much
 AVERAGED = 3  # rounds after which penalties are averaged with those before
 WORTHWHILE = 1e-3  # gain of a proven plan, relative, that another round is worth
 BISECTIONS = 5
+TIGHTENINGS = 3  # of the estimate's own plan
 MOST_OF_IT = 0.9  # share of the pessimism that the named pairs make
 NAMED = 8  # pairs that a message names
 # How often pairs would have to be tried, as powers of what is lacking: pessimism shrinks like one over visits
@@ -134,10 +135,16 @@ def cautious_plan(claims: TrueClaims, problem: Problem, solve: SolveExactly) -> 
     """
     search = _Search(claims, problem, solve)
     search.run()
-    if search.best is not None:
-        search.go_further()
-        return search.answer()
-    return search.cannot()
+    search.go_further()
+    search.tighten()
+    search.go_further()
+    return search.cannot() if search.best is None else search.answer()
+
+
+def moved(margins: np.ndarray, lower: np.ndarray) -> np.ndarray:
+    """Margins that have grown where slacks lacked something, and shrunk where there was too much."""
+    change = np.where(lower < 0, -GROWTH * lower, -SHRINKAGE * lower)
+    return np.asarray(np.maximum(margins + change, 0.0))
 
 
 class _Search:
@@ -145,6 +152,7 @@ class _Search:
         self.claims, self.problem, self.solve = claims, problem, solve
         self.best: ProvenPlan | None = None
         self.unproven: ProvenPlan | None = None
+        self.plain: ProvenPlan | None = None  # the estimate's own
         self.first: Solution | None = None  # of the estimate as it stands
         self.last: Solution | None = None
         self.rounds = 0
@@ -163,6 +171,7 @@ class _Search:
                 return
             self.last = found
             plan = self.plan(rows_of(self.problem.mdp, found.policy))
+            self.plain = self.plain or plan
             if self._take(plan):
                 return
             fresh = [one.penalty for one in plan.seen]
@@ -178,8 +187,7 @@ class _Search:
                 return  # nothing is known of some constraint, whatever the plan
             lower = np.array([one.lower for one in plan.seen[1:]])
             if self.rounds > 1:  # the first plan knew no penalties: what it lacks, they may give
-                change = np.where(lower < 0, -GROWTH * lower, -SHRINKAGE * lower)
-                margins = np.maximum(margins + change, 0.0)
+                margins = moved(margins, lower)
             found = self._solve_penalised(penalties, np.array(needed[1:]) + margins)
 
     def _take(self, plan: ProvenPlan) -> bool:
@@ -220,6 +228,27 @@ class _Search:
 
     def _problem(self, utility: Utility, constraints: dict[str, Constraint]) -> Problem:
         return Problem(self.problem.mdp, maximize=utility, subject_to=constraints)
+
+    def tighten(self) -> None:
+        """Plans with more slack on the estimate and no penalties: near what was played, these are often better.
+
+        Penalties are those of one plan, and another plan may go where they are larger.
+        """
+        if self.plain is None or self.plain.proven:
+            return
+        lower = np.array([one.lower for one in self.plain.seen[1:]])
+        nothing = [np.zeros_like(one.penalty) for one in self.plain.seen]
+        margins = np.zeros(len(lower))
+        for _ in range(TIGHTENINGS):
+            margins = moved(margins, lower)
+            if not np.isfinite(margins).all():
+                return
+            found = self._solve_penalised(nothing, margins)
+            if not found.has_policy:
+                return
+            plan = self.plan(rows_of(self.problem.mdp, found.policy))
+            self._take(plan)
+            lower = np.array([one.lower for one in plan.seen[1:]])
 
     def go_further(self) -> None:
         """From the best proven plan towards an unproven one that promises more, as far as is proven."""
