@@ -1,6 +1,6 @@
 """What ``solve`` chooses, beside what it did not choose: processor time of both, in one run.
 
-    python benchmarks/choice.py            the table of docs/results/large-models.md, about three minutes
+    python benchmarks/choice.py            the table of docs/results/large-models.md, about four minutes
     python benchmarks/choice.py grid       one kind of problem
 
 Linear problems to a certified 1e-6, concave ones to what is chosen for them (1e-4 up to 20,000 pairs, 1e-3
@@ -47,6 +47,27 @@ def returns_problem(n_states: int) -> cm.Problem:
     return cm.Problem(mdp, maximize=cm.minimum(*(cm.linear(name, per="step") for name in names)))
 
 
+def bounded_problem(n_states: int) -> cm.Problem:
+    """An entropy in a constraint."""
+    enough = {"spread": cm.entropy() >= 0.9 * float(np.log(n_states))}
+    mdp = cm.garnet(n_states, 5, 5, seed=1)
+    return cm.Problem(mdp, maximize=cm.linear("reward", per="step"), subject_to=enough)
+
+
+def timed_problem(n_states: int) -> cm.Problem:
+    """The entropy of ten steps, whose pairs are counted once for each of them."""
+    return cm.Problem(cm.garnet(n_states, 5, 5, seed=1, horizon=10), maximize=cm.entropy())
+
+
+def corners_problem(side: int) -> cm.Problem:
+    """The least time in three corners of a deterministic grid."""
+    n_states = side * side
+    mdp = cm.gridworld(side, discount=0.99, start=n_states // 2 + side // 2)
+    signals = np.zeros((3, n_states, mdp.n_actions))
+    signals[range(3), [0, side - 1, n_states - 1]] = 1.0
+    return cm.Problem(mdp, maximize=cm.minimum(*(cm.linear(one, per="step") for one in signals)))
+
+
 KINDS: dict[str, tuple[Callable[[int], cm.Problem], tuple[int, ...]]] = {
     "unconstrained": (unconstrained_problem, (50, 400, 10_000, 100_000)),
     "linear": (linear_problem, (50, 400, 1_000, 10_000)),
@@ -54,6 +75,9 @@ KINDS: dict[str, tuple[Callable[[int], cm.Problem], tuple[int, ...]]] = {
     "grid": (grid_problem, (14, 30, 50, 100)),
     "distance": (distance_problem, (50, 400, 1_000)),
     "returns": (returns_problem, (50, 400, 1_000, 2_000)),
+    "bounded": (bounded_problem, (50, 400, 4_000)),
+    "timed": (timed_problem, (20, 50, 400)),
+    "corners": (corners_problem, (30, 60)),
 }
 PROGRAM_LIMIT = 25_000  # pairs up to which one convex program is waited for
 
@@ -92,7 +116,7 @@ def measure(kind: str, size: int) -> None:
     build, _ = KINDS[kind]
     repeats = REPEATS if size <= 1_000 else 1
     problem = build(size)
-    pairs = int(problem.mdp.reachable_pairs.sum())
+    pairs = int(problem.mdp.flow.usable.sum())
     chosen, solution = spent(cm.solve, repeats, lambda: build(size))
     by = solution.stats["solver"].split(" ")[0].rstrip(",")
     gap = solution.stats["certified_gap"]

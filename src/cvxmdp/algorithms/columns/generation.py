@@ -48,7 +48,8 @@ PROGRESS = 1e-3  # of the gap: what a bound has to move by to count as progress
 # Gap at which columns of the smoothed dual are taken; steps between others.
 NEAR, EXPLICIT_EVERY = 0.6, 4
 FAR_EVALUATIONS, NEAR_EVALUATIONS = 40, 60  # of the smoothed dual in a step
-SPREADING = 3  # times as many where models spread slowly
+# States beyond which it is so many times as many, where models spread slowly.
+SPREAD, LONGER = 20_000, 3
 STEP_SHARE = 0.1  # of the gap: accuracy of the values of a natural step that give no bound
 VALUES_SHARE = 0.02  # of the gap: accuracy of the values of a natural step
 ORACLE_SHARE = 0.05  # of the gap, that the oracle may leave open
@@ -292,8 +293,8 @@ class Generation:
         if not self.dual.values.any():
             group_start.begin(self.dual)
         evaluations = FAR_EVALUATIONS if explicit else NEAR_EVALUATIONS
-        if self.dual.aggregates.parents:
-            evaluations *= SPREADING
+        if self.dual.aggregates.parents and self.model.shape[0] > SPREAD:
+            evaluations *= LONGER
         point = self.dual.descend(policy, gap, evaluations)
         self._offer(asked, point.multipliers, point.values, point.following)
         near = self.gap <= NEAR
