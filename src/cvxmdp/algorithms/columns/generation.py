@@ -293,7 +293,8 @@ class Generation:
         if not self.dual.values.any():
             group_start.begin(self.dual)
         evaluations = FAR_EVALUATIONS if explicit else NEAR_EVALUATIONS
-        if self.dual.aggregates.parents and self.model.shape[0] > SPREAD:
+        slow = self.dual.aggregates.parents and self.model.shape[0] > SPREAD
+        if slow and self.place.model is None:  # an accelerator's descents are long already
             evaluations *= LONGER
         point = self.dual.descend(policy, gap, evaluations)
         self._offer(asked, point.multipliers, point.values, point.following)
