@@ -6,6 +6,7 @@ import os
 import subprocess
 import sys
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -99,6 +100,16 @@ def test_targets_and_steps_are_numbers() -> None:
     assert len(compiled(lambda: cm.solve(to(0.3), learner(), seed=0))) == 2
     steps = {"primal_step": 0.01, "dual_step": 0.2, "momentum": 0.5}
     assert compiled(lambda: cm.solve(to(0.6), learner(**steps), seed=0)) == []
+
+
+def test_the_length_of_a_run_is_a_number() -> None:
+    def run(iterations: int) -> None:
+        cm.solve(problem(17), cm.PDPG(iterations, tolerance=None))
+        steps = {"iterations": iterations, "evaluate_every": iterations // 3, "record_every": 2}
+        cm.solve(problem(17), replace(learner(), **steps), seed=0)
+
+    run(300)
+    assert compiled(lambda: run(420)) == []
 
 
 def test_a_sweep_is_two_programs() -> None:
