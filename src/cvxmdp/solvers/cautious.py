@@ -136,8 +136,8 @@ def cautious_plan(claims: TrueClaims, problem: Problem, solve: SolveExactly) -> 
     search = _Search(claims, problem, solve)
     search.run()
     search.go_further()
-    search.tighten()
-    search.go_further()
+    if search.tighten():
+        search.go_further()
     return search.cannot() if search.best is None else search.answer()
 
 
@@ -229,26 +229,30 @@ class _Search:
     def _problem(self, utility: Utility, constraints: dict[str, Constraint]) -> Problem:
         return Problem(self.problem.mdp, maximize=utility, subject_to=constraints)
 
-    def tighten(self) -> None:
-        """Plans with more slack on the estimate and no penalties: near what was played, these are often better.
+    def tighten(self) -> bool:
+        """Plans with more slack on the estimate and no penalties; whether one was worth a look.
 
-        Penalties are those of one plan, and another plan may go where they are larger.
+        Penalties are those of one plan, and another plan may go where they are larger. Near what was played,
+        margins alone are often better.
         """
-        if self.plain is None or self.plain.proven:
-            return
-        lower = np.array([one.lower for one in self.plain.seen[1:]])
-        nothing = [np.zeros_like(one.penalty) for one in self.plain.seen]
-        margins = np.zeros(len(lower))
+        plan = self.plain
+        if plan is None or plan.proven:
+            return False
+        nothing = [np.zeros_like(one.penalty) for one in plan.seen]
+        margins, looked = np.zeros(len(plan.seen) - 1), False
         for _ in range(TIGHTENINGS):
-            margins = moved(margins, lower)
+            margins = moved(margins, np.array([one.lower for one in plan.seen[1:]]))
             if not np.isfinite(margins).all():
-                return
+                break
             found = self._solve_penalised(nothing, margins)
             if not found.has_policy:
-                return
+                break
             plan = self.plan(rows_of(self.problem.mdp, found.policy))
+            if not plan.proven and self.best is not None and plan.worth <= self.best.worth:
+                break  # with larger margins it is worth even less
             self._take(plan)
-            lower = np.array([one.lower for one in plan.seen[1:]])
+            looked = True
+        return looked
 
     def go_further(self) -> None:
         """From the best proven plan towards an unproven one that promises more, as far as is proven."""
