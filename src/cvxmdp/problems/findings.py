@@ -98,7 +98,10 @@ def trend_of(curve: Timeline) -> Trend:
     slope = float(time @ means) / spread
     left = means - means.mean() - slope * time
     degrees = means.size - 2
-    return Trend(slope, float(np.sqrt(left @ left / degrees / spread)), degrees)
+    error = float(np.sqrt(left @ left / degrees / spread))
+    # Rounding gives a constant curve a slope as well.
+    rounding = means.size * float(np.finfo(np.float64).eps * np.abs(means).max())
+    return Trend(slope, max(error, rounding), degrees)
 
 
 @dataclass(frozen=True)
