@@ -17,7 +17,8 @@ ROOT = Path(__file__).parent.parent
 PAGES = [page for page in sorted((ROOT / "docs").glob("*.md")) if "```console" in page.read_text()]
 BLOCK = re.compile(r"^```console\n(.*?)^```", re.MULTILINE | re.DOTALL)
 NUMBER = re.compile(r"(?<![\w.#-])-?\d[\d,]*\.?\d*(?:e[+-]?\d+)?")
-TIMES = re.compile(r"\S+ s\b")  # how long it took is not part of what is said
+# How long it took is not part of what is said, nor how many steps beyond its tolerance Clarabel goes on here.
+TIMES = re.compile(r"(?<=Clarabel\), )\d+ iterations|\S+ s\b")
 
 
 def dialogue(page: Path) -> list[tuple[str, str]]:

@@ -30,6 +30,7 @@ from cvxmdp.problems.lowered import Evidence, Lowered
 # What Clarabel calls solved by default; the answer is still called optimal when it stalls between
 # the tighter tolerance we ask for and this one.
 CLARABEL_DEFAULT = 1e-8
+CAREFUL = 1e-6  # before the last steps, which rounding may break
 # A curved optimum is flat: objectives that agree to 1e-10 leave 1e-5 of doubt about policy and
 # multipliers. So Clarabel goes on past the tolerance for as long as it gets anywhere.
 # On large models that costs a third more time, and only the tolerance itself is asked for.
@@ -136,7 +137,11 @@ def solve_conic(
 
 
 def _run(written: Any, cp: Any, pairs: int, tolerance: float, further: dict[str, Any]) -> Outcome:
-    """Ask for more than the tolerance, then for it, for Clarabel's default, for anything."""
+    """Ask for more than the tolerance, then for it, for Clarabel's default, for anything.
+
+    Where steps beyond what float64 holds break, Clarabel gives nothing at all: so at last it is stopped before.
+    What the answer is worth is measured, whatever was asked for.
+    """
     settled = max(tolerance, CLARABEL_DEFAULT)
     if pairs <= SHARPER_LIMIT:
         status = _call_clarabel(written, cp, SHARPER * tolerance, tolerance, **further)
@@ -150,7 +155,11 @@ def _run(written: Any, cp: Any, pairs: int, tolerance: float, further: dict[str,
     if status == cp.INFEASIBLE:
         return Outcome(status, None)
     status = _call_clarabel(written, cp, settled, 1e-4, accept_unknown=True, **further)
-    return Outcome(status, settled if status == cp.OPTIMAL else None)
+    if status in (cp.OPTIMAL, cp.OPTIMAL_INACCURATE, cp.INFEASIBLE):
+        return Outcome(status, settled if status == cp.OPTIMAL else None)
+    careful = max(settled, CAREFUL)
+    stopped = _call_clarabel(written, cp, careful, careful, **further)
+    return Outcome(stopped, careful) if stopped == cp.OPTIMAL else Outcome(status, None)
 
 
 def _call_clarabel(written: Any, cp: Any, tolerance: float, reduced: float, **further: Any) -> str:
