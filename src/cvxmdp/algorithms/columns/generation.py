@@ -293,8 +293,7 @@ class Generation:
         if not self.dual.values.any():
             group_start.begin(self.dual)
         evaluations = FAR_EVALUATIONS if explicit else NEAR_EVALUATIONS
-        slow = self.dual.aggregates.parents and self.model.shape[0] > SPREAD
-        if slow and self.place.model is None:  # an accelerator's descents are long already
+        if self.dual.aggregates.parents and self.model.shape[0] > SPREAD:
             evaluations *= LONGER
         point = self.dual.descend(policy, gap, evaluations)
         self._offer(asked, point.multipliers, point.values, point.following)
