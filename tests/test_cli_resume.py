@@ -16,6 +16,8 @@ from command_line import PROBLEM, SAMPLING, Done
 from cvxmdp.cli.outcome import Exit
 from cvxmdp.runs.run_folder import RunState, read_run, state_of
 
+pytestmark = pytest.mark.usefixtures("keyboard")
+
 
 @pytest.fixture
 def problem(tmp_path: Path) -> Path:

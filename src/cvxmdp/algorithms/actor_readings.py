@@ -23,7 +23,6 @@ import scipy.linalg
 import scipy.sparse as sp
 
 from cvxmdp.atoms import Shape, walk
-from cvxmdp.atoms.shapes import LogShape, PowerShape
 from cvxmdp.base.pytrees import Pytree
 
 Array = Any
@@ -145,7 +144,10 @@ class Readings(Pytree):
         """What stands under logarithms and powers at m, (L,): their domains begin at zero."""
         x = self.occupancy(m)
         found = [
-            one.parts[0].value(x) for function in self.functions for one in _bordered(function)
+            inside.value(x)
+            for function in self.functions
+            for step in walk(function)
+            for inside in step.node.positive()
         ]
         return jnp.asarray(found, m.dtype).reshape(-1)
 
@@ -188,15 +190,10 @@ def readings_of(functions: Sequence[Shape], shape: tuple[int, int], signals: int
     return Readings(known, dense.reshape(-1, *shape), lift, shape, features)
 
 
-def _bordered(function: Shape) -> list[LogShape | PowerShape]:
-    """Its logarithms and powers."""
-    return [step.node for step in walk(function) if isinstance(step.node, LogShape | PowerShape)]
-
-
 def _floored(function: Shape, floors: Iterator[Array]) -> Shape:
-    """The function with the next floors, in the order of ``_bordered``."""
-    if isinstance(function, LogShape | PowerShape):
-        function = replace(function, floor=next(floors))
+    """The function with the next floors, one for each that has something that must be positive."""
+    if function.positive():
+        function = function.floored(next(floors))
     return function.with_children([_floored(part, floors) for part in function.children()])
 
 

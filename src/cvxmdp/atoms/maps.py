@@ -8,7 +8,7 @@ u is flat, (rows,).
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import ClassVar
 
 import numpy as np
@@ -75,6 +75,10 @@ class Map(Pytree):
         """The x with the image u in which pairs have these shares of their rows, where ``softly`` is known."""
         raise NotImplementedError
 
+    def of_groups(self, count: int) -> Map:
+        """The same of so many groups of states, where ``softly`` is known."""
+        raise NotImplementedError
+
     def towards(self, u: np.ndarray, x: np.ndarray) -> np.ndarray | None:
         """An array like x with the image u, (S, A); None where there is no closed form of it."""
         return None
@@ -139,6 +143,9 @@ class Entries(Map):
     def among(self, u: np.ndarray, shares: np.ndarray) -> np.ndarray:
         return u.reshape(self.shape) / self._scale
 
+    def of_groups(self, count: int) -> Entries:
+        return replace(self, shape=(count, self.shape[1]))
+
     @property
     def is_identity(self) -> bool:
         return self.scale is None
@@ -188,6 +195,9 @@ class StateSums(Map):
 
     def among(self, u: np.ndarray, shares: np.ndarray) -> np.ndarray:
         return shares * (u / self.scale)[:, None]
+
+    def of_groups(self, count: int) -> StateSums:
+        return replace(self, shape=(count, self.shape[1]))
 
     @property
     def needs_pairs(self) -> bool:

@@ -18,7 +18,6 @@ import scipy.sparse as sp
 from cvxmdp.algorithms.columns.aggregates import Aggregates
 from cvxmdp.algorithms.columns.column_places import HostPlace
 from cvxmdp.algorithms.columns.smoothed_dual import WARMTH, DualTerms, SmoothedDual
-from cvxmdp.atoms.maps import Entries, StateSums
 from cvxmdp.models.episode_flow import DiscountedFlow
 from cvxmdp.models.systems import product
 
@@ -91,7 +90,6 @@ def _grouped(
     def added(numbers: np.ndarray) -> np.ndarray:
         return np.bincount(parent, numbers, minlength=groups)
 
-    assert isinstance(terms.map, Entries | StateSums)  # the maps that can be smoothed
     coarse = replace(
         flow,
         transition=sp.csr_array(mean @ arriving),
@@ -104,7 +102,7 @@ def _grouped(
         logs = np.log(sizes).ravel()
     of_groups = replace(
         terms,
-        map=replace(terms.map, shape=(groups, actions)),
+        map=terms.map.of_groups(groups),
         reward=np.where(known, averaged(terms.reward), -np.inf),
         slacks=[best(np.asarray(slack)) for slack in terms.slacks],
         logs=logs,

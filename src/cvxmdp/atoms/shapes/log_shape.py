@@ -48,7 +48,10 @@ class LogShape(IncreasingShape):
 
     def extended(self) -> LogShape:
         """Linear where the inside is below ``FLOOR``."""
-        return replace(self, parts=(self.parts[0].extended(),), floor=FLOOR)
+        return replace(self, parts=(self.parts[0].extended(),)).floored(FLOOR)
+
+    def floored(self, floor: Any) -> LogShape:
+        return replace(self, floor=floor)
 
     def conic(self, program: ConicProgram) -> ConicForm:
         """Log (phi / unit) + log unit."""

@@ -58,7 +58,10 @@ class PowerShape(IncreasingShape):
 
     def extended(self) -> PowerShape:
         """Linear where the inside is below ``FLOOR``."""
-        return replace(self, parts=(self.parts[0].extended(),), floor=FLOOR)
+        return replace(self, parts=(self.parts[0].extended(),)).floored(FLOOR)
+
+    def floored(self, floor: Any) -> PowerShape:
+        return replace(self, floor=floor)
 
     def conic(self, program: ConicProgram) -> ConicForm:
         """T <= u^p is a power cone, and so is u^-p t >= 1; u is phi / unit."""

@@ -206,6 +206,10 @@ class Shape(Tree["Shape"], Pytree):
         """Functions that must be positive where this one, not a child, is to be finite."""
         return ()
 
+    def floored(self, floor: Any) -> Shape:
+        """With another floor than that of ``extended``, where something must be positive."""
+        return self
+
     @property
     def has_conic_form(self) -> bool:
         """Whether CVXPY can write it: all but functions of the user's own."""
