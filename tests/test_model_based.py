@@ -130,12 +130,19 @@ def test_the_explorer_goes_where_nobody_went_and_says_how_likely_that_is() -> No
 
 def test_an_optimist_prefers_what_may_be_better() -> None:
     # both actions of state 0 reached the good state half of the time; one of them was seldom tried
-    _, counts = counted(np.array([[200, 200, 0], [10, 10, 0], [0, 400, 0], [0, 400, 0]]))
+    model, counts = counted(np.array([[200, 200, 0], [10, 10, 0], [0, 400, 0], [0, 400, 0]]))
     reward = np.array([[0.0, 0.0], [1.0, 1.0]])
-    found = optimist(counts, reward, 0.9)
-    assert found.actions[0] == 1
-    least = 0.9 * 10 * 0.5 / (1 - 0.9 * 0.5)  # what the estimate itself promises
-    assert least < found.values[0] < 9.0
+    plan = np.array([[1.0, 0.0], [1.0, 0.0]])
+    assert optimist(model, counts, reward, plan)[0] == 1
+
+
+def test_an_optimist_tries_a_pair_again_that_was_unlucky_at_first() -> None:
+    # action 1 of state 0 reached the good state once in 18 tries; a third would beat the plan's quarter
+    model, counts = counted(np.array([[300, 100, 0], [17, 1, 0], [400, 0, 0], [400, 0, 0]]))
+    reward, plan = np.array([[0.0, 0.0], [1.0, 1.0]]), np.array([[1.0, 0.0], [1.0, 0.0]])
+    assert optimist(model, counts, reward, plan)[0] == 1
+    often, many = counted(np.array([[300, 100, 0], [170, 10, 0], [400, 0, 0], [400, 0, 0]]))
+    assert optimist(often, many, reward, plan)[0] == 0  # by now it is known to be worse
 
 
 @pytest.mark.parametrize("kind", ["max-min", "l1", "sum of shortfalls"])

@@ -53,7 +53,6 @@ class Counted(NamedTuple):
         tally: what was counted.
         tables: plan, optimist and explorer, (3, S, A).
         shares: of the episodes that each plays, (3,).
-        values: the optimist's, (S,), where its next search begins.
         episodes: since the last plan.
         measured: the sum of their occupancies; empty where those of policies are known.
     """
@@ -64,7 +63,6 @@ class Counted(NamedTuple):
     tally: Tally
     tables: np.ndarray
     shares: np.ndarray
-    values: np.ndarray
     episodes: Any
     measured: np.ndarray
 
@@ -109,7 +107,6 @@ class ModelBasedWork(Work[Counted]):
             self.ground.counter.nothing(),
             tables,
             shares,
-            np.zeros(len(uniform)),
             np.array(0),
             np.zeros(self.problem.shape if environment_of(self.problem) else (0, 0)),
         )
@@ -200,12 +197,11 @@ class ModelBasedWork(Work[Counted]):
         counts = model.counts
         assert counts is not None
         plan = counted_plan(self.problem.with_model(model))
-        hopeful = optimist(counts, plan.reward, model.discount, state.values)
+        hopeful = optimist(model, counts, plan.reward, plan.policy)
         curious = explorer(model, counts, self.horizon)
         return state._replace(
-            tables=np.stack([plan.policy, np.eye(model.n_actions)[hopeful.actions], curious]),
+            tables=np.stack([plan.policy, np.eye(model.n_actions)[hopeful], curious]),
             shares=shares_of(meeting(model, counts, self.horizon)),
-            values=hopeful.values,
         )
 
     def curious(self, state: Counted) -> Counted:
