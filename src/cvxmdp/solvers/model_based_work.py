@@ -39,6 +39,7 @@ GROWTH = 1.4  # of the counts from plan to plan
 LATELY = 50  # steps since the last look, times this, that are as many as all make the explorer look again
 FIRST_SHARE = 500  # the first plan comes after this part of the steps
 LEAST_FIRST = 200  # and not before so many
+HOPING = 1 / 3  # the optimist's share of what the explorer leaves
 LEAST_EXPLORING, MORE_EXPLORING = 0.1, 0.6  # the explorer's share is the first + the second * u
 TRACE = 1e-9  # probability of an action that nobody means
 LEARNING, EVALUATING = 0, 1  # what random numbers are for
@@ -344,4 +345,4 @@ def without_traces(policy: np.ndarray) -> np.ndarray:
 def shares_of(unknown: float) -> np.ndarray:
     """Of the episodes that plan, optimist and explorer play; ``unknown`` is how likely it is met."""
     share = LEAST_EXPLORING + MORE_EXPLORING * unknown
-    return np.array([(1.0 - share) / 2.0, (1.0 - share) / 2.0, share])
+    return np.array([(1.0 - HOPING) * (1.0 - share), HOPING * (1.0 - share), share])
