@@ -4,20 +4,18 @@
         [--methods ours theirs] [--seeds 2] [--steps N] [--again]
     python benchmarks/learners.py --table
 
-Runs are kept in ``benchmarks/learners.jsonl``, a line each with its date; what is there is not run again, so
-that a table grows with every call. Ours is ``ActorCritic(steps)`` alone; ``theirs`` is the PPO-Lagrangian
-of ``learner_rivals`` with each of three steps of its multiplier. Answers of both are judged by a hundred fresh
-episodes of the same seeds, drawn as the policy draws; where there is a table, by exact evaluation.
+Runs are kept in ``benchmarks/results/learners.jsonl``, a line each with date and commit; what is there is not
+run again, so that a table grows with every call. Ours is ``ActorCritic(steps)`` alone; ``theirs`` is the
+PPO-Lagrangian of ``learner_rivals`` with each of three steps of its multiplier. Answers of both are judged by a
+hundred fresh episodes of the same seeds, drawn as the policy draws; where there is a table, by exact evaluation.
 """
 
 from __future__ import annotations
 
 import argparse
-import json
-import time
 from collections import Counter
 from collections.abc import Callable, Iterable
-from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -25,10 +23,11 @@ import numpy as np
 
 import cvxmdp as cm
 from hardware import hardware
+from kept_measurements import Kept, Key
 from learner_rivals import ppo_lagrangian
 from learner_tasks import CONCAVE, LISTED, PAPER, TIGHT, VELOCITY, WORKED, ConcaveTask, SafeTask
 
-KEPT = Path(__file__).with_name("learners.jsonl")
+RESULTS = Path(__file__).parent / "results" / "learners.jsonl"
 EPISODES = 100
 FRESH = 10_000_000  # seeds of what judges
 OURS, THEIRS = "ActorCritic", "PPO-Lagrangian"
@@ -42,22 +41,6 @@ KINDS: dict[str, tuple[SafeTask | ConcaveTask, ...]] = {
     "velocity": VELOCITY,
 }
 Row = dict[str, Any]
-
-
-def kept() -> list[Row]:
-    """All runs so far."""
-    return [json.loads(line) for line in KEPT.read_text().splitlines()] if KEPT.exists() else []
-
-
-def keep(row: Row) -> None:
-    """One more."""
-    with KEPT.open("a") as file:
-        file.write(json.dumps(row) + "\n")
-
-
-def key(row: Row) -> tuple[Any, ...]:
-    """What a run is known by."""
-    return row["task"], row["method"], row["seed"], row["steps"]
 
 
 def played(task: SafeTask, act: Callable[[Any], Any], seed: int) -> tuple[np.ndarray, np.ndarray]:
@@ -76,7 +59,7 @@ def played(task: SafeTask, act: Callable[[Any], Any], seed: int) -> tuple[np.nda
 
 def safe_row(task: SafeTask, method: str, seed: int, steps: int) -> Row:
     """Learn once, and look at what came of it."""
-    started, said = time.process_time(), {}
+    said = {}
     if method == OURS:
         solution = cm.solve(task.problem(), cm.ActorCritic(steps), seed=seed, progress=False)
         policy, said = solution.policy, words(solution)
@@ -84,18 +67,16 @@ def safe_row(task: SafeTask, method: str, seed: int, steps: int) -> Row:
         act: Callable[[Any], Any] = lambda seen: policy.predict(seen)[0]  # noqa: E731
     else:
         act = ppo_lagrangian(task, float(method.split()[-1]), steps, seed)
-    seconds = time.process_time() - started
     returns, costs = played(task, act, seed)
     found = {"return": float(returns.mean()), "cost": float(costs.mean()), "budget": task.budget}
     errors = {"return_error": float(returns.std()) / 10.0, "cost_error": float(costs.std()) / 10.0}
-    return {**found, **errors, **said, "seconds": round(seconds, 1)}
+    return {**found, **errors, **said}
 
 
 def concave_row(task: ConcaveTask, method: str, seed: int, steps: int) -> Row:
     """Learn once; gaps are in % of the range from a policy, mostly the uniform one, to the optimum."""
-    problem, started = task.problem(), time.process_time()
+    problem = task.problem()
     found = cm.solve(problem, cm.ActorCritic(steps), seed=seed, progress=False)
-    seconds = time.process_time() - started
     excess = [max(0.0, -found.slack[name]) / abs(most) for name, most in problem.budgets.items()]
     told = {"objective": found.objective, "over": 100 * max(excess, default=0.0)}
     if problem.environment is None:
@@ -103,7 +84,7 @@ def concave_row(task: ConcaveTask, method: str, seed: int, steps: int) -> Row:
         origin = cm.uniform_policy(problem.mdp) if task.origin is None else task.origin
         span = abs(best - problem.evaluate(origin).objective)  # it may break budgets and do better
         told["gap"] = 100 * problem.sign * (best - found.objective) / span
-    return {**told, **words(found), "seconds": round(seconds, 1)}
+    return {**told, **words(found)}
 
 
 def words(found: cm.Solution) -> Row:
@@ -117,43 +98,34 @@ def words(found: cm.Solution) -> Row:
 
 
 def run(
+    kept: Kept,
     tasks: Iterable[SafeTask | ConcaveTask],
-    seeds: int,
+    seeds: range,
     steps: int | None,
     methods: list[str],
-    again: bool,
 ) -> None:
     """Everything that is not kept yet."""
     known = {"ours": [OURS], "theirs": [f"{THEIRS} {step:g}" for step in MULTIPLIER_STEPS]}
-    done = set() if again else {key(row) for row in kept()}
-    for seed in range(seeds):
+    for seed in seeds:
         for task in tasks:
-            for method in [one for name in methods for one in known[name]]:
-                if isinstance(task, ConcaveTask) and method != OURS:
-                    continue
-                count = steps or task.steps
-                which: Row = {"task": task.name, "method": method, "seed": seed, "steps": count}
-                if key(which) in done:
-                    continue
-                make = safe_row if isinstance(task, SafeTask) else concave_row
-                found = make(task, method, seed, count)  # type: ignore[operator]
-                date = datetime.now(UTC).date().isoformat()
-                row = {**which, "date": date, **found}
-                keep(row)
-                print(json.dumps(row), flush=True)
+            safe, count = isinstance(task, SafeTask), steps or task.steps
+            for method in [one for name in methods for one in known[name] if safe or one == OURS]:
+                make = safe_row if safe else concave_row
+                kept.measure(
+                    (task.name, count, method, seed), partial(make, task, method, seed, count)
+                )
 
 
-def table() -> None:
-    """All runs, a line for each task, method and number of steps; the newest of runs that were repeated."""
-    newest = {key(row): row for row in kept()}
-    groups: dict[tuple[Any, ...], list[Row]] = {}
-    for row in newest.values():
-        groups.setdefault((row["task"], row["steps"], row["method"]), []).append(row)
+def table(kept: Kept) -> None:
+    """All runs, a line for each task, number of steps and method."""
+    groups: dict[Key, list[Row]] = {}
+    for key, row in sorted(kept.known.items()):
+        groups.setdefault(key[:3], []).append(row)
     print(
         "| task | steps | method | seeds | return, objective, gap | cost (budget), or over in % | said | CPU |"
     )
     print("|---|---|---|---|---|---|---|---|")
-    for (task, steps, method), rows in sorted(groups.items()):
+    for (task, steps, method), rows in groups.items():
         safe = "return" in rows[0]
         kind = "return" if safe else "gap" if "gap" in rows[0] else "objective"
         first = interval([row[kind] for row in rows]) + (" %" if kind == "gap" else "")
@@ -162,7 +134,7 @@ def table() -> None:
         said = Counter(word for row in rows for word in row.get("said", {}).values())
         told = ", ".join(f"{count} {word}" for word, count in sorted(said.items()))
         seconds = f"{np.mean([row['seconds'] for row in rows]):.0f}"
-        cells = [task, f"{steps:,}", method, str(len(rows)), first, second, told, seconds]
+        cells = [str(task), f"{steps:,}", str(method), str(len(rows)), first, second, told, seconds]
         print(f"| {' | '.join(cells)} |")
 
 
@@ -183,6 +155,7 @@ def main() -> None:
         "--only", nargs="*", default=[], help="tasks whose name has one of these words"
     )
     parser.add_argument("--seeds", type=int, default=5)
+    parser.add_argument("--first", type=int, default=0, help="seed")
     parser.add_argument("--steps", type=int, help="instead of the task's own")
     parser.add_argument("--methods", nargs="*", default=["ours"], choices=["ours", "theirs"])
     parser.add_argument("--again", action="store_true", help="run what is kept already")
@@ -195,9 +168,11 @@ def main() -> None:
         for task in KINDS[kind]
         if not given.only or any(word in task.name for word in given.only)
     ]
+    kept = Kept(RESULTS, again=given.again)
     if not given.table:
-        run(chosen, given.seeds, given.steps, given.methods, given.again)
-    table()
+        seeds = range(given.first, given.first + given.seeds)
+        run(kept, chosen, seeds, given.steps, given.methods)
+    table(kept)
 
 
 if __name__ == "__main__":
