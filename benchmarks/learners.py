@@ -7,7 +7,7 @@
 Runs are kept in ``benchmarks/results/learners.jsonl``, a line each with date and commit; what is there is not
 run again, so that a table grows with every call. Ours is ``ActorCritic(steps)`` alone; ``theirs`` is the
 PPO-Lagrangian of ``learner_rivals`` with each of three steps of its multiplier. Answers of both are judged by a
-hundred fresh episodes of the same seeds, drawn as the policy draws; where there is a table, by exact evaluation.
+hundred fresh episodes of the same seeds, drawn as the policy draws; where there is a table, exactly.
 """
 
 from __future__ import annotations
