@@ -11,8 +11,15 @@ import numpy as np
 import pytest
 
 import cvxmdp as cm
-from cvxmdp.algorithms.actor_iteration import ActorTrace, generalised, mean_of
-from cvxmdp.algorithms.actor_multipliers import MOST_UNITS, Gains, first_dual, updated_dual
+from cvxmdp.algorithms.actor_iteration import (
+    ActorTrace,
+    Critic,
+    Scaled,
+    generalised,
+    mean_of,
+    rescaled,
+)
+from cvxmdp.algorithms.actor_multipliers import MOST_UNITS, Gains, Seen, first_dual, updated_dual
 from cvxmdp.algorithms.actor_readings import MOST_CHANNELS, LaneSteps, readings_of
 from cvxmdp.base.errors import ExperienceError, ProblemError, SettingsError
 from cvxmdp.base.saved_trees import from_arrays
@@ -117,19 +124,34 @@ def test_values_are_bootstrapped_where_an_episode_is_cut_not_where_it_ends():
     assert found == pytest.approx(expected, rel=1e-5)
 
 
+def test_values_that_hardly_differ_keep_a_scale():
+    """In single precision the mean of squares less the square of the mean is rounding."""
+    targets = 200.0 + 0.02 * np.random.default_rng(0).standard_normal((64, 4, 1)).astype(np.float32)
+    critic = Critic([(jnp.ones((1, 1)), jnp.zeros(1))], Scaled(jnp.zeros(1), jnp.zeros(1)))
+    found = rescaled(critic, jnp.asarray(targets), jnp.ones((64, 4)), jnp.asarray(0))
+    assert float(found.scaled.spread[0]) == pytest.approx(0.22, rel=0.05)
+
+
+def test_a_policy_is_a_family_and_says_its_own_spread():
+    with pytest.raises(SettingsError, match="got <class"):
+        cm.ActorCritic(600, policy=cm.MLP)
+    with pytest.raises(SettingsError, match=r"Gaussian\(64, 64, std=...\)"):
+        cm.ActorCritic(600, policy=cm.Gaussian(8), std=0.3)
+
+
 def test_multipliers_are_proportional_and_integral_in_units_of_what_pulls_equally():
     gains = Gains(*(jnp.asarray(value) for value in (0.01, 0.5, 0.0, 1e12, 4.0)))
     dual = first_dual(1)._replace(updates=jnp.asarray(9.0), noise=jnp.asarray([0.04]))
     nothing = jnp.zeros((2, 1, 2))
     given = (jnp.array([1.0, -0.3]), jnp.array([-0.3]), jnp.array([2.0, 0.5]))
-    rest = (nothing, jnp.zeros(2), jnp.zeros((2, 1)), jnp.asarray(True))
-    after, told = updated_dual(gains, dual, jnp.asarray(0.5), *given, *rest)
+    seen = Seen(*given, nothing, jnp.zeros(2), jnp.zeros((2, 1)), jnp.asarray(True))
+    after, told = updated_dual(gains, dual, jnp.asarray(0.5), seen)
     unit = 4.0  # rms(A_0) / rms(A_1)
     error = -0.3 / np.sqrt(0.9 * 0.04)
     assert told.unit == pytest.approx([unit])
     assert after.integral == pytest.approx([-0.01 * unit * error])
     assert after.multipliers == pytest.approx([-0.51 * unit * error])
-    step = jax.jit(lambda dual: updated_dual(gains, dual, jnp.asarray(0.5), *given, *rest)[0])
+    step = jax.jit(lambda dual: updated_dual(gains, dual, jnp.asarray(0.5), seen)[0])
     for _ in range(5_000):
         after = step(after)
         if float(after.integral[0]) >= MOST_UNITS * unit * 0.999:

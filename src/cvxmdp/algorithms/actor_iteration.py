@@ -7,7 +7,9 @@ Given T x N steps of the current policy, with z_t in R^C what is read of a step 
 3. *Advantages*: a critic V(o) in R^C, generalised advantages A of all channels at once, A_j = D_j A.
 4. *Multipliers*: ``actor_multipliers``.
 5. *Step*: along (A_0 + sum_i mu_i A_i) / sqrt(rms(A_0)^2 + sum_i mu_i^2 rms(A_i)^2), with clipped ratios (PPO,
-   Schulman et al. 2017). Not divided by its own rms, which vanishes where the parts balance.
+   Schulman et al. 2017). Not divided by its own rms, which vanishes where the parts balance. As usual with
+   PPO, and unlike m, steps late in an episode count as much as early ones: where networks can tell states
+   apart, what is best in a state does not depend on how much it counts.
 
 m is a mixture of the measures of the last policies: no importance weights, and inside the domain of entropies
 and logarithms but for its border. Its bias is a lag of ``memory`` iterations.
@@ -22,9 +24,17 @@ from typing import Any, ClassVar, NamedTuple
 import jax
 import jax.numpy as jnp
 
-from cvxmdp.algorithms.actor_multipliers import SETTLED, Dual, Gains, pull, updated_dual
+from cvxmdp.algorithms.actor_multipliers import (
+    SETTLED,
+    Dual,
+    DualReport,
+    Gains,
+    Seen,
+    pull,
+    updated_dual,
+)
 from cvxmdp.algorithms.actor_readings import LaneSteps, Readings
-from cvxmdp.algorithms.clipped_steps import Adam, Lesson, StepSizes, improve
+from cvxmdp.algorithms.clipped_steps import Adam, Lesson, Shown, StepSizes, improve
 from cvxmdp.atoms.shapes.log_shape import FLOOR
 from cvxmdp.base.pytrees import Pytree
 from cvxmdp.policies.gaussian import BoundGaussian
@@ -34,6 +44,7 @@ Array = Any
 AVERAGED = 0.02  # rate of the averaged parameters
 LEAST_RATE = 0.05  # of the moments of what the critic predicts
 LEAST_SPREAD = 1e-8
+LEAST_SHARE = 1e-3  # of the mean: values that differ by less are as good as constant
 FLAT = 100.0  # times how far outside the first policies are: the floor of logarithms at first
 REPAIRING = 0.3  # of the learning rate at first, when a repair begins
 
@@ -51,14 +62,14 @@ class Moments(NamedTuple):
 
 
 class Scaled(NamedTuple):
-    """Mean and mean square of what the critic predicts, (C,): its network predicts (V - mean) / spread."""
+    """Mean and mean square about it, (C,), of what the critic says; its network gives (V - mean) / spread."""
 
     mean: Array
     square: Array
 
     @property
     def spread(self) -> Array:
-        return jnp.sqrt(jnp.maximum(self.square - self.mean**2, 0.0)) + LEAST_SPREAD
+        return jnp.sqrt(self.square) + LEAST_SHARE * jnp.abs(self.mean) + LEAST_SPREAD
 
 
 class RunningMeasure(NamedTuple):
@@ -219,9 +230,11 @@ def learn(
 ) -> tuple[ActorState, ActorTrace]:
     """One iteration with what was played."""
     # The first policy is nearly uniform however it sees: its own data may scale what the first lesson sees.
-    seen = with_moments(state.actor.moments, steps)
+    moments_after = with_moments(state.actor.moments, steps)
     first = state.done == 0
-    moments = jax.tree.map(lambda new, old: jnp.where(first, new, old), seen, state.actor.moments)
+    moments = jax.tree.map(
+        lambda new, old: jnp.where(first, new, old), moments_after, state.actor.moments
+    )
     lately, loosened = state.measured, setup.loosened(state.outside, state.done)
     rewards, _ = loosened.shadow(mean_of(lately, setup.longest))
     z = steps.along(rewards) * steps.played[..., None]
@@ -233,22 +246,18 @@ def learn(
     advantages = generalised(setup, steps, z, now, then)
     parts = (advantages @ weights.T) * steps.played[..., None]
     parts -= _mean(parts, steps.played) * steps.played[..., None]
-    ends, returns = finished(setup, state.returns, steps, z, then)
-    sample = setup.readings.values(
-        mean_of(batch._replace(lengths=measured.lengths, episodes=measured.episodes), setup.longest)
+    worth, returns = finished(setup, state.returns, steps, z, then)
+    alone = batch._replace(lengths=measured.lengths, episodes=measured.episodes)
+    seen = Seen(
+        values=values,
+        sample=setup.readings.values(mean_of(alone, setup.longest))[1:],
+        rms=_rms(parts, steps.played),
+        worth=worth @ weights.T,
+        offsets=values - loosened.sloped(m),
+        ends=steps.counted * steps.played * steps.over,
+        share=jnp.minimum(1.0, setup.memory * batch.weight / jnp.maximum(measured.weight, 1e-30)),
     )
-    dual, told = updated_dual(
-        setup.gains,
-        state.dual,
-        state.done / setup.iterations,
-        values,
-        sample[1:],
-        _rms(parts, steps.played),
-        ends @ weights.T,
-        values - loosened.sloped(m),
-        _counted_ends(steps),
-        jnp.minimum(1.0, setup.memory * batch.weight / jnp.maximum(measured.weight, 1e-30)),
-    )
+    dual, told = updated_dual(setup.gains, state.dual, state.done / setup.iterations, seen)
     pulled = pull(dual, parts) * (measured.weight > 0)
     targets = now + advantages
     critic = rescaled(state.critic, targets, steps.played, state.done)
@@ -263,7 +272,7 @@ def learn(
         setup.left(state.done),
         key,
     )
-    actor = ActorPart(params, seen)
+    actor = ActorPart(params, moments_after)
     reached = ActorState(
         state.done + 1,
         actor,
@@ -276,27 +285,39 @@ def learn(
         jnp.where(state.dual.updates < SETTLED, FLOOR - setup.readings.inside(m), state.outside),
         returns,
     )
-    spread = _mean((targets - now) ** 2, steps.played) / jnp.maximum(
-        _mean((targets - _mean(targets, steps.played)) ** 2, steps.played), 1e-30
-    )
+    return reached, _trace(seen, dual, told, shown, steps, targets, now)
+
+
+def _trace(
+    seen: Seen,
+    dual: Dual,
+    told: DualReport,
+    shown: Shown,
+    steps: LaneSteps,
+    targets: Array,
+    now: Array,
+) -> ActorTrace:
+    """For the history."""
+    missed = _mean((targets - now) ** 2, steps.played)
+    spread = _mean((targets - _mean(targets, steps.played)) ** 2, steps.played)
     over = (steps.over * steps.played).sum()
-    trace = ActorTrace(
-        values[0],
-        values[1:],
-        jnp.where(batch.weight > 0, sample[1:], jnp.inf),
-        dual.multipliers,
-        shown.entropy,
-        shown.kl,
-        jnp.clip(1.0 - spread, -1.0, 1.0).mean(),
-        steps.played.sum(),
-        over,
-        jnp.where(over > 0, ((steps.ages + 1) * steps.over * steps.played).sum() / over, jnp.nan),
-        told.noise,
-        told.unit,
-        told.over,
-        told.excess,
+    lengths = ((steps.ages + 1) * steps.over * steps.played).sum()
+    return ActorTrace(
+        objective=seen.values[0],
+        slack=seen.values[1:],
+        sample=jnp.where(seen.share > 0, seen.sample, jnp.inf),
+        multipliers=dual.multipliers,
+        entropy=shown.entropy,
+        kl=shown.kl,
+        explained=jnp.clip(1.0 - missed / jnp.maximum(spread, 1e-30), -1.0, 1.0).mean(),
+        steps=steps.played.sum(),
+        episodes=over,
+        length=jnp.where(over > 0, lengths / over, jnp.nan),
+        noise=told.noise,
+        unit=told.unit,
+        over=told.over,
+        excess=told.excess,
     )
-    return reached, trace
 
 
 def measure(
@@ -312,19 +333,16 @@ def measure(
     """
     counted = steps.counted * steps.played
     weights = counted * setup.discount**steps.ages
-    cut = counted * steps.over * (1.0 - steps.ended)
-    after = cut * setup.discount ** (steps.ages + 1)
-    after = setup.tail * after
+    ends = counted * steps.over
+    powers = setup.discount ** (steps.ages + 1)
+    after = setup.tail * ends * (1.0 - steps.ended) * powers
     mass = after * setup.longest
     total, weight = setup.readings.added(steps, weights, z), weights.sum()
     if setup.readings.rewards is not None:
         total, weight = total + jnp.einsum("tn,tnc->c", after, then), weight + mass.sum()
-    finished = counted * steps.over
-    powers = setup.discount ** (steps.ages + 1)
     ahead = jnp.maximum(1.0 - setup.discount, 1e-9)
     length = jnp.where(setup.discount < 1.0, (1.0 - powers) / ahead, steps.ages + 1.0)
-    lengths = (finished * length + mass).sum()
-    batch = RunningMeasure(total, weight, lengths, finished.sum())
+    batch = RunningMeasure(total, weight, (ends * length + mass).sum(), ends.sum())
     keep = 1.0 - 1.0 / setup.memory
     return jax.tree.map(lambda old, new: keep * old + new, lately, batch), batch
 
@@ -386,22 +404,21 @@ def with_moments(moments: Moments, steps: LaneSteps) -> Moments:
     mean = (inputs * weight).sum(axes) / count
     square = ((inputs - mean) ** 2 * weight).sum(axes) / count
     share = count / (moments.count + count)
-    apart = mean - moments.mean
-    return Moments(
-        moments.count + count,
-        moments.mean + share * apart,
-        (1.0 - share) * moments.square + share * square + share * (1.0 - share) * apart**2,
-    )
+    return Moments(moments.count + count, *_mixed(moments, mean, square, share))
+
+
+def _mixed(old: Moments | Scaled, mean: Array, square: Array, share: Array) -> tuple[Array, Array]:
+    """Mean, and mean square about it, of old data and a share of new data."""
+    apart = mean - old.mean
+    about = (1.0 - share) * old.square + share * square + share * (1.0 - share) * apart**2
+    return old.mean + share * apart, about
 
 
 def rescaled(critic: Critic, targets: Array, played: Array, done: Array) -> Critic:
     """The scale moved towards that of the targets, and the last layer so that no prediction changes."""
     rate = jnp.maximum(LEAST_RATE, 1.0 / (done + 1.0))
-    old = critic.scaled
-    new = Scaled(
-        old.mean + rate * (_mean(targets, played) - old.mean),
-        old.square + rate * (_mean(targets**2, played) - old.square),
-    )
+    old, mean = critic.scaled, _mean(targets, played)
+    new = Scaled(*_mixed(old, mean, _mean((targets - mean) ** 2, played), rate))
     *rest, (weights, biases) = critic.params
     ratio = old.spread / new.spread
     last = (weights * ratio, biases * ratio + (old.mean - new.mean) / new.spread)
@@ -424,10 +441,6 @@ def kept(state: ActorState, objective: Array, within: Array) -> KeptPolicy:
     better = within & (objective > state.kept.objective)
     new = KeptPolicy(objective, state.done, state.actor)
     return jax.tree.map(lambda mine, old: jnp.where(better, mine, old), new, state.kept)
-
-
-def _counted_ends(steps: LaneSteps) -> Array:
-    return steps.counted * steps.played * steps.over
 
 
 def _mean(numbers: Array, played: Array) -> Array:

@@ -1,4 +1,4 @@
-"""CompiledLanes that play on and on inside compiled code: tables, and environments written in JAX.
+"""Lanes that play on and on inside compiled code: tables, and environments written in JAX.
 
 A lane whose episode is over begins the next at once. The first episode of a lane is cut at a random length, so
 that lanes are out of step, and is not measured. The random numbers of iteration t depend on the key and on t
@@ -101,7 +101,7 @@ class CompiledLanes(NamedTuple):
 
 
 def first_lanes(source: Any, count: int, limit: int, key: Array) -> CompiledLanes:
-    """CompiledLanes out of step."""
+    """Lanes out of step."""
     of_begin, of_length = jax.random.split(key)
     observation, state = jax.vmap(source.begin)(jax.random.split(of_begin, count))
     # One from each of equal parts, so that every batch sees all ages alike.

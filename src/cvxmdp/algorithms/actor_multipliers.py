@@ -74,7 +74,29 @@ class Dual(NamedTuple):
     ends: Array
 
 
-class DualTrace(NamedTuple):
+class Seen(NamedTuple):
+    """What a batch showed.
+
+    Attributes:
+        values: f and g_i at m, (1 + n,).
+        sample: g_i of this batch alone, (n,).
+        rms: of the advantages of f and g_i, (1 + n,).
+        worth: of whole episodes where they are over, D z added up, (T, N, 1 + n).
+        offsets: what makes functions of sums, g_i(m) - D_i m, (1 + n,).
+        ends: 1 where a counted episode is over, (T, N).
+        share: what this batch measured, in units of what a batch measures.
+    """
+
+    values: Array
+    sample: Array
+    rms: Array
+    worth: Array
+    offsets: Array
+    ends: Array
+    share: Array
+
+
+class DualReport(NamedTuple):
     """For the history: s_i, u_i, episodes that broke a budget, and the sum of what they were over it.
 
     ``within``: whether all slacks exceed their margins, with no allowance.
@@ -102,62 +124,37 @@ def first_dual(constraints: int) -> Dual:
     )
 
 
-def updated_dual(
-    gains: Gains,
-    dual: Dual,
-    progress: Array,
-    values: Array,
-    sample: Array,
-    rms: Array,
-    worth: Array,
-    offsets: Array,
-    ends: Array,
-    share: Array,
-) -> tuple[Dual, DualTrace]:
-    """One step of the multipliers.
-
-    Args:
-        gains: settings.
-        dual: before.
-        progress: the share of the run that is done.
-        values: f and g_i at m, (1 + n,).
-        sample: g_i of this batch alone, (n,).
-        rms: of the advantages of f and g_i, (1 + n,).
-        worth: of whole episodes where they are over, D z added up, (T, N, 1 + n).
-        offsets: what makes functions of sums, g_i(m) - D_i m, (1 + n,).
-        ends: 1 where a counted episode is over, (T, N).
-        share: what this batch measured, in units of what a batch measures.
-    """
-    slack = values[1:]
+def updated_dual(gains: Gains, dual: Dual, progress: Array, seen: Seen) -> tuple[Dual, DualReport]:
+    """One step of the multipliers, after a share of the run (``progress``)."""
+    slack, share = seen.values[1:], seen.share
     fresh = dual.updates == 0
     rate = jnp.where(fresh, 1.0, 1.0 / gains.memory)
-    sizes = dual.sizes + rate * (rms**2 - dual.sizes)
+    sizes = dual.sizes + rate * (seen.rms**2 - dual.sizes)
     rate = jnp.maximum(SLOW, 1.0 / (dual.updates + 1.0))
     # Means of fewer steps are noisier by as much: after a reset only a few may count.
-    noise = dual.noise + rate * (share * (sample - slack) ** 2 - dual.noise)
-    of_ends = (worth + offsets)[..., 1:]
-    seen = _of_episodes(gains, dual.ends, of_ends, ends)
+    noise = dual.noise + rate * (share * (seen.sample - slack) ** 2 - dual.noise)
+    of_ends = (seen.worth + seen.offsets)[..., 1:]
+    episodes = _of_episodes(gains, dual.ends, of_ends, seen.ends)
     settling = dual.updates < SETTLED
     allowance = jnp.where(settling, jnp.maximum(-slack, 0.0), dual.allowance)
-    room = slack - _margin(gains, seen) - dual.extra
+    room = slack - _margin(gains, episodes) - dual.extra
     error = room + allowance * gains.left(progress)
-    floor = 1e-6 * (jnp.abs(slack) + jnp.abs(offsets[1:])) + LEAST
+    floor = 1e-6 * (jnp.abs(slack) + jnp.abs(seen.offsets[1:])) + LEAST
     error = jnp.clip(error / jnp.maximum(jnp.sqrt(noise), floor), -MOST_ERROR, MOST_ERROR)
     error = jnp.where(settling, 0.0, error)
     unit = _unit(sizes)
     integral = jnp.clip(dual.integral - gains.integral * unit * error, 0.0, MOST_UNITS * unit)
     multipliers = jnp.clip(integral - gains.proportional * unit * error, 0.0, MOST_UNITS * unit)
     reached = Dual(
-        dual.updates + 1.0, integral, multipliers, sizes, noise, allowance, dual.extra, seen
+        dual.updates + 1.0, integral, multipliers, sizes, noise, allowance, dual.extra, episodes
     )
     reached = Dual(
         *(jnp.where(share > 0, new, old) for new, old in zip(reached, dual, strict=True))
     )
-    short = jnp.maximum(-of_ends, 0.0) * ends[..., None]
+    short = jnp.maximum(-of_ends, 0.0) * seen.ends[..., None]
     within = (room >= 0.0).all() & ~settling & (share > 0)
     over, excess = (short > floor).sum((0, 1)), short.sum((0, 1))
-    told = DualTrace(jnp.sqrt(noise), unit, over, excess, within)
-    return reached, told
+    return reached, DualReport(jnp.sqrt(noise), unit, over, excess, within)
 
 
 def _unit(sizes: Array) -> Array:

@@ -1,8 +1,8 @@
 """A learner that needs no settings: a critic, clipped steps, multipliers that answer to noise as they should.
 
 For simulators whose states cannot be counted, any concave objective and any number of concave constraints.
-``algorithms.actor_iteration`` has the iteration. The last policy is the answer, or the running average of its
-parameters where fresh episodes find that one better satisfied.
+``algorithms.actor_iteration`` has the iteration. The last policy is the answer, unless fresh episodes find
+another candidate better (``actor_critic_answer``).
 """
 
 from __future__ import annotations
@@ -11,8 +11,9 @@ import math
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
+from cvxmdp.base.errors import SettingsError
 from cvxmdp.base.settings import number, whole
-from cvxmdp.policies.families import PolicyFamily
+from cvxmdp.policies.families import PolicyFamily, require_family
 from cvxmdp.solvers.actor_critic_work import ActorCriticWork
 from cvxmdp.solvers.contract import Task, Work
 
@@ -37,7 +38,7 @@ class ActorCritic:
         clip: how far the chance of an action may move for its gain to count.
         kl: the divergence from the policy that played, at which its step ends. Without a limit a rare surprise,
             large beside what little is left to gain, undoes a sure policy in one batch.
-        std: of a Gaussian policy at first, in half widths of the box of actions.
+        std: of the default Gaussian policy at first, in half widths of the box of actions: 0.6.
         gae: lambda of generalised advantages: 0.9; 0.95 for continuous actions without a discount.
         critic_discount: of the critic: the problem's, or 1 - 1 / min(horizon, 200) where that is 1.
         entropy: the weight of the policy's entropy at first, which falls linearly to zero: 0.03, continuous 0.
@@ -56,7 +57,7 @@ class ActorCritic:
     learning_rate: float | None = None
     clip: float = 0.2
     kl: float = 0.1
-    std: float = 0.6
+    std: float | None = None
     gae: float | None = None
     critic_discount: float | None = None
     entropy: float | None = None
@@ -70,12 +71,19 @@ class ActorCritic:
 
     def __post_init__(self) -> None:
         whole("steps", self.steps)
+        if self.policy is not None:
+            require_family(self.policy)
+            if self.std is not None:
+                raise SettingsError(
+                    f"std={self.std!r} is of the default policy, and policy={self.policy!r} is given: write "
+                    "Gaussian(64, 64, std=...)"
+                )
         for name in COUNTS:
             if getattr(self, name) is not None:
                 whole(name, getattr(self, name))
         for name in (*POSITIVE, *SHARES, "entropy", "integral", "proportional"):
             value, most = getattr(self, name), 1.0 if name in SHARES else math.inf
-            if value is not None or name in ("clip", "kl", "std", "ramp", "proportional"):
+            if value is not None or name in ("clip", "kl", "ramp", "proportional"):
                 number(name, value, positive=name in POSITIVE, most=most)
 
     def prepare(self, task: Task) -> Work[Any]:

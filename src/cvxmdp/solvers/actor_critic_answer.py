@@ -1,7 +1,7 @@
 """Which policy of an actor-critic is the answer, and what is known of it.
 
-There are two candidates: the last policy, and the running average of its parameters, which swings less with the
-multipliers. The one that is better satisfied is the answer; or the best policy on the way that kept all
+Of the last policy and the running average of its parameters, which swings less with the multipliers, the one
+that is better satisfied is the answer; or the best policy on the way that kept all
 budgets, where that is clearly better; or the one that the run began with, where that is better in every
 respect: by exact values where there is a model, else by fresh episodes of all. Others, of the answer alone,
 then judge it (``experience.judging``).

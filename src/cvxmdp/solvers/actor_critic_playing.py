@@ -1,4 +1,4 @@
-"""CompiledLanes of an environment that is stepped by Python, such as Gymnasium's, played on and on.
+"""Lanes of an environment that is stepped by Python, such as Gymnasium's, played on and on.
 
 Gymnasium cannot save a simulator. So all lanes are reset at fixed iterations, interrupted or not; the random
 numbers of what is played from there depend on the seed and the iteration alone.
@@ -90,9 +90,8 @@ class SteppedLanes:
         own = (step.terminated | step.truncated) & playing
         over = own | (playing & (self.ages + 1 >= self.limits))
         after = self._read(step.observations)
-        if (
-            not environment.shows_last
-        ):  # another episode has begun already: what ended this one is not seen
+        # Another episode may have begun already: what ended this one is not seen then.
+        if not environment.shows_last:
             after = np.where(own.reshape(-1, *[1] * (after.ndim - 1)), seen, after)
         taken = LaneSteps(
             inputs=inputs,

@@ -201,8 +201,9 @@ def _as_numbers(setup: ActorCriticSetup) -> Any:
 
 def bound_family(solver: ActorCritic, problem: Problem) -> BoundFamily:
     """The family on what the environment shows."""
-    chosen = Gaussian(64, 64, std=solver.std) if continuous(problem) else MLP(64, 64)
-    family = (solver.policy or chosen).bind(problem.space)
+    gaussian = Gaussian(64, 64) if solver.std is None else Gaussian(64, 64, std=solver.std)
+    chosen = solver.policy or (gaussian if continuous(problem) else MLP(64, 64))
+    family = chosen.bind(problem.space)
     if continuous(problem) != family.continuous:
         raise SettingsError(
             f"policy={solver.policy!r} is for actions of another kind: Gaussian(64, 64) for vectors in a box, "

@@ -57,7 +57,7 @@ BLOCK = 20  # iterations between two resets of a simulator
 REPAIRS = 2  # at most
 
 
-class BestLearnt(NamedTuple):
+class BestAnswer(NamedTuple):
     """The answer so far, after all steps were played.
 
     Attributes:
@@ -77,7 +77,7 @@ class BestLearnt(NamedTuple):
     short: Any
 
 
-class Learnt(NamedTuple):
+class ActorProgress(NamedTuple):
     """The state between two pieces.
 
     Attributes:
@@ -92,10 +92,10 @@ class Learnt(NamedTuple):
     lanes: CompiledLanes | None
     worst: np.ndarray
     repairs: Any
-    best: BestLearnt
+    best: BestAnswer
 
 
-class ActorCriticWork(Work[Learnt]):
+class ActorCriticWork(Work[ActorProgress]):
     """See ``solvers.actor_critic``."""
 
     name = "ActorCritic"
@@ -120,7 +120,7 @@ class ActorCriticWork(Work[Learnt]):
     def environment(self) -> Environment | None:
         return environment_of(self.problem)
 
-    def first(self) -> Learnt:
+    def first(self) -> ActorProgress:
         learner, self.taken = taken_over(
             host(first_state(self.setup, self.keys[0], lanes=self.chosen.lanes)),
             given_start(self.problem, self.task.start),
@@ -131,18 +131,18 @@ class ActorCriticWork(Work[Learnt]):
             count, limit = self.chosen.lanes, self.chosen.limit
             lanes = host(begun(self.source, self.keys[1], count=count, limit=limit))
         none, worst = np.int32(0), np.full(len(self.names), np.inf)
-        best = BestLearnt(learner.actor, none, none, none, worst, np.float64(np.inf))
-        return Learnt(learner, lanes, worst, none, best)
+        best = BestAnswer(learner.actor, none, none, none, worst, np.float64(np.inf))
+        return ActorProgress(learner, lanes, worst, none, best)
 
-    def where(self, state: Learnt) -> tuple[int, int]:
+    def where(self, state: ActorProgress) -> tuple[int, int]:
         total = self.chosen.iterations + int(state.repairs) * self.chosen.repair
         return int(state.learner.done), total
 
-    def mark(self, state: Learnt) -> int:
+    def mark(self, state: ActorProgress) -> int:
         done, total = self.where(state)
         return min((done // BLOCK + 1) * BLOCK, total)
 
-    def advance(self, state: Learnt, until: int) -> tuple[Learnt, Rows]:
+    def advance(self, state: ActorProgress, until: int) -> tuple[ActorProgress, Rows]:
         """Iterations; records as the history has them."""
         count = until - int(state.learner.done)
         if self.source is None:
@@ -167,7 +167,7 @@ class ActorCriticWork(Work[Learnt]):
         reached = state._replace(learner=host(learner), lanes=host(lanes), worst=worst)
         return self._repaired(reached), rows
 
-    def _repaired(self, state: Learnt) -> Learnt:
+    def _repaired(self, state: ActorProgress) -> ActorProgress:
         """At the end of the steps: the better answer is kept; where it exceeds a budget, a repair begins.
 
         Margins grow by what the budget is exceeded by, and a tenth of the iterations is played again.
@@ -188,7 +188,7 @@ class ActorCriticWork(Work[Learnt]):
         learner = learner._replace(dual=learner.dual._replace(extra=extra))
         return state._replace(learner=learner, repairs=state.repairs + np.int32(1))
 
-    def _better(self, state: Learnt) -> BestLearnt:
+    def _better(self, state: ActorProgress) -> BestAnswer:
         """The last policy, the averaged one or an earlier one; or, until there is an answer, the first."""
         learner, none_yet = state.learner, not int(state.best.done)
         candidates = (
@@ -200,11 +200,11 @@ class ActorCriticWork(Work[Learnt]):
         examination = self._examination(int(learner.done), int(state.repairs))
         which = examination.better([self.policy(one) for one in candidates])
         nothing = np.float64(np.inf)
-        return BestLearnt(
+        return BestAnswer(
             candidates[which], np.int32(which), learner.done, state.repairs, state.worst, nothing
         )
 
-    def _judged(self, best: BestLearnt) -> JudgedPolicy:
+    def _judged(self, best: BestAnswer) -> JudgedPolicy:
         """What fresh episodes say of an answer; the same whenever it is asked."""
         if self.judged is None or self.judged[0] != int(best.done):
             examination = self._examination(int(best.done), int(best.round))
@@ -269,7 +269,7 @@ class ActorCriticWork(Work[Learnt]):
                 "not finite at points that are no occupancies."
             )
 
-    def judge(self, state: Learnt) -> Judgement:
+    def judge(self, state: ActorProgress) -> Judgement:
         """People see what the latest episodes showed."""
         return Judgement(self.recent)
 
@@ -281,7 +281,7 @@ class ActorCriticWork(Work[Learnt]):
         environment = self.environment
         return found if environment is None else on_observations(found, environment)
 
-    def finish(self, state: Learnt, rows: Rows, status: Status) -> Solution:
+    def finish(self, state: ActorProgress, rows: Rows, status: Status) -> Solution:
         """The answer with all that is known of it."""
         learner = state.learner
         which, answer = self._answer(state, status)
@@ -327,7 +327,7 @@ class ActorCriticWork(Work[Learnt]):
         )
         return replace(found, findings=findings_of(course, found.constraint_status))
 
-    def _answer(self, state: Learnt, status: Status) -> tuple[str, JudgedPolicy]:
+    def _answer(self, state: ActorProgress, status: Status) -> tuple[str, JudgedPolicy]:
         """Which policy it is, and what is known of it; of a run that was stopped, the last one."""
         learner, best = state.learner, state.best
         if status is Status.ITERATION_LIMIT and int(best.done):
@@ -378,7 +378,7 @@ class ActorCriticWork(Work[Learnt]):
 
 @run_once("count", "limit")
 def begun(source: Any, key: Any, count: int, limit: int) -> CompiledLanes:
-    """CompiledLanes at their first step."""
+    """Lanes at their first step."""
     return first_lanes(source, count, limit, key)
 
 
