@@ -17,19 +17,13 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-import scipy.sparse as sp
 
 import cvxmdp as cm
+from general_solvers import UNCONSTRAINED, installed
 from hardware import hardware
-from scale import entropy_problem, grid_problem, linear_problem
+from scale import entropy_problem, grid_problem, linear_problem, unconstrained_problem
 
 REPEATS = 3
-
-
-def unconstrained_problem(n_states: int) -> cm.Problem:
-    """A Garnet's reward, and nothing else."""
-    mdp = cm.garnet(n_states, 5, 5, seed=1)
-    return cm.Problem(mdp, maximize=cm.linear("reward", per="step"))
 
 
 def distance_problem(n_states: int) -> cm.Problem:
@@ -95,22 +89,6 @@ def spent(
     return min(times), found
 
 
-def quantecon(problem: cm.Problem) -> float | None:
-    """Processor time of QuantEcon's modified policy iteration; None where it is not installed."""
-    try:
-        from quantecon.markov import DiscreteDP
-    except ImportError:
-        return None
-    flow = problem.mdp.flow
-    states, actions = flow.shape
-    rows = sp.csr_matrix(flow.transition)
-    reward = np.asarray(problem.objective_function.affine().reward).ravel()
-    pairs = (np.repeat(np.arange(states), actions), np.tile(np.arange(actions), states))
-    asked = DiscreteDP(reward, rows, problem.mdp.discount, *pairs)
-    asked.solve(method="mpi", epsilon=1e-6)  # compiled
-    return spent(lambda _: asked.solve(method="mpi", epsilon=1e-6), REPEATS)[0]
-
-
 def measure(kind: str, size: int) -> None:
     """One row."""
     build, _ = KINDS[kind]
@@ -132,9 +110,8 @@ def measure(kind: str, size: int) -> None:
             lambda fresh: cm.solve(fresh, solver), 1, lambda: build(size)
         )[0]
     if kind == "unconstrained":
-        peer = quantecon(problem)
-        if peer is not None:
-            others["QuantEcon"] = peer
+        for name, ask in installed({"QuantEcon": UNCONSTRAINED["QuantEcon"]}).items():
+            others[name] = ask(problem, 1e-6)[0]
     beside = ", ".join(f"`{name}` {took / chosen:.2g} times" for name, took in others.items())
     print(f"| {kind} | {pairs:,} | `{by}` | {chosen:.3f} s | {gap:.0e} | {beside} |", flush=True)
 

@@ -1,15 +1,19 @@
-"""Time, memory and certified gap of column generation against the model's size, beside general solvers.
+"""Time, memory and certified gap against the model's size, beside the solvers of others (``general_solvers``).
 
-    python benchmarks/scale.py                 the tables of docs/results/large-models.md, about ten minutes
+    python benchmarks/scale.py                 the tables of docs/results/large-models.md, about half an hour
     python benchmarks/scale.py linear 1e6      one table; sizes up to the one given
     python benchmarks/scale.py entropy 1e5
     python benchmarks/scale.py grid 300        grids up to 300 x 300
+    python benchmarks/scale.py unconstrained 1e5
     python benchmarks/scale.py plot table.txt  docs/figures/scale.png from a table that was printed before
 
 Every measurement runs in a process of its own, so that its peak memory is its own; building the model and
 importing are not counted. Linear: Garnets with five actions and five successors, discount 0.95, three budgets,
 to a certified relative gap of 1e-6. Entropy plus reward under a budget, on the same Garnets. Grids: slip 0.1,
 discount 0.99, start in the middle, every tenth cell a hazard, at most 0.05 of the time on hazards.
+
+Solvers of others are asked for the same tolerance, and a larger model only while they took less than a minute;
+"off" is how far their objective is from ours.
 
 Times are processor times of all threads together, which other work on the machine hardly changes; the time of
 the clock stands beside them, with the load. The share of a triad is what the sweeps have to read and write at
@@ -24,20 +28,29 @@ import resource
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 import cvxmdp as cm
 from cvxmdp.base.blocks import cores
 from cvxmdp.models.systems import LIGHT_BEYOND
+from general_solvers import CONCAVE, LINEAR, UNCONSTRAINED, installed
 from hardware import hardware
 
 FIGURE = Path(__file__).parent.parent / "docs" / "figures" / "scale.png"
-LIMIT = 300  # seconds for one measurement
-GENERAL_LIMIT = 10_000  # states up to which general solvers are asked
-SIMPLEX_LIMIT = 1_000  # and HiGHS's simplex, which is the slowest of them beyond
+LONGEST = 1_200  # seconds for one measurement
+TINY = 10  # states, or the side of a grid
+PATIENCE = 60  # seconds that a solver of others may take to be asked again of a larger model
+OTHERS = {"unconstrained": UNCONSTRAINED, "linear": LINEAR, "entropy": CONCAVE, "grid": CONCAVE}
+
+
+def unconstrained_problem(n_states: int) -> cm.Problem:
+    """A Garnet's reward, and nothing else."""
+    mdp = cm.garnet(n_states, 5, 5, seed=1)
+    return cm.Problem(mdp, maximize=cm.linear("reward", per="step"))
 
 
 def linear_problem(n_states: int) -> cm.Problem:
@@ -66,41 +79,6 @@ def grid_problem(side: int) -> cm.Problem:
     return cm.Problem(mdp, maximize=cm.entropy(), subject_to=budget)
 
 
-def general_solver(problem: cm.Problem, name: str) -> float:
-    """Seconds of a general solver on the linear program, at a relative gap of 1e-6."""
-    from scipy.optimize import linprog
-
-    from cvxmdp.algorithms.conic import flow_equations
-
-    usable = problem.mdp.reachable_pairs
-    flow, initial = flow_equations(problem.mdp.flow)
-    objective = problem.objective_function.affine()
-    slacks = [g.affine() for g in problem.slack_functions.values()]
-    rows = np.array([slack.reward[usable] for slack in slacks])
-    offsets = np.array([slack.offset for slack in slacks])
-    started = time.process_time()
-    if name == "Clarabel":
-        import cvxpy as cp
-
-        x = cp.Variable(int(usable.sum()), nonneg=True)
-        holds = [flow @ x == initial, rows @ x + offsets >= 0]
-        program = cp.Problem(cp.Maximize(objective.reward[usable] @ x), holds)
-        tolerances = {f"tol_{kind}": 1e-7 for kind in ("gap_abs", "gap_rel", "feas")}
-        program.solve(solver=cp.CLARABEL, **tolerances)
-        return time.process_time() - started
-    options: dict[str, Any] = {"time_limit": float(LIMIT), "presolve": name != "interior point"}
-    linprog(
-        -objective.reward[usable],
-        A_ub=-rows,
-        b_ub=offsets,
-        A_eq=flow,
-        b_eq=initial,
-        method="highs-ds" if name == "simplex" else "highs-ipm",
-        options=options,
-    )
-    return time.process_time() - started
-
-
 def moved(problem: cm.Problem, stats: dict[str, Any]) -> float:
     """Bytes that the sweeps have to move at least: entries, their places, and a number for each state."""
     flow = problem.mdp.flow
@@ -124,22 +102,25 @@ def triad(entries: int = 2**24) -> float:
 
 
 def measure(kind: str, size: int, name: str, tolerance: float) -> dict[str, Any]:
-    """One measurement, in this process."""
-    builders = {"linear": linear_problem, "entropy": entropy_problem, "grid": grid_problem}
-    problem = builders[kind](size)
-    if name in ("simplex", "interior point", "Clarabel"):
-        return {"seconds": general_solver(problem, name), "memory": peak()}
+    """One measurement, in this process; a tiny model first, for what is imported when first used."""
+    problem, tiny = (TABLES[kind].problem(each) for each in (size, TINY))
+    if name in OTHERS[kind]:
+        ask = installed(OTHERS[kind])[name]
+        ask(tiny, tolerance)
+        seconds, objective = ask(problem, tolerance)
+        return {"seconds": seconds, "memory": peak(), "objective": objective}
     solvers = {
         "ColumnGeneration": lambda: cm.ColumnGeneration(tolerance=tolerance),
         "ConvexProgram": cm.ConvexProgram,
         "PDPG": lambda: cm.PDPG(tolerance=tolerance),
     }
+    cm.solve(tiny, solvers[name]())
     started, clock = time.process_time(), time.perf_counter()
     solution = cm.solve(problem, solvers[name]())
     seconds, clock = time.process_time() - started, time.perf_counter() - clock
-    gap = solution.stats.get("certified_gap")
+    found = {"seconds": seconds, "memory": peak(), "objective": solution.objective}
+    found["gap"] = solution.stats.get("certified_gap")
     steps = solution.stats.get("iterations")
-    found = {"seconds": seconds, "memory": peak(), "gap": gap, "steps": steps}
     if name == "ColumnGeneration":
         load = os.getloadavg()[0]
         found["steps"] = (
@@ -163,74 +144,77 @@ def apart(kind: str, size: int, name: str, tolerance: float) -> dict[str, Any]:
     environment = {**os.environ, "OPENBLAS_NUM_THREADS": "1"}
     try:
         done = subprocess.run(
-            arguments,
-            capture_output=True,
-            text=True,
-            timeout=4 * LIMIT,
-            env=environment,
-            check=True,
+            arguments, capture_output=True, text=True, timeout=LONGEST, env=environment, check=False
         )
-    except (subprocess.TimeoutExpired, subprocess.CalledProcessError):
+    except subprocess.TimeoutExpired:
         return {}
+    if done.returncode:
+        raise RuntimeError(f"{name} on {kind} {size:,}: {done.stderr[-2000:]}")
     return json.loads(done.stdout.splitlines()[-1])
 
 
-def show(kind: str, size: int, name: str, found: dict[str, Any], note: str = "") -> None:
-    """One row of the table."""
+def show(kind: str, size: int, name: str, found: dict[str, Any], own: dict[str, Any]) -> None:
+    """One row of a table."""
+    start = f"| {kind} | {size:,} | {name} "
     if not found:
-        print(
-            f"| {kind} | {size:,} | {name} | more than {4 * LIMIT} s, or failed | | | |", flush=True
-        )
+        print(f"{start}| more than {LONGEST:,} s | | | |", flush=True)
         return
     gap = f"{found['gap']:.1e}" if found.get("gap") is not None else ""
-    print(
-        f"| {kind} | {size:,} | {name} | {found['seconds']:.2f} s | {found['memory']:.2f} GB | {gap} | "
-        f"{note or found.get('steps') or ''} |",
-        flush=True,
-    )
+    note = str(found.get("steps") or "")
+    if found is not own:
+        off = abs(found["objective"] - own["objective"]) / abs(own["objective"])
+        note = f"{found['seconds'] / own['seconds']:.2g} times; off by {off:.0e}"
+    cells = [f"{found['seconds']:.3g} s", f"{found['memory']:.2f} GB", gap, note]
+    print(f"{start}| {' | '.join(cells)} |", flush=True)
 
 
-def linear_table(largest: int) -> None:
-    """Linear problems: column generation and the best of the general solvers."""
-    for size in (1_000, 3_000, 10_000, 100_000, 1_000_000):
+class Table(NamedTuple):
+    """Problems of one kind, sizes with tolerances, and up to which size which solvers of ours are asked."""
+
+    problem: Callable[[int], cm.Problem]
+    sizes: tuple[tuple[int, float], ...]
+    ours: dict[str, int]
+    usual: int
+
+
+def sizes(*given: int, tolerance: float) -> tuple[tuple[int, float], ...]:
+    """All with one tolerance."""
+    return tuple((size, tolerance) for size in given)
+
+
+TABLES = {
+    "unconstrained": Table(
+        unconstrained_problem, sizes(1_000, 10_000, 100_000, tolerance=1e-6), {}, 100_000
+    ),
+    "linear": Table(
+        linear_problem, sizes(1_000, 3_000, 10_000, 100_000, 10**6, tolerance=1e-6), {}, 100_000
+    ),
+    "entropy": Table(
+        entropy_problem,
+        ((2_000, 1e-3), (10_000, 1e-3), (100_000, 1e-2), (1_000_000, 1e-2)),
+        {"ConvexProgram": 2_000, "PDPG": 2_000},
+        100_000,
+    ),
+    "grid": Table(
+        grid_problem, sizes(50, 100, 300, 1_000, tolerance=1e-2), {"ConvexProgram": 100}, 300
+    ),
+}
+
+
+def print_table(kind: str, largest: int) -> None:
+    """Rows of one kind of problem."""
+    table = TABLES[kind]
+    asked = {**table.ours, **dict.fromkeys(installed(OTHERS[kind]), largest)}
+    for size, tolerance in table.sizes:
         if size > largest:
             break
-        own = apart("linear", size, "ColumnGeneration", 1e-6)
-        show("linear", size, "ColumnGeneration", own)
-        if size > GENERAL_LIMIT:
-            continue
-        names = ["interior point", "Clarabel"] + (["simplex"] if size <= SIMPLEX_LIMIT else [])
-        others = {name: apart("linear", size, name, 1e-6) for name in names}
-        for name, found in others.items():
-            ratio = found["seconds"] / own["seconds"] if found else float("inf")
-            show("linear", size, name, found, f"{ratio:.1f} times column generation")
-
-
-def entropy_table(largest: int) -> None:
-    """Entropy plus reward under a budget."""
-    for size, tolerance in ((2_000, 1e-3), (10_000, 1e-3), (100_000, 1e-2), (1_000_000, 1e-2)):
-        if size > largest:
-            break
-        own = apart("entropy", size, "ColumnGeneration", tolerance)
-        show("entropy", size, "ColumnGeneration", own)
-        if size <= 2_000:
-            for name in ("ConvexProgram", "PDPG"):
-                other = apart("entropy", size, name, tolerance)
-                ratio = other["seconds"] / own["seconds"] if other else float("inf")
-                show("entropy", size, name, other, f"{ratio:.1f} times column generation")
-
-
-def grid_table(largest: int) -> None:
-    """Safe exploration of grids."""
-    for side in (50, 100, 300, 1_000):
-        if side > largest:
-            break
-        own = apart("grid", side, "ColumnGeneration", 1e-2)
-        show("grid", side, "ColumnGeneration", own)
-        if side <= 100:
-            other = apart("grid", side, "ConvexProgram", 1e-2)
-            ratio = other["seconds"] / own["seconds"] if other else float("inf")
-            show("grid", side, "ConvexProgram", other, f"{ratio:.1f} times column generation")
+        own = apart(kind, size, "ColumnGeneration", tolerance)
+        show(kind, size, "ColumnGeneration", own, own)
+        for name in [name for name, most in asked.items() if size <= most]:
+            found = apart(kind, size, name, tolerance)
+            show(kind, size, name, found, own)
+            if not found or found["seconds"] > PATIENCE:
+                asked[name] = 0
 
 
 def plot(table: Path) -> None:
@@ -274,11 +258,8 @@ def main() -> None:
     print(f"{hardware()}; load {load:.1f}")
     print("| problem | size | solver | time | peak memory | certified gap | steps, or ratio |")
     print("|---|---|---|---|---|---|---|")
-    tables = {"linear": linear_table, "entropy": entropy_table, "grid": grid_table}
-    sizes = {"linear": 100_000, "entropy": 100_000, "grid": 300}
-    chosen = sys.argv[1:2] or list(tables)
-    for kind in chosen:
-        tables[kind](int(float(sys.argv[2])) if len(sys.argv) > 2 else sizes[kind])
+    for kind in sys.argv[1:2] or TABLES:
+        print_table(kind, int(float(sys.argv[2])) if len(sys.argv) > 2 else TABLES[kind].usual)
 
 
 if __name__ == "__main__":

@@ -85,21 +85,17 @@ def cross_check(
     """
     require("stormpy", "storm")
     problem.require_model("cross_check")
-    functions = [problem.objective_function, *problem.slack_functions.values()]
-    parts = [function.affine() for function in functions]
-    curved = next((f for f, part in zip(functions, parts, strict=True) if part is None), None)
-    if curved is not None:
-        raise ProblemError("cross_check asks a model checker, and those know linear problems only")
-    asked = _Asked(problem, [_Part.of(problem, part) for part in parts if part is not None])
+    asked = StormQuestion.of(problem)
     if exact is None:
         # Long-run averages under bounds are the one question that Storm answers in floats only.
-        bounded_average = asked.path == "LRA" and len(parts) > 1
+        bounded_average = asked.path == "LRA" and len(asked.parts) > 1
         exact = problem.mdp.n_states <= EXACT_STATES and not bounded_average
     ours = solution.objective if solution.has_policy else math.nan
     if not solution.has_policy and solution.status is not Status.INFEASIBLE:
         raise ProblemError(f"there is no answer to check: the solution is {solution.status.name}")
     started = time.perf_counter()
-    found = asked.ask(exact, abs(ours) if abs(ours) > 0 else 1.0)
+    size = Fraction(abs(ours) if abs(ours) > 0 else 1.0)
+    found = asked.ask(asked.model(exact), exact, PRECISION * size)
     return CrossCheck(problem.sign * found, ours, exact, tolerance, time.perf_counter() - started)
 
 
@@ -126,7 +122,7 @@ class _Row(NamedTuple):
     ending: Fraction
 
 
-class _Asked:
+class StormQuestion:
     """A problem in the words of a model checker."""
 
     def __init__(self, problem: Problem, parts: list[_Part]) -> None:
@@ -135,6 +131,15 @@ class _Asked:
         self.rows = {int(pair): self._row(int(pair)) for pair in np.flatnonzero(self.mdp.actions)}
         self.least = min(row.ending for row in self.rows.values())
         self.shifts = [self._shift(part.reward) for part in parts]
+
+    @classmethod
+    def of(cls, problem: Problem) -> StormQuestion:
+        """Of a linear problem, or an error."""
+        functions = [problem.objective_function, *problem.slack_functions.values()]
+        parts = [function.affine() for function in functions]
+        if any(part is None for part in parts):
+            raise ProblemError("cross_check asks a model checker, and those know linear problems only")
+        return cls(problem, [_Part.of(problem, part) for part in parts])
 
     def _row(self, pair: int) -> _Row:
         matrix, state = self.mdp.transition, pair // self.mdp.n_actions
@@ -209,8 +214,8 @@ class _Asked:
         ]
         return f"multi({', '.join([best, *bounds])})" if bounds else best
 
-    def ask(self, exact: bool, size: float) -> float:
-        """The best objective, maximised; NaN where there is no policy. ``size`` is about what it is."""
+    def model(self, exact: bool) -> Any:
+        """For Storm."""
         import stormpy
 
         with tempfile.TemporaryDirectory() as folder:
@@ -218,8 +223,13 @@ class _Asked:
             with path.open("w", encoding="utf-8") as file:
                 file.writelines(line + "\n" for line in self.drn())
             kind = stormpy.Rational if exact else float
-            model = stormpy.build_model_from_drn[kind](path)
-        environment = _environment(stormpy, exact, PRECISION * Fraction(size))
+            return stormpy.build_model_from_drn[kind](path)
+
+    def ask(self, model: Any, exact: bool, precision: Fraction) -> float:
+        """The best objective, maximised, to an absolute precision; NaN where there is no policy."""
+        import stormpy
+
+        environment = _environment(stormpy, exact, precision)
         asked = stormpy.parse_properties(self.question())[0]
         try:
             found = stormpy.model_checking(
