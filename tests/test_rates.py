@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 import cvxmdp as cm
+from cvxmdp.solvers import contract
 from cvxmdp.theory import TheoryError, compare, direct_constants, fit_rate, problem_constants
 
 ITERATIONS = [100, 316, 1_000, 3_162]
@@ -129,6 +130,17 @@ def test_measurements_are_averages_of_the_history(ring):
     assert found.violation == pytest.approx(max(0.0, -found.slack["cost"]))
     # By concavity the deployed policy is at least as good as the average.
     assert solution.objective >= optimum - found.gap - 1e-9
+
+
+def test_a_history_that_kept_some_iterations_is_that_of_all(ring, monkeypatch):
+    problem = make(ring, "concave")
+    whole = compare(problem, run(problem, 100, False), constants_of(problem))
+    monkeypatch.setattr(contract, "MOST_ROWS", 50)
+    solution = run(problem, 100, False)
+    assert len(solution.history["objective"]) == 50
+    found = compare(problem, solution, constants_of(problem))
+    assert (found.iterations, found.departures) == (100, ())
+    assert found.bound == whole.bound
 
 
 def test_minimising_has_the_same_gap_as_maximising_the_negative(ring):
