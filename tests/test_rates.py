@@ -184,6 +184,13 @@ def test_departures_from_the_theorems_run_are_named(ring, settings, says):
     assert "not the run that the theorem speaks of" in str(found)
 
 
+def test_direct_constants_are_those_of_the_direct_parameterisation(ring):
+    problem = make(ring, "concave")
+    given = cm.PDPG.theory(problem, 100, parameterisation=direct_constants(ring))
+    assert given == cm.PDPG.theory(problem, 100)
+    assert given.policy == cm.Direct()
+
+
 def test_a_solution_without_history_is_refused(ring):
     problem = make(ring, "concave")
     solution = cm.solve(problem, cm.ConvexProgram())
