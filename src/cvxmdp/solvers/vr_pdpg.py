@@ -185,7 +185,9 @@ class VRPDPG:
                 f"VRPDPG.theory takes a problem first, then the iterations: theory(problem, {problem!r}); got "
                 f"{problem!r}"
             )
-        schedule = sample_schedule(iterations, problem.space.discount)
+        known = problem.environment is None
+        discount = problem.mdp.flow.effective_discount if known else problem.space.discount
+        schedule = sample_schedule(iterations, discount)
         chosen: dict[str, Any] = {
             "iterations": iterations,
             "primal_step": schedule.primal_step,
@@ -204,7 +206,7 @@ class VRPDPG:
             pessimism = sampled_pessimism(constants, iterations)
             harder = constants.pessimistic(pessimism)
             chosen |= {"pessimism": pessimism, "dual_bound": harder.dual_bound}
-        elif problem.environment is None and problem.constraints and "dual_bound" not in settings:
+        elif known and problem.constraints and "dual_bound" not in settings:
             chosen["dual_bound"] = slater(problem).dual_bound
         return cls(**{**chosen, **settings})
 
