@@ -260,7 +260,8 @@ def with_functions(compiled: Compiled, functions: Any) -> Compiled:
 def augmented(compiled: Compiled, penalty: Array, point: Point, multipliers: Array) -> Array:
     """L_rho(x, mu) = f(x) - sum (mu_hat^2 - mu^2) / (2 rho)."""
     hat = damped(compiled, penalty, point, multipliers)
-    return point.objective - ((hat**2 - multipliers**2) / (2.0 * penalty)).sum()
+    rho = jnp.where(penalty > 0, penalty, 1.0)  # zero where the box is: no multiplier there
+    return point.objective - ((hat**2 - multipliers**2) / (2.0 * rho)).sum()
 
 
 def damped(compiled: Compiled, penalty: Array, point: Point, multipliers: Array) -> Array:
