@@ -149,7 +149,7 @@ def solve_linear(
         weights, multipliers = np.split(prices, [sizes.size - len(lowered.slacks)])
         duals = np.zeros(model.shape[0])
         duals[model.reached] = equations.values(-found.eqlin.marginals * unit)
-        named = dict(zip(lowered.slacks, multipliers.tolist(), strict=True))
+        named = lowered.named(multipliers)
         tangents = lowered.tangents_at(x)
         if weights.size:
             tangents["objective"]["weights"] = weights

@@ -8,7 +8,7 @@ that a run can be stopped anywhere and continued from a file with the same bits 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, Generic, Protocol, Self, TypeVar, runtime_checkable
 
@@ -167,6 +167,11 @@ class Solver(Protocol):
     def prepare(self, task: Task) -> Work[Any]:
         """Read the task; what is wrong with the settings is said here."""
         ...
+
+
+def by_name(columns: np.ndarray, names: Iterable[str]) -> dict[str, np.ndarray]:
+    """Columns of a table of records, (rows, n), each under its name."""
+    return dict(zip(names, columns.T, strict=True))
 
 
 def spacing(iterations: int, most: int | None) -> int:

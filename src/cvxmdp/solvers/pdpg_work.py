@@ -23,7 +23,7 @@ from cvxmdp.policies.occupancies import measured_policy
 from cvxmdp.problems.lowered import Evidence
 from cvxmdp.problems.snapshots import Snapshots
 from cvxmdp.problems.solution import Solution, Status
-from cvxmdp.solvers.contract import Judgement, Rows, Work, spacing
+from cvxmdp.solvers.contract import Judgement, Rows, Work, by_name, spacing
 from cvxmdp.solvers.start import box_note
 
 if TYPE_CHECKING:
@@ -255,12 +255,11 @@ class PDPGWork(Work[Progressed]):
     def _history(self, rows: Rows, pessimism: np.ndarray, state: Progressed) -> dict[str, Any]:
         """One entry per recorded iteration; objective in the user's sign, slack of the problem itself."""
         names = self.setting.names
-        slack = rows["slack"] + pessimism
         return {
             "iteration": rows["iteration"],
             "objective": self.problem.sign * rows["objective"],
-            "slack": {name: slack[:, k] for k, name in enumerate(names)},
-            "multipliers": {name: rows["multipliers"][:, k] for k, name in enumerate(names)},
+            "slack": by_name(rows["slack"] + pessimism, names),
+            "multipliers": by_name(rows["multipliers"], names),
             "gradient_norm": rows["gradient_norm"],
             "primal_step": rows["primal_step"],
             **state.snapshots.history(self.problem.space.horizon.collected),

@@ -35,7 +35,7 @@ from cvxmdp.problems.findings import computed, findings_of
 from cvxmdp.problems.snapshots import snapshots_of
 from cvxmdp.problems.solution import Solution, Status
 from cvxmdp.problems.while_learning import played_history, violations_while_learning
-from cvxmdp.solvers.contract import Batch, Judgement, Rows, Task, Work
+from cvxmdp.solvers.contract import Batch, Judgement, Rows, Task, Work, by_name
 from cvxmdp.solvers.learning import (
     Kept,
     Learned,
@@ -310,16 +310,12 @@ class LearningWork(Work[Learned]):
     def _sampled(self, trace: LearningTrace) -> dict[str, Any]:
         """What the episodes and the recursion showed, per iteration."""
         names, sign = self.names, self.problem.sign
-
-        def by_name(columns: np.ndarray, of: list[str] = names) -> dict[str, np.ndarray]:
-            return {name: columns[:, k] for k, name in enumerate(of)}
-
         found = {
             "recorded": np.arange(1, len(trace.gradient_norm) + 1) * self.plan.every,
             "episode_objective": sign * trace.episode_objective,
-            "episode_slack": by_name(trace.episode_slack + self._pessimism()),
-            "recursive_slack": by_name(trace.recursive_slack + self._pessimism()),
-            "multipliers": by_name(trace.multipliers),
+            "episode_slack": by_name(trace.episode_slack + self._pessimism(), names),
+            "recursive_slack": by_name(trace.recursive_slack + self._pessimism(), names),
+            "multipliers": by_name(trace.multipliers, names),
             "gradient_norm": trace.gradient_norm,
             "policy_entropy": trace.policy_entropy,
             "weight_mean": trace.weight_mean,

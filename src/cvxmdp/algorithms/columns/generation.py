@@ -337,7 +337,7 @@ class Generation:
     ) -> None:
         """Take the bound of values and multipliers, with the leaf's best tangents, if it is the best so far."""
         assert self.leaf is not None
-        named = dict(zip(self.lowered.slacks, mu.tolist(), strict=True))
+        named = self.lowered.named(mu)
         bound = absorb(self.lowered, self.leaf, named, asked.tangents, values, following)
         if bound is not None and bound.upper < self.upper:
             self.upper = bound.upper
@@ -455,7 +455,7 @@ class Generation:
         if self.proof is None:
             return None
         asked, values = self.proof
-        named = dict(zip(self.lowered.slacks, asked.multipliers.tolist(), strict=True))
+        named = self.lowered.named(asked.multipliers)
         return Evidence(named, dict(asked.tangents), np.asarray(values))
 
     def room_evidence(self) -> Evidence | None:
