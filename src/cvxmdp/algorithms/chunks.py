@@ -12,6 +12,7 @@ import numpy as np
 from cvxmdp.algorithms.learning_state import LearningState, LearningTrace, Witnessed
 from cvxmdp.algorithms.recursion import Learning, initial_state, iteration, noted_of, trace_of
 from cvxmdp.base.compiling import run_once, small_loop
+from cvxmdp.base.precision import host
 from cvxmdp.experience.counted_random import key_words
 
 NEVER = np.iinfo(np.int32).max
@@ -200,8 +201,3 @@ def snapshot_of(carry: Carry, count: int) -> Snapshot:
     """Of the end of a chunk of ``count`` iterations."""
     seen = None if carry.seen is None else np.asarray(carry.seen) / count
     return Snapshot(host(carry.state.params), seen)
-
-
-def host(tree: Any) -> Any:
-    """Every leaf as an array of NumPy."""
-    return jax.tree.map(np.asarray, tree)

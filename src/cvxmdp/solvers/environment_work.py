@@ -19,7 +19,6 @@ from cvxmdp.algorithms.chunks import (
     Carry,
     Summary,
     empty_summary,
-    host,
     keep,
     summarise,
 )
@@ -27,6 +26,7 @@ from cvxmdp.algorithms.learning_state import LearningTrace
 from cvxmdp.algorithms.recursion import Learning, noted_of, trace_of, update
 from cvxmdp.algorithms.views import view
 from cvxmdp.base.compiling import program
+from cvxmdp.base.precision import host
 from cvxmdp.experience.environments.environment import Environment, environment_of, seeds
 from cvxmdp.experience.episodes import Episodes, Sample
 from cvxmdp.experience.episodes import summarise as sample_of

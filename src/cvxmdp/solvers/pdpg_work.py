@@ -12,7 +12,7 @@ from cvxmdp.algorithms.primal_dual import iteration as core
 from cvxmdp.algorithms.primal_dual.pieces import Totals, first_state, occupancy_at, run_piece
 from cvxmdp.base.compiling import rows_for
 from cvxmdp.base.errors import DivergedError
-from cvxmdp.base.precision import double_precision, on_device
+from cvxmdp.base.precision import double_precision, host, on_device
 from cvxmdp.base.saved_trees import Growing
 from cvxmdp.certificates.certificate import Certificate
 from cvxmdp.certificates.claims import best
@@ -219,7 +219,7 @@ class PDPGWork(Work[Progressed]):
                 "iterations": int(state.done),
                 "pessimism": self._named(pessimism),
                 "family": self.setting.family.name,
-                "params": jax.tree.map(np.asarray, state.iterate.params),
+                "params": host(state.iterate.params),
             }
         if self.setting.start.taken:
             stats["start"] = self.setting.start.taken

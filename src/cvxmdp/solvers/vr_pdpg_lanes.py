@@ -18,13 +18,13 @@ from cvxmdp.algorithms.chunks import (
     Snapshot,
     Summary,
     begin,
-    host,
     run_chunk,
     snapshot_of,
 )
 from cvxmdp.algorithms.learning_state import LearningTrace
 from cvxmdp.algorithms.recursion import Learning
 from cvxmdp.base.compiling import run_once, small_loop, split
+from cvxmdp.base.precision import host
 from cvxmdp.base.saved_trees import Growing
 from cvxmdp.problems.solution import Solution, Status
 from cvxmdp.solvers.contract import Batch, Rows

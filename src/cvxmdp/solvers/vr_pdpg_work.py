@@ -21,12 +21,12 @@ from cvxmdp.algorithms.chunks import (
     Carry,
     Snapshot,
     begin,
-    host,
     run_chunk,
     snapshot_of,
 )
 from cvxmdp.algorithms.learning_state import LearningTrace
 from cvxmdp.base.errors import CvxmdpWarning, DivergedError
+from cvxmdp.base.precision import host
 from cvxmdp.base.saved_trees import Growing
 from cvxmdp.policies.families import deployed
 from cvxmdp.policies.mixtures import MixturePolicy
