@@ -15,13 +15,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from cvxmdp.algorithms.chunks import (
-    Carry,
-    Summary,
-    empty_summary,
-    keep,
-    summarise,
-)
+from cvxmdp.algorithms.chunks import Carry, Summary, advanced, empty_summary, renewed
 from cvxmdp.algorithms.learning_state import LearningTrace
 from cvxmdp.algorithms.recursion import Learning, noted_of, trace_of, update
 from cvxmdp.algorithms.views import view
@@ -315,11 +309,8 @@ def learn(
     learning: Learning, carry: Carry, kept_at: Any, experience: Experience, length: Any
 ) -> tuple[Carry, Summary, LearningTrace]:
     """One iteration with what was played; ``length`` is that of chunks, at whose ends the mean begins anew."""
-    t = carry.state.step
-    kept = keep(carry.kept, kept_at, carry.state)
     policy = view(learning.family, carry.state.params, learning.horizon)
-    state, evidence = update(learning, carry.state, experience, policy)
-    seen = jnp.where(t % length == 0, 0.0, carry.seen) + evidence.seen
-    trace = trace_of(learning, noted_of(learning, state, evidence))
-    rows = jax.tree.map(lambda leaf: jnp.asarray(leaf)[None], trace)
-    return Carry(state, kept, seen), summarise(empty_summary(), t, evidence), rows
+    found = update(learning, carry.state, experience, policy)
+    carry, summary, witnessed = advanced(renewed(carry, length), empty_summary(), kept_at, found)
+    trace = trace_of(learning, noted_of(learning, carry.state, witnessed))
+    return carry, summary, jax.tree.map(lambda leaf: jnp.asarray(leaf)[None], trace)

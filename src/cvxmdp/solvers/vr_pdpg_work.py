@@ -22,7 +22,6 @@ from cvxmdp.algorithms.chunks import (
     Snapshot,
     begin,
     run_chunk,
-    snapshot_of,
 )
 from cvxmdp.algorithms.learning_state import LearningTrace
 from cvxmdp.base.errors import CvxmdpWarning, DivergedError
@@ -126,23 +125,12 @@ class LearningWork(Work[Learned]):
         """The state after a piece, checked, and its records."""
         if summary.broken_at != NEVER:
             raise DivergedError(not_finite(int(summary.broken_at)))
-        plan, done, snapshots = self.plan, int(state.done), state.snapshots
-        recorded = until // plan.every - done // plan.every
-        if until == plan.end(done):
-            kept = Kept(np.array(until), snapshot_of(carry, until - plan.begun(until)))
-            snapshots = Growing([*snapshots, kept])
-        reached = Learned(
-            np.array(until),
-            carry,
-            state.steps + int(summary.steps),
-            np.maximum(state.largest_weight, float(summary.largest_weight)),
-            snapshots,
-        )
+        recorded = until // self.plan.every - int(state.done) // self.plan.every
         rows = {name: part[:recorded] for name, part in traces._asdict().items()}
         if recorded:
             mean = self.problem.sign * rows["episode_objective"].mean()
             self.recent = f"objective of the episodes {mean:.5g}"
-        return reached, rows
+        return state.after(self.plan, until, carry, summary), rows
 
     def judge(self, state: Learned) -> Judgement:
         """Nothing is proven of samples; people see what the latest episodes showed."""
