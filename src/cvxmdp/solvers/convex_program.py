@@ -184,7 +184,7 @@ def _of_conic(found: ConicAnswer) -> Found:
         "seconds": found.seconds,
         "iterations": found.iterations,
     }
-    return Found("Clarabel", found.outcome.status, found.occupancy, found.evidence, stats)
+    return Found("Clarabel", found.status, found.occupancy, found.evidence, stats)
 
 
 def _by_columns(certifier: Certifier, seconds: float) -> Found:
