@@ -126,7 +126,7 @@ def descent(
         return terms.at(smoothing, values, multipliers, following, residual)
 
     def step(now: Descent) -> Descent:
-        slope = _free(now.here)
+        slope = now.here.free
         direction = _newton(now.pairs, slope, aggregates)
         promised = jnp.vdot(direction, slope)
         fresh = ~(now.pairs.bends > 0).any()
@@ -164,14 +164,6 @@ def descent(
     zero = jnp.asarray(0)
     begin = Descent(at(*given), pairs, zero + 1, zero, jnp.asarray(False))
     return jax.lax.while_loop(wanted, step, begin)
-
-
-def _free(here: DualPoint) -> Array:
-    """The slope, without multipliers of zero that it would make negative."""
-    states = here.values.size
-    tail = here.slope[states:]
-    kept = jnp.where((here.multipliers <= 0) & (tail > 0), 0.0, tail)
-    return jnp.append(here.slope[:states], kept)
 
 
 def _moved(here: DualPoint, change: Array) -> tuple[Array, Array]:
