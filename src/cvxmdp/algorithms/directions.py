@@ -56,7 +56,7 @@ class Departures(Pytree):
         exploration: the entropy, extended; empty without exploration.
         explore: beta_0.
         until: the iteration at which beta_t is zero.
-        trust: of the steps' length; infinite without.
+        trust: of the steps' length, or None.
         natural: whether directions are natural.
         whole: by how much an occupancy is larger than what is seen of it before the horizon.
     """
@@ -66,16 +66,15 @@ class Departures(Pytree):
     exploration: tuple[Shape, ...] = ()
     explore: Array = 0.0
     until: Array = 1.0
-    trust: Array = jnp.inf
+    trust: Array | None = None
     whole: Array = 1.0
-    trusting: bool = False
     natural: bool = False
-    static: ClassVar[tuple[str, ...]] = ("trusting", "natural")
+    static: ClassVar[tuple[str, ...]] = ("natural",)
 
     @property
     def change_steps(self) -> bool:
         """Whether a step is another one than the paper's."""
-        return bool(self.logs or self.exploration) or self.trusting or self.natural
+        return bool(self.logs or self.exploration) or self.trust is not None or self.natural
 
 
 class Step(NamedTuple):
@@ -152,7 +151,7 @@ def departed_step(
         squared = inner(ascent, direction)
         ascent, steep = direction, jnp.sqrt(jnp.where(squared > 0, squared, 1.0))
     length = length / jnp.where(steep > 0, steep, 1.0)
-    if departures.trusting:
+    if departures.trust is not None:
         distance = norm(jax.tree.map(jnp.subtract, state.params, state.previous))
         fisher = fisher_of(fisher, around.weights, distance, state.step)
         most = departures.trust / jnp.sqrt(jnp.maximum(fisher, TINY))

@@ -270,7 +270,6 @@ def _departures(settings: Settings, problem: Problem) -> tuple[Shape, Departures
         explore=settings.explore,
         until=EXPLORING * settings.iterations,
         trust=settings.trust,
-        trusting=math.isfinite(settings.trust),
         whole=1.0 / (1.0 - settings.unseen),
         natural=settings.direction == "natural",
     )
