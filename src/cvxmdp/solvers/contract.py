@@ -22,6 +22,7 @@ from cvxmdp.problems.solution import Solution, Status
 State = TypeVar("State")
 Rows = Mapping[str, np.ndarray]  # records by name, one entry for every recorded iteration
 MOST_ROWS = 10_000  # of a history: longer runs record every second iteration, every third, ...
+GRADIENTS = "A policy gradient"  # as errors call those who follow one
 
 
 def unlimited() -> float:
@@ -31,21 +32,21 @@ def unlimited() -> float:
 
 def require_gradients(problem: Problem) -> None:
     """An error where there are no policy gradients: for the horizon, the actions, or endless stays."""
-    _require_episodes(problem, problem.space.horizon.gradients)
+    _require_episodes(problem, problem.space.horizon.gradients, GRADIENTS)
     require_listed_actions(problem, "This learner")
 
 
-def require_stationary(problem: Problem) -> None:
+def require_stationary(problem: Problem, who: str = GRADIENTS) -> None:
     """The same, and where policies have to depend on time."""
-    _require_episodes(problem, problem.space.horizon.stationary)
+    _require_episodes(problem, problem.space.horizon.stationary, who)
 
 
-def _require_episodes(problem: Problem, reason: str) -> None:
+def _require_episodes(problem: Problem, reason: str, who: str) -> None:
     """An error where there is a reason against the horizon, or some policy stays for ever."""
     if reason:
         raise SolverError(reason)
     if problem.environment is None:
-        problem.require_bounded_stays("A policy gradient")
+        problem.require_bounded_stays(who)
 
 
 def require_listed_actions(problem: Problem, who: str) -> None:

@@ -49,8 +49,8 @@ class ModelBased:
 
     def prepare(self, task: Task) -> Work[Any]:
         """See ``Solver``. ``start=`` is a policy to begin with, or a solution that has one."""
-        require_stationary(task.problem)
-        require_listed_actions(task.problem, "This learner")
+        require_stationary(task.problem, "ModelBased")
+        require_listed_actions(task.problem, "ModelBased")
         if task.problem.space.horizon.limit is not None:
             raise SettingsError(
                 f"ModelBased plans with a discount, and this environment counts {task.problem.space.horizon}: "
