@@ -9,7 +9,7 @@ r"""VR-PDPG: variance-reduced primal-dual policy gradient from samples (Algorith
 | delta              | ``pessimism``                  |
 
 ``momentum=1`` is the paper's first baseline, ``momentum=1`` with ``batch_size=100`` its second ("Avg").
-``recursion`` has the iteration itself, ``run`` what happens around it.
+``recursion`` has the iteration itself, ``vr_pdpg_work`` what happens around it.
 
 Two quantities are never mixed: ``slack`` and ``violation`` speak of the policy's occupancy, an expectation;
 ``episode_slack`` and ``tracking_error`` of the occupancy of single episodes, whose mean distance to an expert

@@ -216,8 +216,8 @@ def paper_step(
     size = norm(towards)
     optimiser = state.optimiser
     if rule == "transform":
-        ascent = jax.tree.map(jnp.negative, towards)  # Optax minimises
-        update, optimiser = transform.update(ascent, state.optimiser, state.params)
+        downwards = jax.tree.map(jnp.negative, towards)  # Optax minimises
+        update, optimiser = transform.update(downwards, state.optimiser, state.params)
         params, step = moved(state.params, 1.0, update), jnp.asarray(jnp.nan)
     else:
         # a zero gradient means no step
