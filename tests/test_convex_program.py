@@ -13,7 +13,7 @@ import pytest
 import cvxmdp as cm
 from cvxmdp.algorithms import conic as conic_program
 from cvxmdp.algorithms import linear_program
-from cvxmdp.base.errors import MissingExtraError, PolicyError, SolverError
+from cvxmdp.base.errors import MissingExtraError, PolicyError, SettingsError, SolverError
 from cvxmdp.solvers import convex_program
 from strategies import coverage
 
@@ -507,9 +507,9 @@ def test_missing_cvxpy_names_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:
     assert cm.solve(cm.Problem(mdp, maximize=cm.linear("reward"))).objective == pytest.approx(8.0)
 
 
-@pytest.mark.parametrize("tolerance", [0.0, -1e-8, 0.5, math.nan])
-def test_tolerances_out_of_range(tolerance: float) -> None:
-    with pytest.raises(SolverError, match="tolerance must be positive"):
+@pytest.mark.parametrize("tolerance", [0.0, -1e-8, 0.5, math.nan, "tight"])
+def test_tolerances_out_of_range(tolerance: object) -> None:
+    with pytest.raises(SettingsError, match="tolerance must be positive and at most"):
         cm.ConvexProgram(tolerance=tolerance)
 
 

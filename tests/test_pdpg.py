@@ -69,6 +69,13 @@ def test_two_steps_of_the_paper_by_hand() -> None:
     assert found.policy.probabilities(0)[0] == pytest.approx((0.5 + first) / 2, abs=1e-14)
 
 
+def test_a_box_of_zero_is_the_problem_without_its_budget(small: cm.Problem) -> None:
+    free = cm.Problem(small.mdp, maximize=small.utility)
+    solution = cm.solve(small, cm.PDPG(iterations=60, dual_bound=0.0, iterate="last"))
+    assert solution.objective == pytest.approx(cm.solve(free).objective, rel=1e-3)
+    assert solution.multipliers == {"cost": 0.0}
+
+
 @pytest.mark.parametrize(
     ("settings", "message"),
     [

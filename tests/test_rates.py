@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 import cvxmdp as cm
+from cvxmdp.solvers import contract
 from cvxmdp.theory import TheoryError, compare, direct_constants, fit_rate, problem_constants
 
 ITERATIONS = [100, 316, 1_000, 3_162]
@@ -131,6 +132,17 @@ def test_measurements_are_averages_of_the_history(ring):
     assert solution.objective >= optimum - found.gap - 1e-9
 
 
+def test_a_history_that_kept_some_iterations_is_that_of_all(ring, monkeypatch):
+    problem = make(ring, "concave")
+    whole = compare(problem, run(problem, 100, False), constants_of(problem))
+    monkeypatch.setattr(contract, "MOST_ROWS", 50)
+    solution = run(problem, 100, False)
+    assert len(solution.history["objective"]) == 50
+    found = compare(problem, solution, constants_of(problem))
+    assert (found.iterations, found.departures) == (100, ())
+    assert found.bound == whole.bound
+
+
 def test_minimising_has_the_same_gap_as_maximising_the_negative(ring):
     gaps = [
         compare(problem, run(problem, 200, True), constants_of(problem), True).gap
@@ -170,6 +182,13 @@ def test_departures_from_the_theorems_run_are_named(ring, settings, says):
         assert part in departure
         assert departure in str(found)
     assert "not the run that the theorem speaks of" in str(found)
+
+
+def test_direct_constants_are_those_of_the_direct_parameterisation(ring):
+    problem = make(ring, "concave")
+    given = cm.PDPG.theory(problem, 100, parameterisation=direct_constants(ring))
+    assert given == cm.PDPG.theory(problem, 100)
+    assert given.policy == cm.Direct()
 
 
 def test_a_solution_without_history_is_refused(ring):

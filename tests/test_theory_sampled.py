@@ -100,6 +100,11 @@ def test_too_few_iterations_are_refused_with_what_it_takes(problem):
     assert solver.dual_bound["cost"] == pytest.approx(1 + 2 / (1 - delta))
 
 
+def test_a_discount_of_one_is_refused_in_words_that_fit_it():
+    with pytest.raises(theory.TheoryError, match=r"at least 0 and less than 1; got 1\.0"):
+        theory.sample_schedule(100, 1.0)
+
+
 def test_plans_go_from_accuracy_to_samples(problem):
     constants = theory.problem_constants(problem, SOFTMAX)
     rough, fine = (theory.sample_plan(constants, accuracy) for accuracy in (1.0, 0.1))

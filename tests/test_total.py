@@ -13,7 +13,7 @@ import cvxmdp as cm
 from cvxmdp.checker.arithmetic import CertificateError
 from cvxmdp.checker.bounds import PlainProblem
 from cvxmdp.problems.lowered import Lowered
-from cvxmdp.theory import problem_constants, softmax_table_constants
+from cvxmdp.theory import problem_constants, sample_schedule, softmax_table_constants
 from test_near_one import exact_best_within
 
 
@@ -210,9 +210,14 @@ def test_gradients_learn_sums_over_episodes() -> None:
 
 def test_solvers_that_try_policies_refuse_those_that_never_end() -> None:
     problem = cm.Problem(corridor(), minimize=cm.linear("time"))
-    for solver in (cm.PDPG(iterations=10), cm.ColumnGeneration()):
-        with pytest.raises(cm.CvxmdpError, match="stay for ever"):
-            cm.solve(problem, solver)
+    refusing = {
+        "A policy gradient": cm.PDPG(iterations=10),
+        "ColumnGeneration": cm.ColumnGeneration(),
+        "ModelBased": cm.ModelBased(steps=100),
+    }
+    for who, solver in refusing.items():
+        with pytest.raises(cm.CvxmdpError, match=f"{who} tries policies that can stay for ever"):
+            cm.solve(problem, solver, seed=0)
 
 
 def test_evaluation_by_episodes_holds_the_truth() -> None:
@@ -230,6 +235,8 @@ def test_theorems_speak_of_the_longest_stay() -> None:
     problem = cm.Problem(mdp, maximize=cm.linear("reward"))
     constants = problem_constants(problem, softmax_table_constants(1.0, 1.0))
     assert 1.0 / (1.0 - constants.discount) == pytest.approx(mdp.flow.longest)
+    scheduled = cm.VRPDPG.theory(problem, 100).horizon
+    assert scheduled == sample_schedule(100, constants.discount).horizon
 
 
 def test_pictures_and_records_of_charged_problems(tmp_path) -> None:

@@ -13,6 +13,7 @@ import pytest
 import scipy.sparse as sp
 
 import cvxmdp as cm
+from cvxmdp.algorithms import robust_flow
 from cvxmdp.atoms import Utility
 from cvxmdp.base.errors import ProblemError
 from cvxmdp.certificates.true_claims import TrueClaims
@@ -40,6 +41,15 @@ def counted(
     known = {name: one for name, one in world.signals.items() if name not in estimated}
     initial = world.initial if declared else None
     return estimated_model(counts, world.discount, initial=initial, known=known)
+
+
+def test_the_optimists_bound_holds_however_early_it_ends(monkeypatch: pytest.MonkeyPatch) -> None:
+    problem = cm.Problem(counted(WORLD, 30, seed=1), maximize=cm.linear("reward"))
+    flow, reward = TrueClaims.about(problem, 0.9).models, problem.mdp.signal("reward")
+    settled = flow.optimum(reward)
+    for rounds in (1, 2, 3):
+        monkeypatch.setattr(robust_flow, "ROUNDS", rounds)
+        assert flow.optimum(reward).upper >= settled.upper - 1e-9
 
 
 UTILITIES: dict[str, Utility] = {

@@ -12,6 +12,7 @@ import numpy as np
 from cvxmdp.algorithms.learning_state import LearningState, LearningTrace, Witnessed
 from cvxmdp.algorithms.recursion import Learning, initial_state, iteration, noted_of, trace_of
 from cvxmdp.base.compiling import run_once, small_loop
+from cvxmdp.base.precision import host
 from cvxmdp.experience.counted_random import key_words
 
 NEVER = np.iinfo(np.int32).max
@@ -65,11 +66,8 @@ def run_chunk(
 
     def step(_: Any, loop: Any) -> Any:
         carry, summary, _ = loop
-        t = carry.state.step
-        kept = keep(carry.kept, kept_at, carry.state)
-        state, witnessed = iteration(learning, carry.state, _numbers(learning, words, t))
-        seen = None if carry.seen is None else carry.seen + witnessed.seen
-        return Carry(state, kept, seen), summarise(summary, t, witnessed), witnessed
+        numbers = _numbers(learning, words, carry.state.step)
+        return advanced(carry, summary, kept_at, iteration(learning, carry.state, numbers))
 
     def recorded(row: Any, loop: Any) -> Any:
         """The iterations up to the next record, and what is noted of the last of them."""
@@ -94,9 +92,7 @@ def run_chunk(
         put = partial(jax.lax.dynamic_update_slice_in_dim, start_index=first, axis=0)
         return carry, summary, notes, jax.tree.map(put, traces, found)
 
-    # The mean begins anew at the beginning of a chunk; a piece may begin within one.
-    fresh = carry.state.step % length == 0
-    carry = carry._replace(seen=jax.tree.map(lambda leaf: jnp.where(fresh, 0.0, leaf), carry.seen))
+    carry = renewed(carry, length)
     records, together = (count + every - 1) // every, min(TOGETHER, capacity)
     seen, form, note, trace = jax.eval_shape(lambda: _forms(learning, carry.state, words))
     unseen, notes, traces = zeros(seen), zeros(note, together), zeros(trace, capacity)
@@ -104,6 +100,22 @@ def run_chunk(
         0, -(-records // together), block, (carry, empty_summary(), notes, traces)
     )
     return carry, summary, traces
+
+
+def renewed(carry: Carry, length: Any) -> Carry:
+    """The mean begins anew at the beginning of a chunk of this length; a piece may begin within one."""
+    fresh = carry.state.step % length == 0
+    return carry._replace(seen=jax.tree.map(lambda leaf: jnp.where(fresh, 0.0, leaf), carry.seen))
+
+
+def advanced(
+    carry: Carry, summary: Summary, kept_at: Any, found: tuple[LearningState, Witnessed]
+) -> tuple[Carry, Summary, Witnessed]:
+    """With one more iteration, which gave this state."""
+    state, witnessed = found
+    kept = keep(carry.kept, kept_at, carry.state)
+    seen = None if carry.seen is None else carry.seen + witnessed.seen
+    return Carry(state, kept, seen), summarise(summary, carry.state.step, witnessed), witnessed
 
 
 def repeated(rounds: Any, body: Any, start: Any) -> Any:
@@ -184,24 +196,13 @@ def begin(
     params = given
     if params is None:
         params = jax.tree.map(lambda leaf: leaf.astype(jnp.float32), learning.family.init(first))
-    return key_words(key), params, _first_carry(learning, params, multipliers, kept_at)
-
-
-def _first_carry(learning: Learning, params: Any, multipliers: Any, kept_at: Any) -> Carry:
-    kept = None
-    if kept_at is not None:
-        count = kept_at.size
-        kept = jax.tree.map(lambda leaf: jnp.zeros((count, *leaf.shape), leaf.dtype), params)
+    kept = None if kept_at is None else zeros(params, kept_at.size)
     seen = jnp.zeros(learning.shape) if learning.watched.mean else None
-    return Carry(initial_state(learning, params, multipliers), kept, seen)
+    state = initial_state(learning, params, multipliers)
+    return key_words(key), params, Carry(state, kept, seen)
 
 
 def snapshot_of(carry: Carry, count: int) -> Snapshot:
     """Of the end of a chunk of ``count`` iterations."""
     seen = None if carry.seen is None else np.asarray(carry.seen) / count
     return Snapshot(host(carry.state.params), seen)
-
-
-def host(tree: Any) -> Any:
-    """Every leaf as an array of NumPy."""
-    return jax.tree.map(np.asarray, tree)

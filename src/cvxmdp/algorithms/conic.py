@@ -20,7 +20,7 @@ import math
 import time
 import warnings
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
@@ -39,35 +39,18 @@ SHARPER_LIMIT = 2_000  # pairs
 LEAST_SIZE = 1e-3  # of what the objective spans: the size of an optimum near zero
 
 
-class Outcome(NamedTuple):
-    """How Clarabel ended.
-
-    Attributes:
-        status: CVXPY's word: "optimal", "infeasible" and the like.
-        met: the tolerance that was met; None where none was.
-    """
-
-    status: str
-    met: float | None
-
-    @property
-    def infeasible(self) -> bool:
-        """No policy satisfies the constraints, or the objective is infinite for every policy."""
-        return self.status in ("infeasible", "infeasible_inaccurate")
-
-
 @dataclass(frozen=True, eq=False)
 class ConicAnswer:
     """What the program gave.
 
     Attributes:
-        outcome: how the solver ended.
+        status: how the solver ended, in CVXPY's word: "optimal", "infeasible" and the like.
         occupancy: (S, A), not negative; None where there is none.
         evidence: multipliers and tangents, None where there is no occupancy.
         seconds, iterations: of the solver.
     """
 
-    outcome: Outcome
+    status: str
     occupancy: np.ndarray | None
     evidence: Evidence | None
     seconds: float
@@ -107,12 +90,14 @@ def solve_conic(
     written = cp.Problem(goal, stated.constraints)
     started = time.perf_counter()
     limit = {"time_limit": seconds} if math.isfinite(seconds) else {}
-    outcome = _run(written, cp, program.places.size, tolerance, {"verbose": verbose, **limit})
+    status = _run(written, cp, program.places.size, tolerance, {"verbose": verbose, **limit})
     spent = time.perf_counter() - started
     iterations = written.solver_stats.num_iters if written.solver_stats else None
-    known = program.pairs.value is not None and not outcome.infeasible
+    # It is infeasible, too, where the objective is infinite for every policy.
+    infeasible = status in (cp.INFEASIBLE, cp.INFEASIBLE_INACCURATE)
+    known = program.pairs.value is not None and not infeasible
     if not known or any(budget.dual_value is None for budget in budgets.values()):
-        return ConicAnswer(outcome, None, None, spent, iterations)
+        return ConicAnswer(status, None, None, spent, iterations)
     x = np.zeros(model.shape)
     x[model.usable] = np.maximum(program.pairs.value, 0.0)  # at the border up to rounding
     duals = {name: float(np.ravel(held.dual_value)[0]) for name, held in budgets.items()}
@@ -133,33 +118,29 @@ def solve_conic(
     guess[model.reached] = stated.equations.values(duals_of_flow)
     multipliers, values = lowered.proving_values(multipliers, tangents, guess)
     evidence = Evidence(multipliers, tangents, values, model.policy(x))
-    return ConicAnswer(outcome, x, evidence, spent, iterations)
+    return ConicAnswer(status, x, evidence, spent, iterations)
 
 
-def _run(written: Any, cp: Any, pairs: int, tolerance: float, further: dict[str, Any]) -> Outcome:
+def _run(written: Any, cp: Any, pairs: int, tolerance: float, further: dict[str, Any]) -> str:
     """Ask for more than the tolerance, then for it, for Clarabel's default, for anything.
 
     Where steps beyond what float64 holds break, Clarabel gives nothing at all: so at last it is stopped before.
     What the answer is worth is measured, whatever was asked for.
     """
     settled = max(tolerance, CLARABEL_DEFAULT)
-    if pairs <= SHARPER_LIMIT:
-        status = _call_clarabel(written, cp, SHARPER * tolerance, tolerance, **further)
+    sharper = [(SHARPER * tolerance, tolerance)] if pairs <= SHARPER_LIMIT else []
+    for asked, reduced in [*sharper, (tolerance, settled)]:
+        status = _call_clarabel(written, cp, asked, reduced, **further)
         if status in (cp.OPTIMAL, cp.OPTIMAL_INACCURATE):
-            return Outcome(cp.OPTIMAL, tolerance)
+            return str(cp.OPTIMAL)
         if status == cp.INFEASIBLE:
-            return Outcome(status, None)
-    status = _call_clarabel(written, cp, tolerance, settled, **further)
-    if status in (cp.OPTIMAL, cp.OPTIMAL_INACCURATE):
-        return Outcome(cp.OPTIMAL, tolerance if status == cp.OPTIMAL else settled)
-    if status == cp.INFEASIBLE:
-        return Outcome(status, None)
+            return status
     status = _call_clarabel(written, cp, settled, 1e-4, accept_unknown=True, **further)
     if status in (cp.OPTIMAL, cp.OPTIMAL_INACCURATE, cp.INFEASIBLE):
-        return Outcome(status, settled if status == cp.OPTIMAL else None)
+        return status
     careful = max(settled, CAREFUL)
     stopped = _call_clarabel(written, cp, careful, careful, **further)
-    return Outcome(stopped, careful) if stopped == cp.OPTIMAL else Outcome(status, None)
+    return stopped if stopped == cp.OPTIMAL else status
 
 
 def _call_clarabel(written: Any, cp: Any, tolerance: float, reduced: float, **further: Any) -> str:

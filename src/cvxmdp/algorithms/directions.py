@@ -28,11 +28,12 @@ import jax
 import jax.numpy as jnp
 
 from cvxmdp.algorithms.learning_state import LearningState
-from cvxmdp.algorithms.safe_steps import TINY, border_of, kept_inside, norm_of, slopes
+from cvxmdp.algorithms.primal_dual.iteration import natural_direction
+from cvxmdp.algorithms.safe_steps import TINY, border_of, kept_inside, slopes
 from cvxmdp.algorithms.views import Steps
 from cvxmdp.atoms.shapes import Shape
 from cvxmdp.atoms.shapes.increasing import IncreasingShape
-from cvxmdp.base.pytrees import Pytree
+from cvxmdp.base.pytrees import Pytree, inner, moved, norm
 from cvxmdp.policies.families import BoundFamily
 
 Array = Any
@@ -55,7 +56,7 @@ class Departures(Pytree):
         exploration: the entropy, extended; empty without exploration.
         explore: beta_0.
         until: the iteration at which beta_t is zero.
-        trust: of the steps' length; infinite without.
+        trust: of the steps' length, or None.
         natural: whether directions are natural.
         whole: by how much an occupancy is larger than what is seen of it before the horizon.
     """
@@ -65,16 +66,15 @@ class Departures(Pytree):
     exploration: tuple[Shape, ...] = ()
     explore: Array = 0.0
     until: Array = 1.0
-    trust: Array = jnp.inf
+    trust: Array | None = None
     whole: Array = 1.0
-    trusting: bool = False
     natural: bool = False
-    static: ClassVar[tuple[str, ...]] = ("trusting", "natural")
+    static: ClassVar[tuple[str, ...]] = ("natural",)
 
     @property
     def change_steps(self) -> bool:
         """Whether a step is another one than the paper's."""
-        return bool(self.logs or self.exploration) or self.trusting or self.natural
+        return bool(self.logs or self.exploration) or self.trust is not None or self.natural
 
 
 class Step(NamedTuple):
@@ -110,16 +110,11 @@ def lagrangian(gradients: Params, weights: Array) -> Params:
     return jax.tree.map(combined, gradients)
 
 
-def moved(params: Params, length: Array, ascent: Params) -> Params:
-    """theta + length * ascent."""
-    return jax.tree.map(lambda leaf, d: leaf + length * d, params, ascent)
-
-
 def transformed(transform: Any, state: LearningState, ascent: Params) -> tuple[Params, Any]:
     """theta_{t+1} and the state of an Optax transformation, which minimises."""
     downwards = jax.tree.map(jnp.negative, ascent)
     updates, optimiser = transform.update(downwards, state.optimiser, state.params)
-    return jax.tree.map(jnp.add, state.params, updates), optimiser
+    return moved(state.params, 1.0, updates), optimiser
 
 
 def less_baseline(
@@ -146,21 +141,21 @@ def departed_step(
         weights = jnp.concatenate([weights, slopes(logs, departures.log_weights, border)])
         changes = border.changes
     ascent = lagrangian(gradients, weights)
-    size = steep = norm_of(ascent)
+    size = steep = norm(ascent)
     if departures.exploration:
         entropy = jax.tree.map(lambda leaf: leaf[-1], gradients)
         ascent = explored(departures, ascent, entropy, state.step)
-        steep = norm_of(ascent)
+        steep = norm(ascent)
     if departures.natural:
         direction = natural(family, state.params, ascent, around)
         squared = inner(ascent, direction)
         ascent, steep = direction, jnp.sqrt(jnp.where(squared > 0, squared, 1.0))
     length = length / jnp.where(steep > 0, steep, 1.0)
-    if departures.trusting:
-        distance = norm_of(jax.tree.map(jnp.subtract, state.params, state.previous))
+    if departures.trust is not None:
+        distance = norm(jax.tree.map(jnp.subtract, state.params, state.previous))
         fisher = fisher_of(fisher, around.weights, distance, state.step)
         most = departures.trust / jnp.sqrt(jnp.maximum(fisher, TINY))
-        steep = norm_of(ascent)
+        steep = norm(ascent)
         length = jnp.minimum(length, most / jnp.where(steep > 0, steep, 1.0))
     if logs:
         own = jax.tree.map(lambda leaf: leaf[1 + n : 1 + n + len(logs)], gradients)
@@ -171,7 +166,7 @@ def departed_step(
 def explored(departures: Departures, ascent: Params, entropy: Params, t: Array) -> Params:
     """d_L / |d_L| + beta_t d_H / |d_H|."""
     beta = departures.explore * jnp.maximum(0.0, 1.0 - t / departures.until)
-    size, other = (jnp.maximum(norm_of(tree), TINY) for tree in (ascent, entropy))
+    size, other = (jnp.maximum(norm(tree), TINY) for tree in (ascent, entropy))
     return jax.tree.map(lambda d, e: d / size + beta * e / other, ascent, entropy)
 
 
@@ -196,27 +191,12 @@ def natural_of_network(
 ) -> Params:
     """(F + eps I)^{-1} d, F the Fisher matrix of the policy at these states with these weights."""
 
-    def logits(theta: Params) -> Array:
-        return family.logits(theta, states)
+    def scores(theta: Params) -> Array:
+        logs = family.log_probabilities(theta, states)
+        return jnp.where(jnp.isfinite(logs), logs, 0.0)
 
-    chances = jax.nn.softmax(jnp.where(jnp.isfinite(logits(params)), logits(params), -jnp.inf))
-    _, back = jax.vjp(logits, params)
-
-    def fisher(v: Params) -> Params:
-        _, along = jax.jvp(logits, (params,), (v,))
-        centred = along - (chances * along).sum(axis=-1, keepdims=True)
-        return back(masses[:, None] * chances * centred)[0]
-
-    size = jnp.maximum(norm_of(ascent), TINY)
-    unit = jax.tree.map(lambda leaf: leaf / size, ascent)
-    eps = DAMPING * jnp.maximum(inner(unit, fisher(unit)), TINY)
-
-    def damped(v: Params) -> Params:
-        return jax.tree.map(lambda a, b: a + eps * b, fisher(v), v)
-
-    solve: Any = jax.scipy.sparse.linalg.cg
-    found, _ = solve(damped, unit, maxiter=CONJUGATE)
-    return jax.tree.map(lambda leaf: size * leaf, found)
+    weights = masses[:, None] * jnp.exp(family.log_probabilities(params, states))
+    return natural_direction(scores, params, weights, ascent, DAMPING, CONJUGATE)
 
 
 def fisher_of(squared: Array, weights: Array, moved: Array, t: Array) -> Array:
@@ -224,9 +204,3 @@ def fisher_of(squared: Array, weights: Array, moved: Array, t: Array) -> Array:
     seen = (jnp.log(jnp.maximum(weights, TINY)) ** 2).mean() / jnp.maximum(moved**2, TINY)
     rate = jnp.where((t > 0) & (moved > 0), jnp.maximum(RATE, 1.0 / jnp.maximum(t, 1)), 0.0)
     return squared + rate * (seen - squared)
-
-
-def inner(one: Params, other: Params) -> Array:
-    """<one, other> over all leaves."""
-    pairs = zip(jax.tree.leaves(one), jax.tree.leaves(other), strict=True)
-    return sum((a * b).sum() for a, b in pairs)

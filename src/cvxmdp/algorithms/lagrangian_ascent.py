@@ -46,7 +46,7 @@ class LagrangianAscent:
         policy = softmax(np.where(flow.actions, self.logits, -np.inf), axis=1)
         x = flow.occupancy(policy)
         tangents = lowered.tangents_at(x)
-        reward, _ = lowered.lagrangian_tangent(self._named(self.multipliers), tangents)
+        reward, _ = lowered.lagrangian_tangent(lowered.named(self.multipliers), tangents)
         if not np.isfinite(reward).all():
             return False
         self.values = flow.values(policy, reward, guess=self.values)
@@ -71,9 +71,6 @@ class LagrangianAscent:
         down = DUAL * self.dual_bound * rate * slack / self.largest_slack
         self.multipliers = np.clip(self.multipliers - down, 0.0, self.dual_bound)
 
-    def _named(self, multipliers: np.ndarray) -> dict[str, float]:
-        return dict(zip(self.lowered.slacks, multipliers.tolist(), strict=True))
-
     def evidence(self) -> list[Evidence]:
         """With the averaged tangents, and with those at the averaged occupancy."""
         lowered, policy = self.lowered, self.lowered.flow.policy(self.visited)
@@ -87,6 +84,6 @@ class LagrangianAscent:
                 for k, (name, g) in enumerate(lowered.slacks.items())
             },
         }
-        named = self._named(weights.mean(axis=0))
+        named = lowered.named(weights.mean(axis=0))
         at_mean = lowered.tangents_at(lowered.flow.occupancy(policy))
         return [Evidence(named, one, policy=policy) for one in (averaged, at_mean)]

@@ -36,19 +36,15 @@ class LinearAnswer:
     """What HiGHS found.
 
     Attributes:
-        status: SciPy's: 0 for optimal, 2 for infeasible.
         message: HiGHS's own words.
         method: "simplex" or "interior point".
-        tolerance: that was met where the status is 0.
         occupancy: (S, A); None where there is none.
         evidence: multipliers and values; None where there is no occupancy.
         seconds, iterations: of the solver.
     """
 
-    status: int
     message: str
     method: str
-    tolerance: float
     occupancy: np.ndarray | None
     evidence: Evidence | None
     seconds: float
@@ -149,7 +145,7 @@ def solve_linear(
         weights, multipliers = np.split(prices, [sizes.size - len(lowered.slacks)])
         duals = np.zeros(model.shape[0])
         duals[model.reached] = equations.values(-found.eqlin.marginals * unit)
-        named = dict(zip(lowered.slacks, multipliers.tolist(), strict=True))
+        named = lowered.named(multipliers)
         tangents = lowered.tangents_at(x)
         if weights.size:
             tangents["objective"]["weights"] = weights
@@ -157,5 +153,5 @@ def solve_linear(
         if model.strict:
             named, values = lowered.proving_values(named, tangents)
         evidence = Evidence(named, tangents, values, model.policy(x))
-    state = (int(found.status), str(found.message), METHODS[not simplex], tolerance)
-    return LinearAnswer(*state, x, evidence, spent, int(found.nit))
+    ended = str(found.message), METHODS[not simplex]
+    return LinearAnswer(*ended, x, evidence, spent, int(found.nit))

@@ -9,8 +9,9 @@ them:
       r(s, a) + gamma max_p p.V,
 
   over the successors that were seen, and over all states where a pair was tried fewer than ten times;
-- the *explorer*: what is best for the reward 1 / (1 + n), a pair that was never tried being worth 1 / (1 -
-gamma); - what is the largest probability, discounted, of *meeting* a pair that was tried fewer than ten times.
+- the *explorer*: what is best for the reward 1 / (1 + n), a pair that was never tried being worth
+  1 / (1 - gamma);
+- what is the largest probability, discounted, of *meeting* a pair that was tried fewer than ten times.
 
 This is practice, not proof: radii that hold with a stated confidence explore far too much. Who hopes in all
 rows at once is drawn to long ways on which everything goes well, and leaves alone a single pair in the middle

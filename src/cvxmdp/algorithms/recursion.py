@@ -34,7 +34,6 @@ from cvxmdp.algorithms.directions import (
     departed_step,
     lagrangian,
     less_baseline,
-    moved,
     transformed,
 )
 from cvxmdp.algorithms.estimators import (
@@ -45,10 +44,9 @@ from cvxmdp.algorithms.estimators import (
     to_go,
 )
 from cvxmdp.algorithms.learning_state import LearningState, LearningTrace, Noted, Witnessed
-from cvxmdp.algorithms.safe_steps import norm_of
 from cvxmdp.algorithms.views import Steps, view
 from cvxmdp.atoms.shapes import Shape
-from cvxmdp.base.pytrees import Pytree
+from cvxmdp.base.pytrees import Pytree, moved, norm
 from cvxmdp.policies.families import BoundFamily
 
 Array = Any
@@ -234,7 +232,7 @@ def trace_of(learning: Learning, noted: Noted) -> LearningTrace:
 def _normalised(gradients: Params, state: LearningState, eta: Array) -> Step:
     """d_{L,t} and eta / |d_{L,t}|; a zero gradient means no step."""
     ascent = lagrangian(gradients, state.multipliers)
-    size = norm_of(ascent)
+    size = norm(ascent)
     return Step(ascent, eta / jnp.where(size > 0, size, 1.0), size, state.changes, state.fisher)
 
 

@@ -86,15 +86,15 @@ class RobustFlow(DiscountedFlow):
         """For a reward (S, A), from a guess of V on."""
         first = np.arange(self.shape[0]) * self.shape[1]
         values = np.zeros(self.shape[0]) if guess is None else guess
-        for _ in range(ROUNDS):
+        for left in reversed(range(ROUNDS)):
             found = self.sets.largest(np.append(values, 0.0)[:, None])
             after = reward + self.discount * found.bound[:, 0].reshape(self.shape)
             choices = np.where(self.actions, after, -np.inf)
             actions = choices.argmax(axis=1)
             best = np.where(self.listed, choices[np.arange(len(actions)), actions], 0.0)
             change = float(np.abs(best - values).max())
-            if change <= SETTLED * (1.0 + float(np.abs(best).max())):
-                break
+            if not left or change <= SETTLED * (1.0 + float(np.abs(best).max())):
+                break  # the bound is of the values that were backed up last
             chain = extreme_chain(self.sets, found, first + actions)
             gained = np.where(self.listed, reward.ravel()[first + actions], 0.0)
             values = solve_discounted(chain, gained, self.discount)
@@ -103,10 +103,6 @@ class RobustFlow(DiscountedFlow):
         excess = float((best - values)[self.listed].max())
         visits = np.maximum(solve_discounted(chain.T, start, self.discount), 0.0)
         return Optimum(values, actions, upper + max(0.0, excess) * self.ceiling, visits)
-
-    def _chain(self, found: Extreme, rows: np.ndarray) -> sp.csr_array:
-        """P of some rows at their extremes, (rows, S)."""
-        return extreme_chain(self.sets, found, rows)
 
     def best_values(
         self, reward: np.ndarray, guess: np.ndarray | None = None

@@ -29,6 +29,7 @@ import jax
 import jax.numpy as jnp
 
 from cvxmdp.atoms.shapes.increasing import IncreasingShape
+from cvxmdp.base.pytrees import norm
 
 Array = Any
 Params = Any
@@ -89,14 +90,9 @@ def kept_inside(
     outside = margin.min() <= 0
     worst = jnp.argmin(margin / jnp.maximum(border.noise, TINY))
     back = jax.tree.map(lambda own: own[worst], inner)
-    scale = norm_of(direction) / jnp.maximum(norm_of(back), TINY)
+    scale = norm(direction) / jnp.maximum(norm(back), TINY)
     pairs = zip(jax.tree.leaves(inner), jax.tree.leaves(direction), strict=True)
     gain = sum(jnp.tensordot(own, leaf, axes=leaf.ndim) for own, leaf in pairs)
     share = jnp.minimum(1.0, (LOST * margin / jnp.maximum(-length * gain, TINY)).min())
     turned = jax.tree.map(lambda d, own: jnp.where(outside, scale * own, d), direction, back)
     return turned, length * jnp.where(outside, 1.0, share)
-
-
-def norm_of(tree: Params) -> Array:
-    """Over all leaves together."""
-    return jnp.sqrt(sum((leaf * leaf).sum() for leaf in jax.tree.leaves(tree)))

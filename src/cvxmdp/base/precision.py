@@ -21,7 +21,12 @@ def on_device(tree: Any) -> Any:
     Python's numbers have a weak type, with which programs are compiled again; and ``jnp.asarray`` compiles a
     program for every shape that it copies.
     """
-    return jax.device_put(jax.tree.map(np.asarray, tree))
+    return jax.device_put(host(tree))
+
+
+def host(tree: Any) -> Any:
+    """Every leaf as an array of NumPy."""
+    return jax.tree.map(np.asarray, tree)
 
 
 def precise_anywhere(function: Callable[[Any], Any]) -> Callable[[Any], Any]:

@@ -1,4 +1,4 @@
-"""Small immutable records of numbers that compiled code takes as arguments (JAX pytrees)."""
+"""Small immutable records of numbers that compiled code takes as arguments (JAX pytrees), and their algebra."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from functools import partial
 from typing import Any, ClassVar
 
 import jax
+import jax.numpy as jnp
 
 
 class Pytree:
@@ -32,3 +33,24 @@ def _flatten(record: Any) -> tuple[tuple[Any, ...], tuple[Any, ...]]:
 def _unflatten(cls: Any, fixed: tuple[Any, ...], leaves: tuple[Any, ...]) -> Any:
     names = [field.name for field in fields(cls) if field.name not in cls.static]
     return cls(**dict(zip([*names, *cls.static], [*leaves, *fixed], strict=True)))
+
+
+def norm(tree: Any) -> Any:
+    """The Euclidean norm over all leaves."""
+    return jnp.sqrt(inner(tree, tree))
+
+
+def inner(one: Any, other: Any) -> Any:
+    """The inner product over all leaves."""
+    pairs = zip(jax.tree.leaves(one), jax.tree.leaves(other), strict=True)
+    return sum((a * b).sum() for a, b in pairs)
+
+
+def moved(tree: Any, length: Any, direction: Any) -> Any:
+    """tree + length * direction."""
+    return jax.tree.map(lambda leaf, d: leaf + length * d, tree, direction)
+
+
+def chosen(condition: Any, one: Any, other: Any) -> Any:
+    """One of two trees of the same structure."""
+    return jax.tree.map(lambda a, b: jnp.where(condition, a, b), one, other)

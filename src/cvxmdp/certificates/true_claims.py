@@ -336,7 +336,7 @@ class OptimistSearch:
         self.idle = 0 if better > BETTER * self._size() else self.idle + 1
         if better > 0:
             self.upper = found.upper + price.constant
-            named = dict(zip(self.claims.slacks, answer.multipliers.tolist(), strict=True))
+            named = self.claims.lowered.named(answer.multipliers)
             self.proof = Evidence(named, dict(answer.tangents), found.values)
         self.master.add(Column(found.visits, found.actions, None, 0.0))
         return (self.upper - self.lower) / self._size()

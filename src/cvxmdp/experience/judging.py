@@ -20,6 +20,7 @@ take as much again. All this is an approximation for many episodes and no proof:
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Callable, Mapping
 from typing import NamedTuple
@@ -39,6 +40,12 @@ FIRST = 100  # episodes before the first look
 LEVEL = 0.05
 EARLY = 0.1  # of the level, shared by the looks before the last
 Play = Callable[[int], Sample]  # so many further episodes, or a few more
+
+
+def in_rounds(block: Callable[[int], Sample], lanes: int) -> Play:
+    """Whole rounds of fresh episodes; ``block`` plays that of a number, one episode in each lane."""
+    numbers = itertools.count()
+    return lambda count: joined([block(next(numbers)) for _ in range(-(-count // lanes))])
 
 
 class Judged(NamedTuple):

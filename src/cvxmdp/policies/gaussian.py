@@ -18,6 +18,7 @@ import numpy as np
 
 from cvxmdp.base.arrays import Array
 from cvxmdp.base.errors import PolicyError
+from cvxmdp.base.precision import host
 from cvxmdp.models.space import Space
 from cvxmdp.policies.families import BoundFamily, Params
 from cvxmdp.policies.feature_space import FeatureSpace
@@ -123,7 +124,7 @@ class BoundGaussian(BoundNetwork):
 
     def drawing(self, params: Params) -> Callable[[np.ndarray, np.random.Generator], np.ndarray]:
         """Draws for inputs (n, ...), (n, d), outside of compiled code."""
-        mine, numbers = jax.tree.map(np.asarray, (self, params))
+        mine, numbers = host((self, params))
         std = np.exp(np.clip(numbers[1], LEAST_LOG, MOST_LOG))
 
         def draw(inputs: np.ndarray, random: np.random.Generator) -> np.ndarray:
@@ -148,7 +149,7 @@ class GaussianPolicy(ObservedPolicy):
     def __init__(
         self, bound: BoundGaussian, params: Any, reader: ObservationReader | None = None
     ) -> None:
-        self.bound, self.params = bound, jax.tree.map(np.asarray, params)
+        self.bound, self.params = bound, host(params)
         self.n_actions, self.family = 1, bound.name
         self.draw = bound.drawing(self.params)
         if reader is not None:
@@ -169,7 +170,7 @@ class GaussianPolicy(ObservedPolicy):
         inputs, single = self._read(observation)
         inputs = inputs.astype(np.float32)
         if deterministic:
-            mine, numbers = jax.tree.map(np.asarray, (self.bound, self.params))
+            mine, numbers = host((self.bound, self.params))
             draws = np.asarray(mine.logits(numbers, inputs))
         else:
             draws = self.draw(inputs, self.random)

@@ -21,6 +21,7 @@ from scipy.special import softmax
 from cvxmdp.base.arrays import Array, namespace
 from cvxmdp.base.compiling import program
 from cvxmdp.base.errors import PolicyError, require
+from cvxmdp.base.precision import host
 from cvxmdp.base.pytrees import Pytree
 from cvxmdp.models.space import Space
 from cvxmdp.policies.families import BoundFamily, Params
@@ -207,7 +208,7 @@ class BoundMLP(BoundNetwork):
 
     def rows(self, params: Params) -> Callable[[np.ndarray], np.ndarray]:
         """In NumPy: for the few observations of a step, calling compiled code takes many times as long."""
-        mine, numbers = jax.tree.map(np.asarray, (self, params))
+        mine, numbers = host((self, params))
         return lambda inputs: softmax(np.asarray(mine.logits(numbers, inputs)), axis=1)
 
 
@@ -282,7 +283,7 @@ class NetworkPolicy(ObservedPolicy):
     def __init__(
         self, bound: BoundNetwork, params: Any, reader: ObservationReader | None = None
     ) -> None:
-        self.bound, self.params = bound, jax.tree.map(np.asarray, params)
+        self.bound, self.params = bound, host(params)
         self.n_actions = int(bound.actions.shape[1])
         self.family = bound.name
         if reader is not None:

@@ -8,6 +8,7 @@ import jax
 import numpy as np
 
 from cvxmdp.base.errors import PolicyError
+from cvxmdp.base.precision import host
 from cvxmdp.policies.policy import Arrays
 from cvxmdp.policies.tables import TabularPolicy
 
@@ -25,7 +26,7 @@ class ParametricPolicy(TabularPolicy):
 
     def __init__(self, probabilities: Any, params: Any, family: str) -> None:
         matrix = np.asarray(probabilities, dtype=np.float64)
-        object.__setattr__(self, "params", jax.tree.map(np.asarray, params))
+        object.__setattr__(self, "params", host(params))
         object.__setattr__(self, "family", family)
         super().__init__(matrix / matrix.sum(axis=1, keepdims=True))
 

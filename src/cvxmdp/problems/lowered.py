@@ -102,6 +102,10 @@ class Lowered:
     def functions(self) -> list[Shape]:
         return [self.objective, *self.slacks.values()]
 
+    def named(self, multipliers: np.ndarray) -> dict[str, float]:
+        """One number for every slack, by its name."""
+        return dict(zip(self.slacks, multipliers.tolist(), strict=True))
+
     @cached_property
     def affine(self) -> bool:
         """True when every function is its own tangent."""

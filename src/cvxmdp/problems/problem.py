@@ -42,6 +42,12 @@ class Evaluation(InNotebooks):
     slack: dict[str, float]
     occupancy: np.ndarray = field(repr=False)
 
+    @classmethod
+    def unknown(cls, problem: Problem) -> Evaluation:
+        """Of a policy that nobody has evaluated."""
+        slack = dict.fromkeys(problem.constraints, np.nan)
+        return cls(np.nan, slack, np.full(problem.shape, np.nan))
+
     @property
     def violation(self) -> dict[str, float]:
         """max(0, -slack) per constraint."""

@@ -25,10 +25,10 @@ from cvxmdp.algorithms.actor_lanes import JaxLanes, TableLanes
 from cvxmdp.algorithms.actor_multipliers import SETTLED as ALLOWED
 from cvxmdp.algorithms.actor_multipliers import Gains, first_dual
 from cvxmdp.algorithms.actor_readings import Readings, readings_of
-from cvxmdp.algorithms.chunks import host
 from cvxmdp.algorithms.clipped_steps import StepSizes, first_adam, imitated
 from cvxmdp.base.compiling import run_once
 from cvxmdp.base.errors import FileFormatError, SettingsError
+from cvxmdp.base.precision import host
 from cvxmdp.base.saved_trees import from_arrays
 from cvxmdp.experience.environments.environment import Environment, environment_of
 from cvxmdp.experience.environments.jax_env import CompiledSource

@@ -17,9 +17,9 @@ from cvxmdp.algorithms.actor_iteration import (
     scaled_by,
 )
 from cvxmdp.algorithms.actor_lanes import CompiledLanes, first_lanes, iterations
-from cvxmdp.algorithms.chunks import host
 from cvxmdp.base.compiling import program, run_once
 from cvxmdp.base.errors import DivergedError
+from cvxmdp.base.precision import host
 from cvxmdp.base.saved_trees import to_arrays
 from cvxmdp.experience.counted_random import key_words
 from cvxmdp.experience.environments.environment import Environment, environment_of

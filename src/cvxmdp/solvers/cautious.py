@@ -32,7 +32,7 @@ from cvxmdp.experience.confidence import confidence_level
 from cvxmdp.policies.occupancies import rows_of
 from cvxmdp.problems.problem import Problem
 from cvxmdp.problems.solution import Solution, Status
-from cvxmdp.solvers.contract import Solver, Task, Work
+from cvxmdp.solvers.contract import Solver, Task, Work, completed
 from cvxmdp.solvers.whole import Whole
 
 ROUNDS = 12
@@ -87,20 +87,6 @@ class Cautious:
             )
 
         return Whole("a cautious plan", task.problem, call)
-
-
-def completed(solver: Solver, task: Task) -> Solution:
-    """A solver's answer, in one go."""
-    work = solver.prepare(task)
-    state, pieces, ended = work.first(), [], None
-    while ended is None and work.where(state)[0] < work.where(state)[1]:
-        until = min(work.mark(state), work.where(state)[0] + work.longest)
-        state, rows = work.advance(state, until)
-        pieces += [rows] if rows else []
-        ended = work.judge(state).ended
-    names = pieces[0] if pieces else {}
-    rows = {name: np.concatenate([piece[name] for piece in pieces]) for name in names}
-    return work.finish(state, rows, ended or Status.ITERATION_LIMIT)
 
 
 class ProvenPlan(NamedTuple):

@@ -1,8 +1,8 @@
 r"""ColumnGeneration: a certified answer for models that conic solvers cannot hold.
 
-The method (docs/large-models.md; ``generation`` has the loop, ``oracle`` the MDP, ``master`` and
-``concave_master`` the small problems): keep occupancies of policies, mix them as well as possible, ask for the
-policy that is best for the mixture's shadow reward, add its occupancy. The oracle's value is an upper bound
+The method (docs/large-models.md; ``generation`` has the loop, ``models.planning`` the oracle, ``linear_master``
+and ``concave_master`` the small problems): keep occupancies of policies, mix them as well as possible, ask for
+the policy that is best for the mixture's shadow reward, add its occupancy. The oracle's value is an upper bound
 on what any policy can achieve and the mixture's objective a lower one, at every step; the run stops when they
 are as close as was asked, and the bounds of the certificate it returns are computed by the checker's own
 code, errors of every iterative solve included.

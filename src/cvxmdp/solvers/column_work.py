@@ -28,7 +28,7 @@ from cvxmdp.certificates.repair import Repaired, repair
 from cvxmdp.policies.occupancies import rows_of
 from cvxmdp.problems.lowered import Evidence
 from cvxmdp.problems.solution import Solution, Status
-from cvxmdp.solvers.contract import Judgement, Rows, Task, Work, spacing
+from cvxmdp.solvers.contract import Judgement, Rows, Task, Work, by_name, spacing
 from cvxmdp.solvers.convex_program import ConvexProgram
 from cvxmdp.solvers.start import given_start, known_multipliers
 
@@ -122,7 +122,7 @@ class ColumnWork(Work[Plain]):
         generation.add_policy(np.asarray(policy, dtype=np.float64))
         known = known_multipliers(self.problem, self.start)
         if known is not None and len(known):
-            generation.start_at(dict(zip(self.claims.slacks, known.tolist(), strict=True)))
+            generation.start_at(self.claims.lowered.named(known))
         self.taken = "policy" if known is None else "policy and multipliers"
 
     def _kept(self, generation: Generation, **facts: Any) -> Plain:
@@ -360,13 +360,12 @@ class ColumnWork(Work[Plain]):
             return {}
         sign = self.problem.sign
         above, below = sign * rows["upper"], sign * rows["lower"]
-        named = enumerate(self.claims.slacks)
         return {
             "iteration": rows["iteration"],
             "upper": above if sign > 0 else below,
             "lower": below if sign > 0 else above,
             "columns": rows["columns"],
-            "multipliers": {name: rows["multipliers"][:, k] for k, name in named},
+            "multipliers": by_name(rows["multipliers"], self.claims.slacks),
         }
 
     def _stats(self, generation: Generation, state: Plain, found: Proven | None) -> dict[str, Any]:

@@ -8,7 +8,7 @@ that a run can be stopped anywhere and continued from a file with the same bits 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, Generic, Protocol, Self, TypeVar, runtime_checkable
 
@@ -22,6 +22,7 @@ from cvxmdp.problems.solution import Solution, Status
 State = TypeVar("State")
 Rows = Mapping[str, np.ndarray]  # records by name, one entry for every recorded iteration
 MOST_ROWS = 10_000  # of a history: longer runs record every second iteration, every third, ...
+GRADIENTS = "A policy gradient"  # as errors call those who follow one
 
 
 def unlimited() -> float:
@@ -31,21 +32,21 @@ def unlimited() -> float:
 
 def require_gradients(problem: Problem) -> None:
     """An error where there are no policy gradients: for the horizon, the actions, or endless stays."""
-    _require_episodes(problem, problem.space.horizon.gradients)
+    _require_episodes(problem, problem.space.horizon.gradients, GRADIENTS)
     require_listed_actions(problem, "This learner")
 
 
-def require_stationary(problem: Problem) -> None:
+def require_stationary(problem: Problem, who: str = GRADIENTS) -> None:
     """The same, and where policies have to depend on time."""
-    _require_episodes(problem, problem.space.horizon.stationary)
+    _require_episodes(problem, problem.space.horizon.stationary, who)
 
 
-def _require_episodes(problem: Problem, reason: str) -> None:
+def _require_episodes(problem: Problem, reason: str, who: str) -> None:
     """An error where there is a reason against the horizon, or some policy stays for ever."""
     if reason:
         raise SolverError(reason)
     if problem.environment is None:
-        problem.require_bounded_stays("A policy gradient")
+        problem.require_bounded_stays(who)
 
 
 def require_listed_actions(problem: Problem, who: str) -> None:
@@ -167,6 +168,26 @@ class Solver(Protocol):
     def prepare(self, task: Task) -> Work[Any]:
         """Read the task; what is wrong with the settings is said here."""
         ...
+
+
+def completed(solver: Solver, task: Task) -> Solution:
+    """A solver's answer in one go, for solvers that ask another one; ``runs.run`` drives those of users."""
+    work = solver.prepare(task)
+    state, pieces, ended = work.first(), [], None
+    while ended is None and work.where(state)[0] < work.where(state)[1]:
+        mark = work.mark(state)
+        until = min(mark, work.where(state)[0] + work.longest)
+        state, rows = work.advance(state, until)
+        pieces += [rows] if rows else []
+        ended = work.judge(state).ended if until == mark else None
+    names = pieces[0] if pieces else {}
+    rows = {name: np.concatenate([piece[name] for piece in pieces]) for name in names}
+    return work.finish(state, rows, ended or Status.ITERATION_LIMIT)
+
+
+def by_name(columns: np.ndarray, names: Iterable[str]) -> dict[str, np.ndarray]:
+    """Columns of a table of records, (rows, n), each under its name."""
+    return dict(zip(names, columns.T, strict=True))
 
 
 def spacing(iterations: int, most: int | None) -> int:

@@ -29,6 +29,7 @@ from cvxmdp.algorithms.linear_program import (
     solve_linear,
 )
 from cvxmdp.base.errors import MissingExtraError, SolverError
+from cvxmdp.base.settings import number
 from cvxmdp.certificates.certify import Certifier
 from cvxmdp.certificates.claims import ENOUGH
 from cvxmdp.certificates.evidence import LONGEST_SEARCH, by_columns
@@ -49,7 +50,8 @@ class ConvexProgram:
     """Solve the problem as one convex program: exact, for models up to some ten thousand states.
 
     Attributes:
-        tolerance: relative optimality and feasibility asked of the solver; what it reached is measured.
+        tolerance: relative optimality and feasibility asked of the solver, at most 0.01; what it reached is
+            measured, and 1e-10 is about the tightest that float64 allows.
         verbose: show the solver's own log.
     """
 
@@ -59,11 +61,7 @@ class ConvexProgram:
     has_lanes: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
-        if not 0.0 < self.tolerance <= 1e-2:
-            raise SolverError(
-                f"tolerance must be positive and at most 0.01; got {self.tolerance}. A usual value "
-                "is 1e-8; 1e-10 is about the tightest that float64 allows."
-            )
+        number("tolerance", self.tolerance, most=1e-2)
 
     def prepare(self, task: Task) -> Work[Any]:
         """See ``Solver``. ``start`` and ``seed`` are accepted and have nothing to do here."""
@@ -186,7 +184,7 @@ def _of_conic(found: ConicAnswer) -> Found:
         "seconds": found.seconds,
         "iterations": found.iterations,
     }
-    return Found("Clarabel", found.outcome.status, found.occupancy, found.evidence, stats)
+    return Found("Clarabel", found.status, found.occupancy, found.evidence, stats)
 
 
 def _by_columns(certifier: Certifier, seconds: float) -> Found:

@@ -13,8 +13,7 @@ from cvxmdp.problems.lowered import Lowered
 from cvxmdp.problems.problem import Problem
 from cvxmdp.problems.solution import Solution
 from cvxmdp.problems.while_learning import guarded
-from cvxmdp.solvers.cautious import completed
-from cvxmdp.solvers.contract import Task
+from cvxmdp.solvers.contract import Task, completed
 from cvxmdp.solvers.exact_choice import choose_exact
 
 USED = 1e-6  # share of the mass from which a pair's slope says what others may be worth

@@ -7,8 +7,6 @@ run that is stopped and continued ends as if it had not been.
 
 from __future__ import annotations
 
-import itertools
-import math
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
@@ -17,22 +15,16 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from cvxmdp.algorithms.chunks import (
-    Carry,
-    Summary,
-    empty_summary,
-    host,
-    keep,
-    summarise,
-)
+from cvxmdp.algorithms.chunks import Carry, Summary, advanced, empty_summary, renewed
 from cvxmdp.algorithms.learning_state import LearningTrace
 from cvxmdp.algorithms.recursion import Learning, noted_of, trace_of, update
 from cvxmdp.algorithms.views import view
 from cvxmdp.base.compiling import program
+from cvxmdp.base.precision import host
 from cvxmdp.experience.environments.environment import Environment, environment_of, seeds
-from cvxmdp.experience.episodes import Episodes, Sample, joined
+from cvxmdp.experience.episodes import Episodes, Sample
 from cvxmdp.experience.episodes import summarise as sample_of
-from cvxmdp.experience.judging import FIRST, Play, judge_by_episodes, measured_mean
+from cvxmdp.experience.judging import FIRST, Play, in_rounds, judge_by_episodes, measured_mean
 from cvxmdp.experience.trajectories import Experience, Played
 from cvxmdp.policies.networks import BoundNetwork
 from cvxmdp.policies.observers import mixture_on_observations, on_observations
@@ -72,14 +64,14 @@ class EnvironmentWork(LearningWork):
 
     def fresh(self, state: Learned) -> Play:
         """Episodes of the last policy that nothing was learned from."""
-        learning, numbers = replace(self.learning, horizon=self.horizon), itertools.count()
+        learning = replace(self.learning, horizon=self.horizon)
 
-        def block() -> Sample:
-            t = self.settings.iterations + next(numbers)
+        def block(number: int) -> Sample:
+            t = self.settings.iterations + number
             drawn = play(learning, state.carry.state.params, self.begun[0], t, FIRST)
             return self._sample(_episodes(host(drawn), self.problem.space.signal_names))
 
-        return lambda count: joined([block() for _ in range(-(-count // FIRST))])
+        return in_rounds(block, FIRST)
 
     def _sample(self, episodes: Episodes) -> Sample:
         """What episodes measured, whose inputs are states or features."""
@@ -142,8 +134,7 @@ class EnvironmentWork(LearningWork):
         if state.done:
             mean = np.asarray(state.carry.seen, dtype=np.float64) / int(state.done)
             return self.problem.evaluate_occupancy(mean)
-        unknown = dict.fromkeys(self.problem.constraints, math.nan)
-        return Evaluation(math.nan, unknown, np.full(self.learning.shape, math.nan))
+        return Evaluation.unknown(self.problem)
 
     def policy(self, state: Learned) -> Any:
         """What acts on the environment's own observations: the last iterate, or one of several per episode."""
@@ -179,11 +170,9 @@ class EnvironmentWork(LearningWork):
             act_of: from the number of a round to what acts in it.
             seed_of: from the number of a round to its seed; None to go on from where the environment is.
         """
-        environment, numbers = self.environment, itertools.count()
-        names = self.problem.space.signal_names
+        environment, names = self.environment, self.problem.space.signal_names
 
-        def block() -> Sample:
-            number = next(numbers)
+        def block(number: int) -> Sample:
             episodes = environment.episodes(
                 act_of(number), self.horizon, signals=names, seed=seed_of(number)
             )
@@ -192,7 +181,7 @@ class EnvironmentWork(LearningWork):
             shape, features = self.problem.space.shape, environment.features
             return sample_of(episodes, environment.horizon, shape[1], features=features)
 
-        return lambda count: joined([block() for _ in range(-(-count // environment.n_lanes))])
+        return in_rounds(block, environment.n_lanes)
 
     def played(self, count: int, act_of: Any, seed_of: Any) -> Experience:
         """``count`` episodes, in as many rounds as that takes; arguments as those of ``rounds``."""
@@ -320,11 +309,8 @@ def learn(
     learning: Learning, carry: Carry, kept_at: Any, experience: Experience, length: Any
 ) -> tuple[Carry, Summary, LearningTrace]:
     """One iteration with what was played; ``length`` is that of chunks, at whose ends the mean begins anew."""
-    t = carry.state.step
-    kept = keep(carry.kept, kept_at, carry.state)
     policy = view(learning.family, carry.state.params, learning.horizon)
-    state, evidence = update(learning, carry.state, experience, policy)
-    seen = jnp.where(t % length == 0, 0.0, carry.seen) + evidence.seen
-    trace = trace_of(learning, noted_of(learning, state, evidence))
-    rows = jax.tree.map(lambda leaf: jnp.asarray(leaf)[None], trace)
-    return Carry(state, kept, seen), summarise(empty_summary(), t, evidence), rows
+    found = update(learning, carry.state, experience, policy)
+    carry, summary, witnessed = advanced(renewed(carry, length), empty_summary(), kept_at, found)
+    trace = trace_of(learning, noted_of(learning, carry.state, witnessed))
+    return carry, summary, jax.tree.map(lambda leaf: jnp.asarray(leaf)[None], trace)

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import jax
 import numpy as np
 
-from cvxmdp.algorithms.chunks import Carry, Snapshot
+from cvxmdp.algorithms.chunks import Carry, Snapshot, Summary, snapshot_of
 from cvxmdp.algorithms.directions import Departures
 from cvxmdp.algorithms.recursion import Learning, Watched
 from cvxmdp.atoms import Shape, entropy, walk
@@ -93,6 +93,16 @@ class Learned(NamedTuple):
     steps: Any  # taken in the model
     largest_weight: Any
     snapshots: Growing  # of ``Kept``, the first of the start
+
+    def after(self, plan: Plan, until: int, carry: Carry, summary: Summary) -> Learned:
+        """The state after a piece, of one run or of all lanes, with a snapshot where a chunk ended."""
+        snapshots = self.snapshots
+        if until == plan.end(int(self.done)):
+            kept = Kept(np.array(until), snapshot_of(carry, until - plan.begun(until)))
+            snapshots = Growing([*snapshots, kept])
+        steps = self.steps + summary.steps
+        largest = np.maximum(self.largest_weight, summary.largest_weight)
+        return Learned(np.array(until), carry, steps, largest, snapshots)
 
 
 class Worth(NamedTuple):
@@ -260,7 +270,6 @@ def _departures(settings: Settings, problem: Problem) -> tuple[Shape, Departures
         explore=settings.explore,
         until=EXPLORING * settings.iterations,
         trust=settings.trust,
-        trusting=math.isfinite(settings.trust),
         whole=1.0 / (1.0 - settings.unseen),
         natural=settings.direction == "natural",
     )

@@ -2,12 +2,12 @@ r"""Learn a table and plan: counts of episodes, an exact plan on what they sugge
 unknown.
 
 Phases grow by 1.4. Before each, the estimate's own plan is computed, with its multipliers and shadow reward r;
-an episode then follows one of three policies: the *plan*; the *optimist*, who takes every row for the best
-that its counts allow (``algorithms.optimism``); the *explorer*, who is after pairs that were seldom tried. The
-explorer's share is 0.1 + 0.6 u, u the largest discounted probability of meeting a pair that was tried fewer
-than ten times; the others halve the rest. Plans use pairs that were tried. The answer is the best plan whose
-slacks are at least one standard error of the counts' noise, arguments of logarithms three. An episode is cut
-after 5 / (1 - discount) steps, which is a truncation.
+an episode then follows one of three policies: the *plan*; the *optimist*, who hopes for the best that the
+counts allow in one place and goes on as planned (``algorithms.optimism``); the *explorer*, who is after pairs
+that were seldom tried. The explorer's share is 0.1 + 0.6 u, u the largest discounted probability of meeting a
+pair that was tried fewer than ten times; of the rest the plan has two thirds. Plans use pairs that were tried.
+The answer is the best plan whose slacks are at least one standard error of the counts' noise, arguments of
+logarithms three. An episode is cut after 5 / (1 - discount) steps, which is a truncation.
 """
 
 from __future__ import annotations
@@ -49,8 +49,8 @@ class ModelBased:
 
     def prepare(self, task: Task) -> Work[Any]:
         """See ``Solver``. ``start=`` is a policy to begin with, or a solution that has one."""
-        require_stationary(task.problem)
-        require_listed_actions(task.problem, "This learner")
+        require_stationary(task.problem, "ModelBased")
+        require_listed_actions(task.problem, "ModelBased")
         if task.problem.space.horizon.limit is not None:
             raise SettingsError(
                 f"ModelBased plans with a discount, and this environment counts {task.problem.space.horizon}: "

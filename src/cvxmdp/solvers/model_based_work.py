@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import itertools
 import math
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -14,8 +13,8 @@ from cvxmdp.base.errors import PolicyError, ProblemError
 from cvxmdp.base.interval import Interval
 from cvxmdp.certificates.certify import certify
 from cvxmdp.experience.environments.environment import environment_of
-from cvxmdp.experience.episodes import Sample, joined
-from cvxmdp.experience.judging import Play, judge_by_episodes, measured_mean
+from cvxmdp.experience.episodes import Sample
+from cvxmdp.experience.judging import Play, in_rounds, judge_by_episodes, measured_mean
 from cvxmdp.experience.tallies import Tally
 from cvxmdp.models.estimate import estimated_model
 from cvxmdp.models.table import TabularMDP
@@ -311,9 +310,8 @@ class ModelBasedWork(Work[Counted]):
             found = self.problem.evaluate(policy)
             return found, computed(found.slack), {}, ""
         if status is not Status.ITERATION_LIMIT:  # the environment is not to be asked again
-            nothing = dict.fromkeys(self.problem.constraints, math.nan)
-            unknown = Evaluation(math.nan, nothing, np.full(self.problem.shape, math.nan))
-            return unknown, unjudged(nothing), {}, ""
+            unknown = Evaluation.unknown(self.problem)
+            return unknown, unjudged(unknown.slack), {}, ""
         judged = judge_by_episodes(self.problem, self.fresh(policy), most_steps=steps)
         sample, stats = judged.sample, {"evaluation_episodes": judged.sample.n}
         remark = (
@@ -325,15 +323,15 @@ class ModelBasedWork(Work[Counted]):
 
     def fresh(self, policy: TabularPolicy) -> Play:
         """Episodes of a policy that nothing was learned from."""
-        ground, numbers = self.ground, itertools.count()
+        ground = self.ground
         assert isinstance(ground, EnvironmentGround)
         tables, one = policy.probabilities()[None], np.ones(1)
         horizon = ground.environment.default_horizon()
 
-        def block() -> Sample:
-            return ground.sampled(ground.play(tables, one, horizon, EVALUATING, next(numbers)))
+        def block(number: int) -> Sample:
+            return ground.sampled(ground.play(tables, one, horizon, EVALUATING, number))
 
-        return lambda count: joined([block() for _ in range(-(-count // ground.lanes))])
+        return in_rounds(block, ground.lanes)
 
 
 def without_traces(policy: np.ndarray) -> np.ndarray:

@@ -141,7 +141,6 @@ class PDPG:
             zero_violation: the theorem on zero violation.
             **settings: any other setting of ``PDPG``.
         """
-        direct = parameterisation is None
         known = parameterisation or direct_constants(problem.mdp)
         constants = problem_constants(problem, known)
         schedule = exact_schedule(
@@ -154,7 +153,7 @@ class PDPG:
             "dual_bound": schedule.dual_bound,
             "pessimism": schedule.pessimism,
             "direction": "vanilla",
-            "policy": Direct() if direct else Table(),
+            "policy": Direct() if isinstance(known, DirectConstants) else Table(),
             "iterate": "average",
             "tolerance": None,
         }

@@ -12,7 +12,7 @@ from cvxmdp.algorithms.primal_dual import iteration as core
 from cvxmdp.algorithms.primal_dual.pieces import Totals, first_state, occupancy_at, run_piece
 from cvxmdp.base.compiling import rows_for
 from cvxmdp.base.errors import DivergedError
-from cvxmdp.base.precision import double_precision, on_device
+from cvxmdp.base.precision import double_precision, host, on_device
 from cvxmdp.base.saved_trees import Growing
 from cvxmdp.certificates.certificate import Certificate
 from cvxmdp.certificates.claims import best
@@ -23,7 +23,7 @@ from cvxmdp.policies.occupancies import measured_policy
 from cvxmdp.problems.lowered import Evidence
 from cvxmdp.problems.snapshots import Snapshots
 from cvxmdp.problems.solution import Solution, Status
-from cvxmdp.solvers.contract import Judgement, Rows, Work, spacing
+from cvxmdp.solvers.contract import Judgement, Rows, Work, by_name, spacing
 from cvxmdp.solvers.start import box_note
 
 if TYPE_CHECKING:
@@ -219,7 +219,7 @@ class PDPGWork(Work[Progressed]):
                 "iterations": int(state.done),
                 "pessimism": self._named(pessimism),
                 "family": self.setting.family.name,
-                "params": jax.tree.map(np.asarray, state.iterate.params),
+                "params": host(state.iterate.params),
             }
         if self.setting.start.taken:
             stats["start"] = self.setting.start.taken
@@ -255,12 +255,11 @@ class PDPGWork(Work[Progressed]):
     def _history(self, rows: Rows, pessimism: np.ndarray, state: Progressed) -> dict[str, Any]:
         """One entry per recorded iteration; objective in the user's sign, slack of the problem itself."""
         names = self.setting.names
-        slack = rows["slack"] + pessimism
         return {
             "iteration": rows["iteration"],
             "objective": self.problem.sign * rows["objective"],
-            "slack": {name: slack[:, k] for k, name in enumerate(names)},
-            "multipliers": {name: rows["multipliers"][:, k] for k, name in enumerate(names)},
+            "slack": by_name(rows["slack"] + pessimism, names),
+            "multipliers": by_name(rows["multipliers"], names),
             "gradient_norm": rows["gradient_norm"],
             "primal_step": rows["primal_step"],
             **state.snapshots.history(self.problem.space.horizon.collected),

@@ -18,9 +18,8 @@ from cvxmdp.policies.policy import draw_actions
 from cvxmdp.problems.problem import Problem
 
 LANES = 16  # episodes at a time, of a model
-MORE_LANES = (
-    1 / 6_250
-)  # of the steps, where that is more: a round stays the same share of a long run
+# Of the steps, where that is more: a round stays the same share of a long run.
+MORE_LANES = 1 / 6_250
 MOST_LANES = 256
 MOST_STATES = 100_000  # that are counted
 LENGTH = 5.0  # of an episode, times the largest mass of an occupancy
@@ -29,6 +28,14 @@ LENGTH = 5.0  # of an episode, times the largest mass of an occupancy
 def episode_length(horizon: Horizon) -> int:
     """Where an episode is cut."""
     return max(1, math.ceil(LENGTH * horizon.longest))
+
+
+def require_steps(steps: int, lanes: int) -> None:
+    """An error where there are too few for one in each lane."""
+    if steps < lanes:
+        raise SettingsError(
+            f"steps={steps} is less than one step in each of {lanes} lanes; give more, or fewer lanes (n_envs=)"
+        )
 
 
 class Playground(Protocol):
@@ -74,11 +81,7 @@ def playground(problem: Problem, steps: int, seed: int) -> Playground:
     if environment is None:
         more = min(int(MORE_LANES * steps), MOST_LANES)
         return ModelGround(problem.mdp, seed, min(max(LANES, more), steps))
-    if environment.n_lanes > steps:
-        raise SettingsError(
-            f"steps={steps} is less than one step in each of {environment.n_lanes} lanes; give more, or fewer "
-            "lanes (n_envs=)"
-        )
+    require_steps(steps, environment.n_lanes)
     if not environment.has_states:
         raise SettingsError(
             f"ModelBased counts states, and {environment!r} has features of observations that are none. Give "

@@ -9,7 +9,7 @@ r"""VR-PDPG: variance-reduced primal-dual policy gradient from samples (Algorith
 | delta              | ``pessimism``                  |
 
 ``momentum=1`` is the paper's first baseline, ``momentum=1`` with ``batch_size=100`` its second ("Avg").
-``recursion`` has the iteration itself, ``run`` what happens around it.
+``recursion`` has the iteration itself, ``vr_pdpg_work`` what happens around it.
 
 Two quantities are never mixed: ``slack`` and ``violation`` speak of the policy's occupancy, an expectation;
 ``episode_slack`` and ``tracking_error`` of the occupancy of single episodes, whose mean distance to an expert
@@ -185,7 +185,9 @@ class VRPDPG:
                 f"VRPDPG.theory takes a problem first, then the iterations: theory(problem, {problem!r}); got "
                 f"{problem!r}"
             )
-        schedule = sample_schedule(iterations, problem.space.discount)
+        known = problem.environment is None
+        discount = problem.mdp.flow.effective_discount if known else problem.space.discount
+        schedule = sample_schedule(iterations, discount)
         chosen: dict[str, Any] = {
             "iterations": iterations,
             "primal_step": schedule.primal_step,
@@ -204,7 +206,7 @@ class VRPDPG:
             pessimism = sampled_pessimism(constants, iterations)
             harder = constants.pessimistic(pessimism)
             chosen |= {"pessimism": pessimism, "dual_bound": harder.dual_bound}
-        elif problem.environment is None and problem.constraints and "dual_bound" not in settings:
+        elif known and problem.constraints and "dual_bound" not in settings:
             chosen["dual_bound"] = slater(problem).dual_bound
         return cls(**{**chosen, **settings})
 

@@ -18,13 +18,12 @@ from cvxmdp.algorithms.chunks import (
     Snapshot,
     Summary,
     begin,
-    host,
     run_chunk,
-    snapshot_of,
 )
 from cvxmdp.algorithms.learning_state import LearningTrace
 from cvxmdp.algorithms.recursion import Learning
 from cvxmdp.base.compiling import run_once, small_loop, split
+from cvxmdp.base.precision import host
 from cvxmdp.base.saved_trees import Growing
 from cvxmdp.problems.solution import Solution, Status
 from cvxmdp.solvers.contract import Batch, Rows
@@ -136,17 +135,11 @@ class Lanes(Batch[LanesState]):
             plan.rounds(until - done),
             self.axes,
         )
-        snapshots = learned.snapshots
-        if until == plan.end(done):
-            kept = Kept(np.array(until), snapshot_of(carry, until - plan.begun(until)))
-            snapshots = Growing([*snapshots, kept])
-        steps = learned.steps + np.asarray(summary.steps)
-        largest = np.maximum(learned.largest_weight, np.asarray(summary.largest_weight))
+        summary = host(summary)
         recorded = until // plan.every - done // plan.every
         rows = {name: np.asarray(part)[:, :recorded] for name, part in traces._asdict().items()}
-        broken_at = np.minimum(state.broken_at, np.asarray(summary.broken_at))
-        reached = Learned(np.array(until), carry, steps, largest, snapshots)
-        return LanesState(reached, broken_at), rows
+        broken_at = np.minimum(state.broken_at, summary.broken_at)
+        return LanesState(learned.after(plan, until, carry, summary), broken_at), rows
 
     def lane(self, state: LanesState, rows: Rows, place: int) -> tuple[Learned, Rows, str]:
         """One lane as a run of its own."""

@@ -24,7 +24,7 @@ left out is chosen as what learned every problem of docs/vr-pdpg.md:
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -55,7 +55,7 @@ class Settings:
     """Every setting of a run; ``VRPDPG`` says what each is.
 
     Attributes:
-        trust: infinite where ``primal_step`` was given.
+        trust: None where ``primal_step`` was given.
         unseen: the share of the mass beyond the horizon that slacks allow for; 0 where ``horizon`` was given.
         chosen: what was chosen, in words; empty where nothing was.
     """
@@ -77,7 +77,7 @@ class Settings:
     direction: str
     safe: bool
     explore: float
-    trust: float
+    trust: float | None
     unseen: float
     primal_decay: float
     dual_decay: float
@@ -119,7 +119,7 @@ def settings_for(solver: VRPDPG, problem: Problem) -> Settings:
         direction=solver.direction,
         safe=_safe(solver, problem, choosing),
         explore=float(either(solver.explore, EXPLORE if _counted(problem) else 0.0, 0.0)),
-        trust=TRUST * forgets if trusting else math.inf,
+        trust=TRUST * forgets if trusting else None,
         unseen=0.0 if solver.horizon else _unseen(problem),
         primal_decay=either(solver.primal_decay, DECAY if trusting else 0.0, 0.0),
         dual_decay=either(solver.dual_decay, DECAY if solver.dual_step is None else 0.0, 0.0),
@@ -207,4 +207,4 @@ def _with_words(found: Settings) -> Settings:
         f"Settings from the problem: horizon {found.horizon}, batches of {found.batch_size}, momentum "
         f"{found.momentum}, dual steps {steps}"
     )
-    return Settings(**{**vars(found), "chosen": words + "."})
+    return replace(found, chosen=words + ".")

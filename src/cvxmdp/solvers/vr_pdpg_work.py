@@ -21,12 +21,11 @@ from cvxmdp.algorithms.chunks import (
     Carry,
     Snapshot,
     begin,
-    host,
     run_chunk,
-    snapshot_of,
 )
 from cvxmdp.algorithms.learning_state import LearningTrace
 from cvxmdp.base.errors import CvxmdpWarning, DivergedError
+from cvxmdp.base.precision import host
 from cvxmdp.base.saved_trees import Growing
 from cvxmdp.policies.families import deployed
 from cvxmdp.policies.mixtures import MixturePolicy
@@ -35,7 +34,7 @@ from cvxmdp.problems.findings import computed, findings_of
 from cvxmdp.problems.snapshots import snapshots_of
 from cvxmdp.problems.solution import Solution, Status
 from cvxmdp.problems.while_learning import played_history, violations_while_learning
-from cvxmdp.solvers.contract import Batch, Judgement, Rows, Task, Work
+from cvxmdp.solvers.contract import Batch, Judgement, Rows, Task, Work, by_name
 from cvxmdp.solvers.learning import (
     Kept,
     Learned,
@@ -126,23 +125,12 @@ class LearningWork(Work[Learned]):
         """The state after a piece, checked, and its records."""
         if summary.broken_at != NEVER:
             raise DivergedError(not_finite(int(summary.broken_at)))
-        plan, done, snapshots = self.plan, int(state.done), state.snapshots
-        recorded = until // plan.every - done // plan.every
-        if until == plan.end(done):
-            kept = Kept(np.array(until), snapshot_of(carry, until - plan.begun(until)))
-            snapshots = Growing([*snapshots, kept])
-        reached = Learned(
-            np.array(until),
-            carry,
-            state.steps + int(summary.steps),
-            np.maximum(state.largest_weight, float(summary.largest_weight)),
-            snapshots,
-        )
+        recorded = until // self.plan.every - int(state.done) // self.plan.every
         rows = {name: part[:recorded] for name, part in traces._asdict().items()}
         if recorded:
             mean = self.problem.sign * rows["episode_objective"].mean()
             self.recent = f"objective of the episodes {mean:.5g}"
-        return reached, rows
+        return state.after(self.plan, until, carry, summary), rows
 
     def judge(self, state: Learned) -> Judgement:
         """Nothing is proven of samples; people see what the latest episodes showed."""
@@ -310,16 +298,12 @@ class LearningWork(Work[Learned]):
     def _sampled(self, trace: LearningTrace) -> dict[str, Any]:
         """What the episodes and the recursion showed, per iteration."""
         names, sign = self.names, self.problem.sign
-
-        def by_name(columns: np.ndarray, of: list[str] = names) -> dict[str, np.ndarray]:
-            return {name: columns[:, k] for k, name in enumerate(of)}
-
         found = {
             "recorded": np.arange(1, len(trace.gradient_norm) + 1) * self.plan.every,
             "episode_objective": sign * trace.episode_objective,
-            "episode_slack": by_name(trace.episode_slack + self._pessimism()),
-            "recursive_slack": by_name(trace.recursive_slack + self._pessimism()),
-            "multipliers": by_name(trace.multipliers),
+            "episode_slack": by_name(trace.episode_slack + self._pessimism(), names),
+            "recursive_slack": by_name(trace.recursive_slack + self._pessimism(), names),
+            "multipliers": by_name(trace.multipliers, names),
             "gradient_norm": trace.gradient_norm,
             "policy_entropy": trace.policy_entropy,
             "weight_mean": trace.weight_mean,

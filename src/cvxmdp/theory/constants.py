@@ -29,6 +29,7 @@ from cvxmdp.certificates.slater import slater as find_slater
 from cvxmdp.models.space import Space
 from cvxmdp.problems.problem import Problem
 from cvxmdp.theory.parameterisation import (
+    BELOW_ONE,
     DirectConstants,
     ParameterisationConstants,
     TheoryError,
@@ -75,7 +76,7 @@ class ProblemConstants:
         sizes = ("objective_magnitude", "slack_magnitude", "lipschitz", "smoothness", "strength")
         for name in sizes:
             require_real(getattr(self, name), name)
-        require_real(self.discount, "discount", 0.0, math.nextafter(1.0, 0.0))
+        require_real(self.discount, "discount", 0.0, BELOW_ONE)
         for name, margin in self.margins.items():
             if not margin > 0:
                 raise TheoryError(

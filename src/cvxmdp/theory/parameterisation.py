@@ -40,17 +40,19 @@ class TheoryError(CvxmdpError, ValueError):
         self.iterations_needed = iterations_needed
 
 
+TINY = float(np.finfo(np.float64).tiny)  # as a lower limit: positive
+BELOW_ONE = math.nextafter(1.0, 0.0)  # as an upper limit: less than one
+
+
 def require_real(given: Any, name: str, low: float = 0.0, high: float = math.inf) -> float:
     """A finite number in [low, high], or an error that names it."""
     if isinstance(given, Real) and not isinstance(given, bool):
         number = float(given)
         if math.isfinite(number) and low <= number <= high:
             return number
-    upper = "" if high == math.inf else f" and at most {high:g}"
+    most = "less than 1" if high == BELOW_ONE else f"at most {high:g}"
+    upper = "" if high == math.inf else f" and {most}"
     raise TheoryError(f"{name} must be a number, at least {low:g}{upper}; got {given!r}")
-
-
-TINY = float(np.finfo(np.float64).tiny)  # as a lower limit: positive
 
 
 @dataclass(frozen=True)

@@ -30,7 +30,12 @@ from dataclasses import dataclass
 from typing import Any
 
 from cvxmdp.theory.constants import ProblemConstants, require_iterations
-from cvxmdp.theory.parameterisation import ParameterisationConstants, TheoryError, require_real
+from cvxmdp.theory.parameterisation import (
+    BELOW_ONE,
+    ParameterisationConstants,
+    TheoryError,
+    require_real,
+)
 from cvxmdp.theory.theorem_exact import INVERSE_PROMISE, TheoremBound
 
 OCCUPANCY_ERROR = 26.0  # the module's docstring derives it
@@ -72,7 +77,7 @@ def sample_schedule(iterations: int, discount: float) -> SampleSchedule:
         discount: gamma.
     """
     iterations = require_iterations(iterations)
-    discount = require_real(discount, "discount", 0.0, math.nextafter(1.0, 0.0))
+    discount = require_real(discount, "discount", 0.0, BELOW_ONE)
     horizon = 1
     if discount > 0:
         exact = math.log(iterations) / (2.0 * -math.log(discount))

@@ -11,13 +11,12 @@ from collections.abc import Sequence
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
-import jax
 import jax.numpy as jnp
 import numpy as np
 
 from cvxmdp.algorithms.columns.pool import Column, small_actions
 from cvxmdp.base.compiling import program
-from cvxmdp.base.precision import double_precision
+from cvxmdp.base.precision import double_precision, host
 from cvxmdp.models.compiled_planning import (
     CompiledModel,
     answer,
@@ -156,7 +155,7 @@ class DevicePlace(HostPlace):
                 jnp.asarray(accuracy),
                 jnp.asarray(error),
             )
-            found = found if self.stay else jax.tree.map(np.asarray, found)
+            found = found if self.stay else host(found)
         work.calls, work.sweeps = work.calls + 1, work.sweeps + int(found.rounds)
         work.policy_sweeps += int(found.sweeps)
         oracle.values, oracle.visits_before = found.values, found.visits

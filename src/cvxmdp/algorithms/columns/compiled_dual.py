@@ -32,6 +32,7 @@ from cvxmdp.algorithms.columns.smoothed_dual import (
 )
 from cvxmdp.base.arrays import Array
 from cvxmdp.base.compiling import program
+from cvxmdp.base.pytrees import chosen
 from cvxmdp.models.compiled_planning import CompiledModel, arriving
 from cvxmdp.problems.lowered import Lowered
 
@@ -125,7 +126,7 @@ def descent(
         return terms.at(smoothing, values, multipliers, following, residual)
 
     def step(now: Descent) -> Descent:
-        slope = _free(now.here)
+        slope = now.here.free
         direction = _newton(now.pairs, slope, aggregates)
         promised = jnp.vdot(direction, slope)
         fresh = ~(now.pairs.bends > 0).any()
@@ -150,8 +151,8 @@ def descent(
         none = jax.tree.map(jnp.zeros_like, now.pairs)
         idle = jnp.where(good & (gained > HARDLY * gap), 0, now.idle + good)
         return Descent(
-            _chosen(good, there, now.here),
-            _chosen(good, kept, none),  # another temperature may have made them useless
+            chosen(good, there, now.here),
+            chosen(good, kept, none),  # another temperature may have made them useless
             now.evaluations + count,
             idle,
             ~good & fresh,
@@ -163,18 +164,6 @@ def descent(
     zero = jnp.asarray(0)
     begin = Descent(at(*given), pairs, zero + 1, zero, jnp.asarray(False))
     return jax.lax.while_loop(wanted, step, begin)
-
-
-def _chosen(first: Array, one: Any, other: Any) -> Any:
-    return jax.tree.map(lambda a, b: jnp.where(first, a, b), one, other)
-
-
-def _free(here: DualPoint) -> Array:
-    """The slope, without multipliers of zero that it would make negative."""
-    states = here.values.size
-    tail = here.slope[states:]
-    kept = jnp.where((here.multipliers <= 0) & (tail > 0), 0.0, tail)
-    return jnp.append(here.slope[:states], kept)
 
 
 def _moved(here: DualPoint, change: Array) -> tuple[Array, Array]:
@@ -189,7 +178,7 @@ def _remembered(pairs: Pairs, here: DualPoint, there: DualPoint) -> Pairs:
     curved = bend > CURVED * jnp.sqrt(jnp.vdot(step, step) * jnp.vdot(change, change))
     last = Pairs(step, change, bend)
     moved = jax.tree.map(lambda old, new: jnp.concatenate([old[1:], new[None]]), pairs, last)
-    return Pairs(*_chosen(curved, moved, pairs))
+    return Pairs(*chosen(curved, moved, pairs))
 
 
 def _newton(pairs: Pairs, slope: Array, aggregates: Aggregates) -> Array:

@@ -231,7 +231,7 @@ class ConcaveMaster:
     def price(self, answer: Answer) -> Price:
         """The reward and constant of the tangents."""
         if answer.feasible:
-            named = dict(zip(self.lowered.slacks, answer.multipliers.tolist(), strict=True))
+            named = self.lowered.named(answer.multipliers)
             return Price(*self.lowered.lagrangian_tangent(named, answer.tangents))
         reward, constant = np.zeros(self.lowered.flow.shape), 0.0
         factors = answer.multipliers / self.units

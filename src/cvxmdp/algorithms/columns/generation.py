@@ -337,7 +337,7 @@ class Generation:
     ) -> None:
         """Take the bound of values and multipliers, with the leaf's best tangents, if it is the best so far."""
         assert self.leaf is not None
-        named = dict(zip(self.lowered.slacks, mu.tolist(), strict=True))
+        named = self.lowered.named(mu)
         bound = absorb(self.lowered, self.leaf, named, asked.tangents, values, following)
         if bound is not None and bound.upper < self.upper:
             self.upper = bound.upper
@@ -345,7 +345,8 @@ class Generation:
             self.proof = (proven, bound.values)
 
     def _padded(self, weights: np.ndarray) -> np.ndarray:
-        return self._padded_to(weights, len(self.columns))
+        """Zeros for the columns that came since."""
+        return np.append(weights, np.zeros(max(len(self.columns) - weights.size, 0)))
 
     def _mix(self) -> Answer:
         """The best mixture of the columns there are."""
@@ -396,14 +397,15 @@ class Generation:
         """Drop idle columns; those of the best mixture stay."""
         if len(self.columns) <= self.columns.most or self.natural is not None:
             return
-        needed = self.master.needed()
-        if self.answer is not None:
-            needed |= self._padded(self.answer.weights) > NEGLIGIBLE
+        needed, answer = self.master.needed(), self.answer
+        if answer is not None:
+            answer = answer._replace(weights=self._padded(answer.weights))
+            needed |= answer.weights > NEGLIGIBLE
         stay = self.columns.forget(needed, self.columns.most)
         self.master.keep(stay)
-        if self.answer is not None:
-            kept = self._padded_to(self.answer.weights, int(stay.max()) + 1)[stay]
-            self.answer = self.answer._replace(weights=kept / kept.sum())
+        if answer is not None:
+            kept = answer.weights[stay]
+            self.answer = answer._replace(weights=kept / kept.sum())
 
     def _condense(self) -> None:
         """Before a natural step: where room is short, the best mixture becomes a column of its own."""
@@ -417,10 +419,6 @@ class Generation:
         alone[-1] = 1.0
         self.answer = self.answer._replace(weights=alone)
         self.master.weights = alone.copy()
-
-    @staticmethod
-    def _padded_to(weights: np.ndarray, count: int) -> np.ndarray:
-        return np.append(weights, np.zeros(max(count - weights.size, 0)))
 
     def _record(self, found: Answer) -> None:
         self.trail.upper.append(self.upper)
@@ -455,7 +453,7 @@ class Generation:
         if self.proof is None:
             return None
         asked, values = self.proof
-        named = dict(zip(self.lowered.slacks, asked.multipliers.tolist(), strict=True))
+        named = self.lowered.named(asked.multipliers)
         return Evidence(named, dict(asked.tangents), np.asarray(values))
 
     def room_evidence(self) -> Evidence | None:

@@ -38,14 +38,12 @@ class Solved(NamedTuple):
         multipliers: of the constraints, (n,).
         gap: what is left of the duality gap.
         shortfall: what the slack variables differ from the slacks, in units.
-        steps: Newton steps taken.
     """
 
     weights: np.ndarray
     multipliers: np.ndarray
     gap: float
     shortfall: float
-    steps: int
 
     @property
     def score(self) -> float:
@@ -85,13 +83,13 @@ def interior_point(
     push = FIRST_PUSH * max(spread, TINY)
     now = Iterate(start.copy(), s, push / s, push / (places.size * start[places]), 0.0)
     best: Solved | None = None
-    for step in range(MOST_STEPS):
+    for _ in range(MOST_STEPS):
         gap = float(now.s @ now.duals + now.w[places] @ now.lower)
         missed = np.array([one.value for one in here[1:]]) - now.s
         residual = _dual_residual(here, now, fixed, places)
         stray = float(np.abs(residual).max()) * float(np.abs(now.w).sum())
         shortfall = float((np.abs(missed) / units).max(initial=0.0))
-        solved = Solved(now.w, now.duals, gap + stray, shortfall, step)
+        solved = Solved(now.w, now.duals, gap + stray, shortfall)
         best = solved if best is None or solved.score < best.score else best
         if gap <= accuracy and stray <= accuracy and shortfall <= FEASIBLE:
             return solved

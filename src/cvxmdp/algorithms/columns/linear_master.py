@@ -54,87 +54,6 @@ class Answer(NamedTuple):
     feasible: bool
 
 
-class Mixture(NamedTuple):
-    """The answer of the master.
-
-    Attributes:
-        weights: of the columns, not negative, sum one.
-        value: of the mixture: its objective or, without a feasible one, its smallest slack in units.
-        multipliers: (n,), not negative; without a feasible mixture, weights of the slacks in units.
-        feasible: whether the mixture satisfies the constraints.
-    """
-
-    weights: np.ndarray
-    value: float
-    multipliers: np.ndarray
-    feasible: bool
-
-
-def best_mixture(
-    objective: np.ndarray, slacks: np.ndarray, margins: np.ndarray, units: np.ndarray
-) -> Mixture:
-    """The best feasible mixture or, where there is none, the one with the largest smallest slack.
-
-    Args:
-        objective: f_k, shape (K,).
-        slacks: g_ik, shape (n, K).
-        margins: (n,).
-        units: size of each slack, (n,).
-    """
-    if not len(slacks):
-        if not objective.size:  # before the first column
-            return Mixture(objective, -math.inf, np.zeros(0), True)
-        weights = np.zeros(objective.size)
-        weights[objective.argmax()] = 1.0
-        return Mixture(weights, float(objective.max()), np.zeros(0), True)
-    room = most_room(slacks - margins[:, None], units)
-    if room.value < 0:
-        return room
-    scaled = (slacks - margins[:, None]) / units[:, None]
-    centre, unit = float(objective.mean()), float(np.ptp(objective)) or 1.0
-    found = linprog(
-        -(objective - centre) / unit,
-        A_ub=-scaled,
-        b_ub=np.zeros(len(slacks)),
-        A_eq=np.ones((1, objective.size)),
-        b_eq=[1.0],
-        method="highs-ds",
-        options={
-            "primal_feasibility_tolerance": FEASIBILITY,
-            "dual_feasibility_tolerance": FEASIBILITY,
-        },
-    )
-    if found.x is None:
-        return room._replace(value=min(room.value, -FEASIBILITY))
-    weights = _simplex(found.x)
-    multipliers = np.maximum(-found.ineqlin.marginals, 0.0) * unit / units
-    return Mixture(weights, float(objective @ weights), multipliers, True)
-
-
-def most_room(slacks: np.ndarray, units: np.ndarray) -> Mixture:
-    """The mixture with the largest smallest slack in units, and the weights that prove it."""
-    n, k = slacks.shape
-    scaled = slacks / units[:, None]
-    found = linprog(
-        np.append(np.zeros(k), -1.0),
-        A_ub=np.column_stack([-scaled, np.ones(n)]),
-        b_ub=np.zeros(n),
-        A_eq=np.append(np.ones(k), 0.0)[None, :],
-        b_eq=[1.0],
-        bounds=[(0, None)] * k + [(None, None)],
-        method="highs-ds",
-    )
-    if found.x is None:
-        raise SolverError(f"HiGHS could not solve the master of column generation: {found.message}")
-    weights = _simplex(found.x[:-1])
-    return Mixture(
-        weights,
-        float((scaled @ weights).min()),
-        _simplex(-found.ineqlin.marginals),
-        bool((scaled @ weights).min() >= 0),
-    )
-
-
 def _simplex(weights: np.ndarray) -> np.ndarray:
     """Without a simplex method's rounding below zero, and with sum one."""
     weights = np.where(weights > 1e-14, weights, 0.0)
@@ -180,15 +99,61 @@ class LinearMaster:
         return np.zeros(self.features.shape[1], dtype=bool)
 
     def solve(self) -> Answer:
-        found = best_mixture(self.features[0], self.features[1:], self.margins, self.units)
-        return self._answer(found)
+        """The best feasible mixture or, where there is none, the one with the largest smallest slack."""
+        objective = self.features[0]
+        if not self.units.size:
+            weights = np.zeros(objective.size)
+            if weights.size:  # else it is before the first column
+                weights[objective.argmax()] = 1.0
+            value = float(objective.max(initial=-math.inf))
+            return Answer(weights, value, np.zeros(0), self.tangents, True)
+        scaled = (self.features[1:] - self.margins[:, None]) / self.units[:, None]
+        room = self._most_room(scaled)
+        if room.value < 0:
+            return room
+        centre, unit = float(objective.mean()), float(np.ptp(objective)) or 1.0
+        found = linprog(
+            -(objective - centre) / unit,
+            A_ub=-scaled,
+            b_ub=np.zeros(len(scaled)),
+            A_eq=np.ones((1, objective.size)),
+            b_eq=[1.0],
+            method="highs-ds",
+            options={
+                "primal_feasibility_tolerance": FEASIBILITY,
+                "dual_feasibility_tolerance": FEASIBILITY,
+            },
+        )
+        if found.x is None:
+            return room._replace(value=min(room.value, -FEASIBILITY))
+        weights = _simplex(found.x)
+        multipliers = np.maximum(-found.ineqlin.marginals, 0.0) * unit / self.units
+        return Answer(weights, float(objective @ weights), multipliers, self.tangents, True)
 
     def safest(self) -> Answer:
         """The mixture with the most room in all constraints."""
-        return self._answer(most_room(self.features[1:], self.units))
+        return self._most_room(self.features[1:] / self.units[:, None])
 
-    def _answer(self, found: Mixture) -> Answer:
-        return Answer(found.weights, found.value, found.multipliers, self.tangents, found.feasible)
+    def _most_room(self, scaled: np.ndarray) -> Answer:
+        """The mixture with the largest smallest slack in units, (n, K), and the weights that prove it."""
+        n, k = scaled.shape
+        found = linprog(
+            np.append(np.zeros(k), -1.0),
+            A_ub=np.column_stack([-scaled, np.ones(n)]),
+            b_ub=np.zeros(n),
+            A_eq=np.append(np.ones(k), 0.0)[None, :],
+            b_eq=[1.0],
+            bounds=[(0, None)] * k + [(None, None)],
+            method="highs-ds",
+        )
+        if found.x is None:
+            raise SolverError(
+                f"HiGHS could not solve the master of column generation: {found.message}"
+            )
+        weights = _simplex(found.x[:-1])
+        least = float((scaled @ weights).min())
+        duals = _simplex(-found.ineqlin.marginals)
+        return Answer(weights, least, duals, self.tangents, least >= 0)
 
     def price(self, answer: Answer) -> Price:
         """The reward of the Lagrangian or, before a mixture is feasible, of the weighted slacks."""

@@ -53,11 +53,6 @@ class Column:
             places = self.places(total.shape[1])
             total.reshape(-1)[places] += weight * np.asarray(self.visits)
 
-    @property
-    def nbytes(self) -> int:
-        parts = (self.visits, self.actions, self.policy)
-        return sum(part.nbytes for part in parts if part is not None)
-
 
 def small_actions(actions: np.ndarray, n_actions: int) -> np.ndarray:
     """Actions in the smallest integers that hold them."""

@@ -25,8 +25,8 @@ NUMBERS = (  # of the generation
     "stalled",
     "explicit",
 )
-# Of a master for concave problems; one for linear problems is made of its columns alone.
 DUAL = ("values", "multipliers", "steps", "changes")  # of the smoothed dual
+# Of a master for concave problems; one for linear problems is made of its columns alone.
 MASTERED = ("units", "margins", "weights", "safe", "room", "gap", "size", "unsolved")
 
 

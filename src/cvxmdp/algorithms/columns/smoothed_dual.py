@@ -64,6 +64,14 @@ class DualPoint(NamedTuple):
     following: np.ndarray
     policy: np.ndarray
 
+    @property
+    def free(self) -> Array:
+        """The slope, without multipliers of zero that it would make negative."""
+        states, xp = self.values.size, namespace(self.slope)
+        tail = self.slope[states:]
+        kept = xp.where((self.multipliers <= 0) & (tail > 0), 0.0, tail)
+        return xp.append(self.slope[:states], kept)
+
 
 @dataclass(frozen=True, eq=False)
 class DualTerms(Pytree):
@@ -121,9 +129,8 @@ class DualTerms(Pytree):
             shares *= xp.exp(xp.minimum(highest, HIGHEST))
             gained = self.factor * shares.sum()
         x = self.map.among(shares, policy)
-        if (
-            self.map.needs_pairs
-        ):  # pairs have rows of their own, and shares of one in them: x says what is taken
+        # Pairs have rows of their own, and shares of one in them: x says what is taken.
+        if self.map.needs_pairs:
             visits = x.sum(axis=1, keepdims=True)
             policy = xp.where(visits > 0, x / xp.where(visits > 0, visits, 1.0), xp.exp(prior))
         linear = dot(self.anchor, values) + (multipliers * self.offsets).sum()
@@ -271,7 +278,7 @@ class SmoothedDual:
 
     def _stepped(self, here: DualPoint) -> DualPoint | None:
         """A step that gains what its slope promises; None where none does."""
-        slope = self._free(here.slope, here.multipliers)
+        slope = here.free
         direction = two_loops(self.steps, self.changes, slope, self.aggregates)
         promised = float(dot(direction, slope))
         if not promised > 0:
@@ -287,15 +294,6 @@ class SmoothedDual:
                 return there
             length *= 0.5
         return None
-
-    @staticmethod
-    def _free(slope: np.ndarray, multipliers: np.ndarray) -> np.ndarray:
-        """The slope, without multipliers of zero that it would make negative."""
-        states, xp = slope.size - multipliers.size, namespace(slope)
-        tail = np.asarray(slope[states:])
-        kept = np.where((multipliers <= 0) & (tail > 0), 0.0, tail)
-        free: np.ndarray = xp.append(slope[:states], kept)
-        return free
 
     def _remember(self, here: DualPoint, there: DualPoint) -> None:
         moved = there.multipliers - here.multipliers

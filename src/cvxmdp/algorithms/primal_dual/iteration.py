@@ -28,6 +28,7 @@ each a departure from the paper:
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar, NamedTuple
 
@@ -36,7 +37,7 @@ import jax.numpy as jnp
 from jax.scipy.sparse.linalg import cg
 
 from cvxmdp.atoms.shapes import Shape
-from cvxmdp.base.pytrees import Pytree
+from cvxmdp.base.pytrees import Pytree, chosen, inner, moved, norm
 from cvxmdp.policies.families import LOGIT_RANGE, BoundDirect, BoundFamily
 
 Array = Any
@@ -141,42 +142,39 @@ def gradient_and_direction(
     if direction == "vanilla":
         return gradient, gradient
 
-    def fisher(vector: Params) -> Params:
-        _, pushed = jax.jvp(scores, (params,), (vector,))
-        return pull_back(point.occupancy * pushed)[0]
-
-    # A little of the identity: over-parameterised families have a singular Fisher matrix. Relative to its
-    # size, because both it and the gradient vanish towards a corner, and their quotient does not.
-    square = inner(gradient, gradient)
-    size = inner(gradient, fisher(gradient)) / jnp.where(square > 0, square, 1.0)
-    natural, _ = cg(  # type: ignore[no-untyped-call]
-        lambda vector: combine(fisher(vector), DAMPING * size, vector),
-        gradient,
-        tol=1e-10,
-        maxiter=100,
+    natural = natural_direction(
+        scores, params, point.occupancy, gradient, DAMPING, steps=100, tolerance=1e-10
     )
     return gradient, natural
 
 
-def norm(tree: Params) -> Array:
-    """The Euclidean norm over all parameters."""
-    return jnp.sqrt(sum(jnp.vdot(leaf, leaf) for leaf in jax.tree.leaves(tree)))
+def natural_direction(
+    scores: Callable[[Params], Array],
+    params: Params,
+    weights: Array,
+    gradient: Params,
+    damping: float,
+    steps: int,
+    tolerance: float = 1e-5,
+) -> Params:
+    """(F + eps I)^{-1} d by conjugate gradients, F = sum weights grad score grad score'.
 
+    A little of the identity, because over-parameterised families have a singular Fisher matrix. Relative to
+    its size along d, because both it and d vanish towards a corner, and their quotient does not.
+    """
+    _, pull_back = jax.vjp(scores, params)
 
-def inner(first: Params, second: Params) -> Array:
-    """The inner product over all parameters."""
-    products = jax.tree.map(jnp.vdot, first, second)
-    return sum(jax.tree.leaves(products), jnp.zeros(()))
+    def fisher(vector: Params) -> Params:
+        _, pushed = jax.jvp(scores, (params,), (vector,))
+        return pull_back(weights * pushed)[0]
 
-
-def combine(base: Params, step: Array, direction: Params) -> Params:
-    """base + step * direction."""
-    return jax.tree.map(lambda b, d: b + step * d, base, direction)
-
-
-def choose(condition: Array, first: Params, second: Params) -> Params:
-    """One of two trees of the same structure."""
-    return jax.tree.map(lambda a, b: jnp.where(condition, a, b), first, second)
+    size = norm(gradient)
+    unit = jax.tree.map(lambda leaf: leaf / jnp.where(size > 0, size, 1.0), gradient)
+    eps = damping * jnp.maximum(inner(unit, fisher(unit)), 1e-30)
+    found, _ = cg(  # type: ignore[no-untyped-call]
+        lambda vector: moved(fisher(vector), eps, vector), unit, tol=tolerance, maxiter=steps
+    )
+    return jax.tree.map(lambda leaf: size * leaf, found)
 
 
 class Trace(NamedTuple):
@@ -218,16 +216,16 @@ def paper_step(
     size = norm(towards)
     optimiser = state.optimiser
     if rule == "transform":
-        ascent = jax.tree.map(jnp.negative, towards)  # Optax minimises
-        update, optimiser = transform.update(ascent, state.optimiser, state.params)
-        moved, step = combine(state.params, 1.0, update), jnp.asarray(jnp.nan)
+        downwards = jax.tree.map(jnp.negative, towards)  # Optax minimises
+        update, optimiser = transform.update(downwards, state.optimiser, state.params)
+        params, step = moved(state.params, 1.0, update), jnp.asarray(jnp.nan)
     else:
         # a zero gradient means no step
         step = primal / jnp.where(size > 0, size, 1.0) if rule == "normalised" else primal
-        moved = combine(state.params, step, towards)
+        params = moved(state.params, step, towards)
     multipliers = jnp.clip(state.multipliers - dual * point.slack, 0.0, compiled.dual_bound)
     record = Trace(point.objective, point.slack, state.multipliers, norm(gradient), step)
-    return PaperState(compiled.family.retract(moved), multipliers, optimiser), point, record
+    return PaperState(compiled.family.retract(params), multipliers, optimiser), point, record
 
 
 class TunedState(NamedTuple):
@@ -262,7 +260,8 @@ def with_functions(compiled: Compiled, functions: Any) -> Compiled:
 def augmented(compiled: Compiled, penalty: Array, point: Point, multipliers: Array) -> Array:
     """L_rho(x, mu) = f(x) - sum (mu_hat^2 - mu^2) / (2 rho)."""
     hat = damped(compiled, penalty, point, multipliers)
-    return point.objective - ((hat**2 - multipliers**2) / (2.0 * penalty)).sum()
+    rho = jnp.where(penalty > 0, penalty, 1.0)  # zero where the box is: no multiplier there
+    return point.objective - ((hat**2 - multipliers**2) / (2.0 * rho)).sum()
 
 
 def damped(compiled: Compiled, penalty: Array, point: Point, multipliers: Array) -> Array:
@@ -288,7 +287,7 @@ def tuned_step(
     known = jnp.isfinite(largest)
     limit = largest_change / jnp.maximum(jnp.where(known, largest, 1.0), 1e-300)
     step = jnp.minimum(state.step, limit)
-    trial = compiled.family.away_from_corners(combine(ahead, step, towards), logit_range)
+    trial = compiled.family.away_from_corners(moved(ahead, step, towards), logit_range)
     there, _ = evaluate(compiled, trial)
 
     def value(point: Point) -> Array:
@@ -314,15 +313,15 @@ def tuned_step(
         reached = seen_by(with_functions(compiled, rounded), x)
         here = seen_by(true, here.occupancy)
     following = TunedState(
-        choose(accepted, trial, state.params),
+        chosen(accepted, trial, state.params),
         state.params,
-        choose(accepted, reached, state.point),
+        chosen(accepted, reached, state.point),
         jnp.where(accepted, state.momentum + 1.0, 0.0),
         jnp.where(rises, FASTER * step, SLOWER * step),
         jnp.where(accepted, multipliers, state.multipliers),
         # Without momentum this was the iterate itself, inside the domain: then the gradient is the error.
         jnp.where(known | (state.momentum == 0), norm(gradient), state.gradient_norm),
-        choose(accepted, rounded, state.rounded),
+        chosen(accepted, rounded, state.rounded),
     )
     record = Trace(here.objective, here.slack, state.multipliers, following.gradient_norm, step)
     return following, here, record
