@@ -138,7 +138,9 @@ class StormQuestion:
         functions = [problem.objective_function, *problem.slack_functions.values()]
         parts = [function.affine() for function in functions]
         if any(part is None for part in parts):
-            raise ProblemError("cross_check asks a model checker, and those know linear problems only")
+            raise ProblemError(
+                "cross_check asks a model checker, and those know linear problems only"
+            )
         return cls(problem, [_Part.of(problem, part) for part in parts])
 
     def _row(self, pair: int) -> _Row:

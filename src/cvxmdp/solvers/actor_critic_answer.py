@@ -9,7 +9,6 @@ then judge it (``experience.judging``).
 
 from __future__ import annotations
 
-import itertools
 import math
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
@@ -20,10 +19,10 @@ from cvxmdp.base.interval import Interval
 from cvxmdp.experience.environments.environment import Environment, environment_of, seeds
 from cvxmdp.experience.environments.simulated import actor_in
 from cvxmdp.experience.episodes import Sample, joined, summarise
-from cvxmdp.experience.judging import Play, judge_by_episodes, measured_mean, unjudged
+from cvxmdp.experience.judging import Play, in_rounds, judge_by_episodes, measured_mean, unjudged
 from cvxmdp.problems.findings import Course, Timeline, computed
 from cvxmdp.problems.problem import Evaluation, Problem
-from cvxmdp.solvers.contract import Rows
+from cvxmdp.solvers.contract import Rows, by_name
 
 COMPARED, LEAST_COMPARED = 100, 8  # episodes of each candidate
 COMPARING, JUDGING = 0.05, 0.2  # of the steps that were learned from, spent on fresh ones
@@ -108,11 +107,9 @@ class Examination:
         if environment_of(self.problem) is None:
             found = self.problem.evaluate(policy)
             return JudgedPolicy(policy, found, computed(found.slack), "", 0)
-        if m is None:
-            nothing = dict.fromkeys(self.problem.constraints, math.nan)
-            found = Evaluation(math.nan, nothing, np.full(self.problem.shape, math.nan))
-        else:
-            found = self.problem.evaluate_occupancy(m)
+        found = (
+            Evaluation.unknown(self.problem) if m is None else self.problem.evaluate_occupancy(m)
+        )
         remark = " Objective and slack are those of the last episodes it learned from."
         return JudgedPolicy(policy, found, unjudged(found.slack), remark, 0)
 
@@ -127,18 +124,18 @@ class Examination:
         """Fresh episodes of a policy, in whole rounds of the lanes."""
         of_environment, of_policy = seeds(*self.path, number, count=2)
         act = actor_in(environment, policy, of_policy, False)
-        rounds, names = itertools.count(), self.problem.space.signal_names
+        names = self.problem.space.signal_names
         measured: dict[str, Any] = {
             "n_states": environment.n_states,
             "features": environment.features,
         }
 
-        def block() -> Sample:
-            first = of_environment if next(rounds) == 0 else None
+        def block(number: int) -> Sample:
+            first = of_environment if number == 0 else None
             played = environment.episodes(act, self.limit, signals=names, seed=first)
             return summarise(played, environment.horizon, environment.n_actions, **measured)
 
-        return lambda count: joined([block() for _ in range(-(-count // environment.n_lanes))])
+        return in_rounds(block, environment.n_lanes)
 
     def _worth(self, sample: Sample) -> Evaluation:
         return self.problem.evaluate_occupancy(measured_mean(self.problem, sample))
@@ -167,11 +164,9 @@ def course_of_rows(problem: Problem, rows: Rows) -> Course:
     """How a run went, for the findings about it; multipliers in units of what pulls equally."""
     at = np.arange(1, len(rows["objective"]) + 1)
 
-    def by_name(columns: np.ndarray) -> dict[str, Timeline]:
-        return {
-            name: Timeline(at, columns[:, k].astype(float))
-            for k, name in enumerate(problem.constraints)
-        }
+    def timelines(columns: np.ndarray) -> dict[str, Timeline]:
+        named = by_name(columns.astype(float), problem.constraints)
+        return {name: Timeline(at, column) for name, column in named.items()}
 
     actions, environment = problem.space.shape[1], environment_of(problem)
     narrow = rows["entropy"] < NARROW * math.log(max(actions, 1.0))
@@ -180,7 +175,7 @@ def course_of_rows(problem: Problem, rows: Rows) -> Course:
         narrow = each < math.log(NARROW_STD) + 0.5 * math.log(2.0 * math.pi * math.e)
     return Course(
         Timeline(at, rows["objective"].astype(float)),
-        by_name(rows["slack"]),
-        by_name(rows["multipliers"] / np.maximum(rows["unit"], 1e-30)),
+        timelines(rows["slack"]),
+        timelines(rows["multipliers"] / np.maximum(rows["unit"], 1e-30)),
         narrow=Timeline(at, np.asarray(narrow, dtype=float)),
     )

@@ -40,6 +40,7 @@ from cvxmdp.policies.networks import MLP, BoundMLP, BoundNetwork, NetworkPolicy,
 from cvxmdp.policies.tables import table_of
 from cvxmdp.problems.problem import Problem
 from cvxmdp.solvers.learning import refuse_images, single_precision
+from cvxmdp.solvers.playing import require_steps
 from cvxmdp.solvers.start import fitting, parameters_of
 
 if TYPE_CHECKING:
@@ -112,13 +113,8 @@ def choose(solver: ActorCritic, problem: Problem) -> Chosen:
     if environment is not None and not environment.idles:
         lanes = environment.n_lanes
     length = max(LEAST_LENGTH, batch // lanes)
-    if solver.steps < lanes * length:
-        length = max(1, solver.steps // lanes)
-    if solver.steps < lanes * length:
-        raise SettingsError(
-            f"steps={solver.steps} is less than one step in each of {lanes} lanes; give more, or fewer lanes "
-            "(n_envs=)"
-        )
+    require_steps(solver.steps, lanes)
+    length = min(length, solver.steps // lanes)
     iterations = max(1, solver.steps // (lanes * length))
     discounted, vectors = horizon.discount < 1.0, continuous(problem)
     far = 1.0 - 1.0 / min(limit, CRITIC_HORIZON)

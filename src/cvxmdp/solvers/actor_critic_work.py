@@ -45,7 +45,7 @@ from cvxmdp.solvers.actor_critic_setup import (
     source_of,
     taken_over,
 )
-from cvxmdp.solvers.contract import Judgement, Rows, Task, Work, require_stationary
+from cvxmdp.solvers.contract import Judgement, Rows, Task, Work, by_name, require_stationary
 from cvxmdp.solvers.environment_work import chances_on_states
 from cvxmdp.solvers.start import given_start
 
@@ -355,24 +355,21 @@ class ActorCriticWork(Work[ActorProgress]):
             return {}
         sign = self.problem.sign
 
-        def by_name(columns: np.ndarray) -> dict[str, np.ndarray]:
-            return {name: columns[:, k] for k, name in enumerate(self.names)}
-
         count = len(rows["objective"])
         return {
             "iteration": np.arange(1, count + 1),
             "objective": sign * rows["objective"],
-            "slack": by_name(rows["slack"]),
-            "multipliers": by_name(rows["multipliers"]),
+            "slack": by_name(rows["slack"], self.names),
+            "multipliers": by_name(rows["multipliers"], self.names),
             "policy_entropy": rows["entropy"],
             "kl": rows["kl"],
             "explained": rows["explained"],
             "episodes": rows["episodes"],
             "episode_length": rows["length"],
-            "noise": by_name(rows["noise"]),
-            "unit": by_name(rows["unit"]),
-            "episodes_over": by_name(rows["over"]),
-            "sum_over": by_name(rows["excess"]),
+            "noise": by_name(rows["noise"], self.names),
+            "unit": by_name(rows["unit"], self.names),
+            "episodes_over": by_name(rows["over"], self.names),
+            "sum_over": by_name(rows["excess"], self.names),
         }
 
 
