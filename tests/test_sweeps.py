@@ -168,6 +168,7 @@ def test_tables(swept):
         ({"budget/hazrd": [1]}, r"unknown axis 'budget/hazrd'.*budget/hazard"),
         ({"primal_step": 0.1}, r"'primal_step' takes a list of values; got 0\.1"),
         ({"primal_step": []}, "'primal_step' has no values"),
+        ({"primal_step": [0.1, 0.1]}, r"a value occurs twice in the axis 'primal_step': \[0\.1, 0"),
         ({"momentum": [2.0]}, r"momentum must be positive and at most 1.*got 2\.0"),
     ],
 )
@@ -317,6 +318,23 @@ def test_another_sweep_does_not_touch_the_folder(problem, tmp_path):
     with pytest.raises(SolverError, match="holds another sweep: problem differ"):
         cm.sweep(problem.with_budget("hazard", 0.2), SOLVER, seeds=[0], folder=tmp_path)
     assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == before
+
+
+def test_what_is_given_in_another_order_is_another_sweep(problem, tmp_path):
+    """Checkpoints go by place: a run would come back with the other's budget on it."""
+    call = {"problem": problem, "solver": cm.ConvexProgram(), "folder": tmp_path}
+    over = {"budget/hazard": [0.1, 0.3], "tolerance": [1e-8, 1e-9]}
+    swept = cm.sweep(**call, over=over, seeds=[0, 1])
+    turned = {"budget/hazard": [0.3, 0.1], "tolerance": [1e-8, 1e-9]}
+    for axes, seeds, what in (
+        (turned, [0, 1], "axes"),
+        (dict(reversed(over.items())), [0, 1], "axes"),
+        (over, [1, 0], "seeds"),
+    ):
+        with pytest.raises(SolverError, match=f"holds another sweep: {what} differ"):
+            cm.sweep(**call, over=axes, seeds=seeds)
+    again = cm.sweep(**call, over=over, seeds=[0, 1])
+    assert [r.solution.objective for r in again] == [r.solution.objective for r in swept]
 
 
 def iterations_kept(problem, folder: Path) -> int:

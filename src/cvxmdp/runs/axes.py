@@ -10,6 +10,7 @@ from typing import Any
 from cvxmdp.base.errors import SolverError, did_you_mean
 from cvxmdp.base.removed import refuse_removed
 from cvxmdp.problems.problem import Problem
+from cvxmdp.runs.specification import setting_text
 
 BUDGET = "budget/"
 
@@ -66,6 +67,8 @@ def _values(name: str, values: Any) -> list[Any]:
     ]
     if not found:
         raise SolverError(f"the axis {name!r} has no values")
+    if len({setting_text(value) for value in found}) != len(found):
+        raise SolverError(f"a value occurs twice in the axis {name!r}: {found}")
     return found
 
 

@@ -146,15 +146,15 @@ def _recorded_lanes(folder: str | Path | None) -> int | None:
 def _specification(
     problem: Problem, solver: Any, start: Any, cases: list[Case], width: int, rows: int
 ) -> dict[str, Any]:
-    """What must be the same for a folder to be continued."""
-    axes = {
-        name: sorted({setting_text(case.settings[name]) for case in cases})
+    """What must be the same for a folder to be continued; the order, too: checkpoints go by place."""
+    axes = [
+        [name, list(dict.fromkeys(setting_text(case.settings[name]) for case in cases))]
         for name in cases[0].settings
-    }
+    ]
     return {
         **specification_of_run(problem, solver, start, None),
         "axes": axes,
-        "seeds": sorted({case.seed for case in cases}),
+        "seeds": list(dict.fromkeys(case.seed for case in cases)),
         "rows": rows,
         "lanes": width,
     }
