@@ -96,6 +96,20 @@ def test_a_certificate_can_be_asked_for_later(problem, tmp_path):
     assert Done("check", run / "certificate.json", problem).code == Exit.OK
 
 
+def test_a_run_over_so_many_steps_is_kept_and_looked_at(problem, tmp_path):
+    """Its policy has a table for every step."""
+    problem.write_text(PROBLEM.replace("discount = 0.9", "horizon = 4"))
+    run = tmp_path / "run"
+    first = Done("solve", problem, "-o", run)
+    again = Done("solve", problem, "-o", run)
+    assert first.code == again.code == Exit.OK
+    assert again.out == first.out
+    assert "maximize entropy()" in Done("show", run).out
+    assert Done("report", run, "-o", tmp_path / "report.html").code == Exit.OK
+    assert Done("export", run, "-o", tmp_path / "policy.csv").code == Exit.OK
+    assert Done("check", run).code == Exit.OK
+
+
 def test_the_files_a_problem_refers_to_are_kept_with_it(tmp_path):
     expert = np.tile([0.1, 0.4, 0.4, 0.1], (16, 1))
     (tmp_path / "data").mkdir()

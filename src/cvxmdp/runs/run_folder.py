@@ -211,7 +211,7 @@ def _inconsistency(record: RunRecord) -> str:
     if SNAPSHOTS[1] in arrays and arrays[SNAPSHOTS[1]].shape[1:] != shape:
         return "the snapshots are of another model"
     table = table_of(policy)
-    if table is not None and table.shape != shape:
+    if table is not None and table.shape[-2:] != shape:  # (T, S, A) where it depends on time
         return f"the policy has shape {table.shape}, its occupancy {shape}"
     if shape is not None and layout is not None and layout.rows * layout.columns != shape[0]:
         return f"a grid of {layout.rows} x {layout.columns} does not have {shape[0]} states"
