@@ -18,7 +18,8 @@ from command_line import PROBLEM, SAMPLING, Done
 from cvxmdp.cli.outcome import Exit
 from cvxmdp.cli.overrides import read_settings, written_setting
 from cvxmdp.cli.policy_arguments import read_policy
-from cvxmdp.runs.run_folder import RunState, read_run, state_of
+from cvxmdp.runs.run_folder import RunState, find_runs, read_run, state_of
+from cvxmdp.runs.specs.problem_specs import read_problem
 from cvxmdp.solvers.registry import SOLVERS
 
 
@@ -402,6 +403,22 @@ def test_show_lists_runs(solved):
     assert "Safe exploration\n================" in single.out
     listed = Done("show", solved / "runs", "--json").json["runs"]
     assert [entry["settings"]["solver"] for entry in listed] == ["ConvexProgram", "VRPDPG"]
+
+
+def test_what_the_library_keeps_is_no_damaged_run_and_has_a_policy(solved, tmp_path):
+    spec = read_problem(solved / "problem.toml")
+    kept = cm.solve(spec.problem, folder=tmp_path / "kept")
+    shown = Done("show", tmp_path)
+    assert shown.code == Exit.BAD_INPUT
+    assert "load_solution" in shown.err
+    shutil.copytree(solved / "runs" / "exact", tmp_path / "run")
+    shutil.copytree(tmp_path / "kept" / "checkpoint", tmp_path / "run" / "checkpoint")
+    assert Done("show", tmp_path).code == Exit.OK
+    assert find_runs([tmp_path]) == [tmp_path / "run"]
+    assert Done("certify", solved / "problem.toml", tmp_path / "kept").code == Exit.OK
+    assert Done("export", tmp_path / "kept", "-o", tmp_path / "policy.csv").code == Exit.OK
+    found = read_policy(str(tmp_path / "policy.csv"))
+    assert np.array_equal(found.probabilities(), kept.policy.probabilities())
 
 
 def test_a_truncated_store_is_reported_and_never_read_as_whole(solved, tmp_path):

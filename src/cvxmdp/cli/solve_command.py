@@ -23,6 +23,7 @@ from cvxmdp.runs.record import RunRecord, record_of, settings_of
 from cvxmdp.runs.record_text import holds, record_json, record_text
 from cvxmdp.runs.run import STOPPED
 from cvxmdp.runs.run_folder import (
+    CHECKPOINT,
     RunState,
     StoreError,
     read_run,
@@ -31,7 +32,7 @@ from cvxmdp.runs.run_folder import (
     write_run,
     writing,
 )
-from cvxmdp.runs.solving import CHECKPOINT, KEPT_FILES, run_task, write_answer, write_question
+from cvxmdp.runs.solving import KEPT_FILES, run_task, write_answer, write_question
 from cvxmdp.runs.specification import machine_text
 from cvxmdp.runs.specs.imports import allow_imports
 from cvxmdp.runs.specs.places import SpecError

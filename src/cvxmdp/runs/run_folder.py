@@ -40,6 +40,7 @@ from cvxmdp.runs.record import SNAPSHOTS, RunRecord, Series, record_facts, recor
 
 FORMAT = "cvxmdp run 1"
 MANIFEST = "run.json"
+CHECKPOINT = "checkpoint"  # the folder in a run's, and the file in it
 LOCKS = ".parts"  # the folder with a lock for every part of its work
 CERTIFICATE = "certificate.json"
 LARGEST = 2**31  # bytes of one file, and of the numbers in it
@@ -90,9 +91,14 @@ def find_runs(paths: Iterable[str | Path]) -> list[Path]:
             raise FileFormatError(
                 f"{path} is not a folder; runs are folders that have a {MANIFEST}"
             )
-        inside = sorted(manifest.parent for manifest in path.rglob(MANIFEST))
+        folders = sorted(manifest.parent for manifest in path.rglob(MANIFEST))
+        # Checkpoints have a file of that name, too.
+        inside = [folder for folder in folders if folder == path or folder.name != CHECKPOINT]
         if not inside:
-            raise FileFormatError(f"there are no runs in {path}: no folder has a {MANIFEST}")
+            raise FileFormatError(
+                f"there are no runs in {path}: no folder has a {MANIFEST}, as cvxmdp solve -o and sweep write "
+                "it. What solve(folder=...) kept is read by load_solution."
+            )
         found += inside
     return list(dict.fromkeys(found))
 

@@ -18,14 +18,13 @@ from cvxmdp.problems.solution import Solution, Status
 from cvxmdp.problems.solution_folder import NEAREST, write_solution
 from cvxmdp.runs.interruption import listening
 from cvxmdp.runs.run import Keeper, Run, drive
-from cvxmdp.runs.run_folder import StoreError, locked
+from cvxmdp.runs.run_folder import CHECKPOINT, StoreError, locked
 from cvxmdp.runs.specification import specification_of_run
 from cvxmdp.runs.tensorboard import Scalars
 from cvxmdp.solvers.cautious import Cautious
 from cvxmdp.solvers.choice import choose_solver
 from cvxmdp.solvers.contract import Solver, Task
 
-CHECKPOINT = "checkpoint"  # the folder, and the file in it
 KEPT_FILES = (
     CHECKPOINT,
     *(f"{name}.{ending}" for name in ("problem", "solution") for ending in ("json", "safetensors")),
