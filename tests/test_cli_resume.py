@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 import signal
 import subprocess
 import sys
@@ -198,6 +199,17 @@ def test_another_sweep_is_not_mixed_in(sweep_file, tmp_path):
     done = Done("sweep", sweep_file, "-o", tmp_path / "other")
     assert done.code == Exit.BAD_INPUT
     assert "Did you mean 'momentum'" in done.err
+
+
+def test_runs_of_an_earlier_sweep_are_replaced(sweep_file, tmp_path):
+    folder, problem = tmp_path / "swept", tmp_path / "learn.toml"
+    sweep_file.write_text('problem = "learn.toml"\n')
+    text = PROBLEM + '[solver]\nname = "ConvexProgram"\n'
+    for budget in (0.05, 0.1):
+        problem.write_text(text.replace("<= 0.05", f"<= {budget}"))
+        assert Done("sweep", sweep_file, "-o", folder).code == Exit.OK
+        assert read_run(folder / "runs" / "00000").constraints[0].budget == budget
+        shutil.rmtree(folder / "checkpoints")  # as the command says of a folder with another sweep
 
 
 def test_an_interrupted_sweep_goes_on_with_the_same_bits(sweep_file, tmp_path):

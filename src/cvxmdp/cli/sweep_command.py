@@ -12,18 +12,9 @@ from cvxmdp.certificates.certify import certify
 from cvxmdp.cli.outcome import Exit, note, say, say_json, working
 from cvxmdp.cli.overrides import written_setting
 from cvxmdp.cli.proving import ray_at
-from cvxmdp.cli.solve_command import problem_files
+from cvxmdp.cli.solve_command import problem_files, specification
 from cvxmdp.problems.solution import Status
-from cvxmdp.runs.run_folder import (
-    LOCKS,
-    RunState,
-    StoreError,
-    locked,
-    specification_of,
-    state_of,
-    write_run,
-    writing,
-)
+from cvxmdp.runs.run_folder import LOCKS, StoreError, is_run_of, locked, write_run, writing
 from cvxmdp.runs.specs.imports import allow_imports
 from cvxmdp.runs.specs.places import SpecError
 from cvxmdp.runs.specs.problem_specs import SweepSpec, read_sweep
@@ -98,14 +89,15 @@ def _part(text: str) -> tuple[int, int]:
 def _keep(spec: SweepSpec, found: Sweep, folder: Path, prove: bool) -> int:
     """Write every finished run that is not there yet; returns how many failed."""
     files, failed = problem_files(spec.base), 0
+    same = specification(spec.base, spec.base.solver, None)
     for run in found:
         place = folder / f"{run.index:05d}"
-        wanted = f"{label_of(run.settings)}; seed {run.seed}; certified {prove}"
+        wanted = f"{same}; {label_of(run.settings)}; seed {run.seed}; certified {prove}"
         solution = run.solution
         failed += solution.status is Status.FAILED
         if solution.status is Status.INTERRUPTED:
             continue
-        if state_of(place) is RunState.COMPLETE and specification_of(place) == wanted:
+        if is_run_of(place, wanted):
             continue
         certificate = certify(solution.problem, solution) if prove and solution.has_policy else None
         record = sweep_record(

@@ -174,6 +174,12 @@ def specification_of(folder: str | Path) -> str:
     return str(_manifest(Path(folder)).get("specification", ""))
 
 
+def is_run_of(folder: str | Path, specification: str) -> bool:
+    """Whether a folder holds the whole run of this checksum."""
+    complete = state_of(folder) is RunState.COMPLETE
+    return complete and specification_of(folder) == specification
+
+
 def read_run(folder: str | Path) -> RunRecord:
     """Read a run that is complete; an error that says what is wrong with any other."""
     folder = Path(folder)
