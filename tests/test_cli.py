@@ -372,6 +372,20 @@ def test_frontier(solved, tmp_path):
     assert "--overwrite" in Done("frontier", problem, "-n", 3, "-o", tmp_path / "f").err
 
 
+def test_a_frontier_leaves_other_folders_alone_and_nothing_of_an_earlier_run(problem, tmp_path):
+    (tmp_path / "metrics.parquet").write_text("mine")
+    trace = ("frontier", problem, "--budgets", "0.05", "-o")
+    assert "other things in it (metrics.parquet)" in Done(*trace, tmp_path).err
+    assert (tmp_path / "metrics.parquet").read_text() == "mine"
+    run = tmp_path / "run"
+    assert Done("solve", problem, "-o", run).code == Exit.OK
+    problem.write_text(PROBLEM.replace("size = 4", "size = 3").replace("5, [1, 2]", "4"))
+    assert Done(*trace, run, "--overwrite").code == Exit.OK
+    assert Done("check", run).code == Exit.OK
+    assert Done("export", run, "-o", tmp_path / "policy.csv").code == Exit.OK
+    assert read_policy(str(tmp_path / "policy.csv")).n_states == 9
+
+
 def test_pareto(solved, tmp_path):
     problem = solved / "problem.toml"
     asked = ("pareto", problem, "spread=entropy()", 'safe=-linear("hazard")', "--tolerance", 0.1)
@@ -485,8 +499,11 @@ n_envs = 4
 
 def test_an_environment_is_learned_in_and_kept(tmp_path):
     path = tmp_path / "lake.toml"
+    path.write_text(PROBLEM)
+    assert Done("solve", path, "-o", tmp_path / "run").code == Exit.OK
     path.write_text(ENVIRONMENT + SAMPLING)
-    solved = Done("solve", path, "--seed", 0, "-o", tmp_path / "run", "--json")
+    replaced = ("-o", tmp_path / "run", "--overwrite", "--json")
+    solved = Done("solve", path, "--seed", 0, *replaced)
     assert solved.code == Exit.NOT_CONVERGED
     assert solved.json["objective"] >= 0
     shown = Done("show", tmp_path / "run")

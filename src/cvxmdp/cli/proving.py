@@ -22,8 +22,16 @@ from cvxmdp.runs.frontier import frontier
 from cvxmdp.runs.pareto import pareto
 from cvxmdp.runs.record import frontier_facts, record_of
 from cvxmdp.runs.record_text import ROUNDING
-from cvxmdp.runs.run_folder import CERTIFICATE, RunState, StoreError, state_of, write_run, writing
-from cvxmdp.runs.solving import solve
+from cvxmdp.runs.run_folder import (
+    CERTIFICATE,
+    RunState,
+    StoreError,
+    require_ours,
+    state_of,
+    write_run,
+    writing,
+)
+from cvxmdp.runs.solving import solve, write_answer, write_question
 from cvxmdp.runs.specs.array_specs import ArrayFolder
 from cvxmdp.runs.specs.expressions import Reader
 from cvxmdp.runs.specs.places import SpecError
@@ -158,7 +166,9 @@ def trace_frontier(
     """Trace a frontier; see ``cvxmdp frontier --help``."""
     spec = read(problem)
     name = _constraint(list(spec.problem.constraints), constraint)
-    if out is not None and state_of(out) is not RunState.ABSENT and not overwrite:
+    if out is not None and state_of(out) is RunState.ABSENT:
+        require_ours(out, ())
+    elif out is not None and not overwrite:
         raise StoreError(f"{out} holds a run already; choose another folder, or use --overwrite")
     with writing(out) if out else nullcontext(), working("solving one budget after the other"):
         found = frontier(spec.problem, name, _numbers(budgets), n=n, backend=ray_at(ray))
@@ -173,6 +183,8 @@ def trace_frontier(
                 frontier=found,
                 rerun=f"cvxmdp frontier {problem.name} {name}",
             )
+            write_question(out, spec.problem)
+            write_answer(out, solution)
             write_run(out, record, problem_files=problem_files(spec))
     feasible = any(not point.certificate.infeasible for point in found.points)
     code = Exit.OK if feasible else Exit.INFEASIBLE

@@ -27,12 +27,13 @@ from cvxmdp.runs.run_folder import (
     RunState,
     StoreError,
     read_run,
+    require_ours,
     specification_of,
     state_of,
     write_run,
     writing,
 )
-from cvxmdp.runs.solving import KEPT_FILES, run_task, write_answer, write_question
+from cvxmdp.runs.solving import run_task, write_answer, write_question
 from cvxmdp.runs.specification import machine_text
 from cvxmdp.runs.specs.imports import allow_imports
 from cvxmdp.runs.specs.places import SpecError
@@ -166,8 +167,7 @@ def _finished(out: Path | None, wanted: str, overwrite: bool) -> RunRecord | Non
         return None
     state = state_of(out)
     if state is RunState.ABSENT:
-        if any(_is_other(entry) for entry in out.glob("*")):
-            raise StoreError(f"{out} is a folder with other things in it; choose another")
+        require_ours(out, (CHECKPOINT,))
         return None
     if specification_of(out) != wanted and not overwrite:
         raise StoreError(
@@ -184,11 +184,6 @@ def _finished(out: Path | None, wanted: str, overwrite: bool) -> RunRecord | Non
         return None
     note(f"{out} is finished already; this is what it found.")
     return record
-
-
-def _is_other(entry: Path) -> bool:
-    """Whether something in a folder is none of ours: of a run that ended before it wrote its list of files."""
-    return entry.name not in KEPT_FILES and not entry.name.startswith(".")
 
 
 def _checkpoints(path: Path, specification: str) -> Checkpoints:

@@ -14,7 +14,7 @@ from cvxmdp.cli.overrides import written_setting
 from cvxmdp.cli.proving import ray_at
 from cvxmdp.cli.solve_command import problem_files, specification
 from cvxmdp.problems.solution import Status
-from cvxmdp.runs.run_folder import LOCKS, StoreError, is_run_of, locked, write_run, writing
+from cvxmdp.runs.run_folder import is_run_of, locked, require_ours, write_run, writing
 from cvxmdp.runs.specs.imports import allow_imports
 from cvxmdp.runs.specs.places import SpecError
 from cvxmdp.runs.specs.problem_specs import SweepSpec, read_sweep
@@ -38,11 +38,7 @@ def run_sweep(
     allow_imports(modules or ())
     spec, part = read_sweep(file), None if shard is None else _part(shard)
     folder = Path("runs") / file.stem if out is None else out
-    unknown = [entry.name for entry in folder.glob("*") if entry.name not in _OURS]
-    if unknown:
-        raise StoreError(
-            f"{folder} is a folder with other things in it ({unknown[0]}); choose another"
-        )
+    require_ours(folder, (CHECKPOINTS, RUNS))
     with locked(folder, "" if part is None else f"{part[0]}-of-{part[1]}"):
         found = sweep(
             spec.base.problem,
@@ -74,9 +70,6 @@ def run_sweep(
     else:
         note(f"\nKept in {folder}. Look at it: cvxmdp report {folder / RUNS} -o report.html")
     return code
-
-
-_OURS = (CHECKPOINTS, RUNS, LOCKS, ".lock")
 
 
 def _part(text: str) -> tuple[int, int]:

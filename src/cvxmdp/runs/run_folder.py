@@ -22,7 +22,7 @@ import hashlib
 import json
 import time
 import warnings
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager, nullcontext
 from enum import Enum
 from pathlib import Path, PurePosixPath
@@ -81,6 +81,15 @@ def _state(folder: Path, manifest: Mapping[str, Any]) -> RunState:
     if manifest["state"] == "complete":
         return RunState.COMPLETE
     return RunState.RUNNING if _is_locked(folder) else RunState.UNFINISHED
+
+
+def require_ours(folder: Path, ours: Collection[str]) -> None:
+    """An error where a folder has other things in it than these and hidden files."""
+    for entry in sorted(folder.glob("*")):
+        if entry.name not in ours and not entry.name.startswith("."):
+            raise StoreError(
+                f"{folder} is a folder with other things in it ({entry.name}); choose another"
+            )
 
 
 def find_runs(paths: Iterable[str | Path]) -> list[Path]:

@@ -13,9 +13,9 @@ from cvxmdp.base.compiling import let_go
 from cvxmdp.base.errors import ExperienceError, ProblemError, SettingsError
 from cvxmdp.base.progress import Progress
 from cvxmdp.problems.problem import Problem
-from cvxmdp.problems.problem_folder import write_problem
+from cvxmdp.problems.problem_folder import DOCUMENT, write_problem
 from cvxmdp.problems.solution import Solution, Status
-from cvxmdp.problems.solution_folder import NEAREST, write_solution
+from cvxmdp.problems.solution_folder import write_solution
 from cvxmdp.runs.interruption import listening
 from cvxmdp.runs.run import Keeper, Run, drive
 from cvxmdp.runs.run_folder import CHECKPOINT, StoreError, locked
@@ -24,13 +24,6 @@ from cvxmdp.runs.tensorboard import Scalars
 from cvxmdp.solvers.cautious import Cautious
 from cvxmdp.solvers.choice import choose_solver
 from cvxmdp.solvers.contract import Solver, Task
-
-KEPT_FILES = (
-    CHECKPOINT,
-    *(f"{name}.{ending}" for name in ("problem", "solution") for ending in ("json", "safetensors")),
-    "policy.safetensors",
-    NEAREST,
-)
 
 
 def solve(
@@ -97,9 +90,11 @@ def solve(
 
 
 def write_question(folder: Path, problem: Problem) -> None:
-    """Keep the problem beside its run; an environment cannot be kept."""
+    """Keep the problem beside its run; of an environment, which cannot be kept, nor one of an earlier run."""
     if problem.environment is None:
         write_problem(folder, problem)
+    else:
+        (folder / DOCUMENT).unlink(missing_ok=True)
 
 
 def write_answer(folder: Path, solution: Solution) -> None:
