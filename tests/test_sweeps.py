@@ -8,6 +8,7 @@ import subprocess
 import sys
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 
 import jax.numpy as jnp
 import numpy as np
@@ -209,6 +210,40 @@ def test_a_run_that_breaks_does_not_take_the_others_with_it():
         assert broken.status is cm.Status.FAILED
         assert "is not finite" in broken.message
         assert fine.status is cm.Status.ITERATION_LIMIT
+    assert found.best(tolerance=100.0)["momentum"] == 1.0
+    with pytest.raises(
+        SolverError, match=r"SweepRun\(\{'momentum': 0\.05\}, seed 0\) failed and has"
+    ):
+        found.curve("objective")
+    # as two seeds of the same settings, whichever of them it is
+    for order in ((0, 1), (1, 0)):
+        one = cm.Sweep(
+            problem, wild, [like(found[k], seed=k, index=n) for n, k in enumerate(order)], 1, False
+        )
+        (row,) = one.summary()
+        assert (row["runs"], row["failed"]) == (2, 1)
+        assert np.isnan([row["objective"].value, row["violation/odd"].value]).all()
+        assert "2 runs, 1 compiled program" in str(one)
+        assert "1 run failed" in str(one)
+        with pytest.raises(SolverError, match="a run failed"):
+            one.best(tolerance=100.0)
+
+
+def like(run, **changes) -> SimpleNamespace:
+    """A run that somebody else may have made."""
+    facts = {"settings": {}, "solution": run.solution, "machines": run.machines, "seed": run.seed}
+    return SimpleNamespace(**{**facts, **changes})
+
+
+def test_no_runs_and_runs_of_other_lengths_are_errors_in_words(problem, swept):
+    none = cm.Sweep(problem, SOLVER, [], 0, False)
+    for ask in (none.best, lambda: none.curve("objective")):
+        with pytest.raises(SolverError, match="there are no runs"):
+            ask()
+    short = replace(swept[0].solution, history={"objective": np.zeros(2)})
+    two = [like(swept[0], index=0), like(swept[0], index=1, solution=short)]
+    with pytest.raises(SolverError, match=r"of one length.*has 4 records, .* has 2\. Keep like"):
+        cm.Sweep(problem, SOLVER, two, 1, False).curve("objective")
 
 
 # --- lanes --------------------------------------------------------------------------------------
