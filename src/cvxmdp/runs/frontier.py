@@ -43,6 +43,7 @@ from cvxmdp.problems.solution import Solution
 from cvxmdp.runs.backends.backend import Answers, Backend
 from cvxmdp.runs.backends.this_process import ThisProcess
 from cvxmdp.runs.frontier_figures import plot_frontier
+from cvxmdp.runs.interruption import unless_interrupted
 from cvxmdp.runs.solving import solve
 
 FREE_GAP = 1e-5  # of what the budget matters: the gap up to which a constraint is said not to bind
@@ -319,7 +320,8 @@ Certified = tuple[Solution, Certificate]
 
 
 def _certified(problem: Problem, cautious: float | None) -> Certified:
-    solution = solve(problem, cautious=cautious)
+    with unless_interrupted():
+        solution = solve(problem, cautious=cautious)
     return solution, certify(problem, solution)
 
 
