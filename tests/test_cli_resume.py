@@ -118,6 +118,21 @@ def test_a_run_that_ended_before_its_first_file_does_not_block_the_folder(proble
     assert "other things in it" in Done("solve", problem, "-o", tmp_path / "other").err
 
 
+def test_a_checkpoint_of_another_machine_is_not_gone_on_from_in_silence(problem, tmp_path):
+    run, few = tmp_path / "run", ("--solver", "ColumnGeneration")
+    words = ("solve", problem, "-o", run, *few, "--time-limit", 0.001)
+    assert Done(*words).code == Exit.NOT_CONVERGED
+    facts = run / "checkpoint" / "run.json"
+    assert "Its checkpoint" not in Done(*words).err
+    facts.write_text(facts.read_text().replace('"numpy": "', '"numpy": "0.'))
+    assert "Its checkpoint is of another numpy: it begins again" in Done(*words).err
+    facts.write_text("{")
+    assert "is damaged" in Done(*words).err
+    shutil.rmtree(run / "checkpoint")
+    (run / "checkpoint").write_text("no folder")
+    assert "cannot be used for the run" in Done(*words).err
+
+
 @pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGKILL], ids=["interrupted", "killed"])
 def test_a_learning_run_goes_on_with_the_same_bits(tmp_path, how):
     text = (PROBLEM + SAMPLING).replace("iterations = 40", "iterations = 6000")

@@ -12,8 +12,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from cvxmdp.base.checkpoints import Checkpoints
-from cvxmdp.base.errors import FileFormatError, SolverError
+from cvxmdp.base.checkpoints import AnotherRunError, Checkpoints
+from cvxmdp.base.errors import FileFormatError
 from cvxmdp.certificates.certificate import Certificate
 from cvxmdp.certificates.certify import certify
 from cvxmdp.cli.outcome import Exit, note, say, say_json, working
@@ -42,8 +42,8 @@ from cvxmdp.solvers.choice import choose_solver
 from cvxmdp.solvers.contract import Task
 
 CONFIDENCE = 0.95  # of statements about the true model, where the solver has none of its own
-# Statuses of runs that the same command goes on with.
 GOES_ON = "It goes on from its last checkpoint; without one it begins again."
+# Statuses of runs that the same command goes on with.
 UNFINISHED = [status.name.lower() for status in STOPPED]
 
 
@@ -187,13 +187,17 @@ def _finished(out: Path | None, wanted: str, overwrite: bool) -> RunRecord | Non
 
 
 def _checkpoints(path: Path, specification: str) -> Checkpoints:
-    """The folder's checkpoints; those of another run are thrown away."""
+    """The folder's checkpoints; those of another run, or of another machine, are thrown away."""
     facts = {"specification": specification, **machine_text()}
     try:
         return Checkpoints(path, "run", facts)
-    except (SolverError, FileFormatError):
-        shutil.rmtree(path)
-        return Checkpoints(path, "run", facts)
+    except AnotherRunError as error:
+        if "specification" not in error.different:  # else --overwrite was asked for
+            note(f"Its checkpoint is of another {' and '.join(error.different)}: it begins again.")
+    except FileFormatError as error:
+        note(f"{error}: it begins again.")
+    shutil.rmtree(path)
+    return Checkpoints(path, "run", facts)
 
 
 def specification(spec: ProblemSpec, solver: Any, seed: int | None) -> str:

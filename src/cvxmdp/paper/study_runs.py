@@ -10,7 +10,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from cvxmdp.base.errors import CvxmdpWarning, FileFormatError, SolverError
+from cvxmdp.base.checkpoints import AnotherRunError
+from cvxmdp.base.errors import CvxmdpWarning, FileFormatError
 from cvxmdp.base.progress import Progress
 from cvxmdp.certificates.checking import fingerprint
 from cvxmdp.paper.studies import Study
@@ -95,7 +96,7 @@ def _make(task: StudyRun) -> None:
     over = {name: [value] for name, value in settings.items()}
     try:
         (run,) = found = _sweep(study, over, task.number, checkpoint)
-    except SolverError:
+    except AnotherRunError:
         # Of other settings or another version: what it holds is of no use here.
         shutil.rmtree(checkpoint, ignore_errors=True)
         (run,) = found = _sweep(study, over, task.number, checkpoint)
