@@ -97,6 +97,24 @@ def test_a_certificate_can_be_asked_for_later(problem, tmp_path):
     assert Done("check", run / "certificate.json", problem).code == Exit.OK
 
 
+def test_a_certificate_that_is_asked_for_later_is_the_same(problem, tmp_path):
+    """With the solver's evidence and confidence."""
+    rows = "0,0,1,1,0\n1,0,0,0,0\n0,1,0,0,0\n1,1,1,0,0\n" * 200
+    (tmp_path / "log.csv").write_text("state,action,next_state,reward,terminated\n" + rows)
+    problem.write_text(
+        'maximize = \'linear("reward")\'\n[model]\nkind = "log"\npath = "log.csv"\ndiscount = 0.5\n'
+        'known = ["reward"]\n[solver]\ncautious = 0.5\n'
+    )
+    words = ("solve", problem, "-o")
+    Done(*words, tmp_path / "once")
+    Done(*words, tmp_path / "later", "--no-certify")
+    Done(*words, tmp_path / "later")
+    once, later = (
+        json.loads((tmp_path / run / "certificate.json").read_text()) for run in ("once", "later")
+    )
+    assert once["claims"] == later["claims"]
+
+
 def test_a_run_over_so_many_steps_is_kept_and_looked_at(problem, tmp_path):
     """Its policy has a table for every step."""
     problem.write_text(PROBLEM.replace("discount = 0.9", "horizon = 4"))

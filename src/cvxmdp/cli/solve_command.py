@@ -18,7 +18,7 @@ from cvxmdp.certificates.certificate import Certificate
 from cvxmdp.certificates.certify import certify
 from cvxmdp.cli.outcome import Exit, note, say, say_json, working
 from cvxmdp.cli.overrides import read
-from cvxmdp.problems.solution import Solution, Status
+from cvxmdp.problems.solution import Solution, Status, load_solution
 from cvxmdp.runs.record import RunRecord, record_of, settings_of
 from cvxmdp.runs.record_text import holds, record_json, record_text
 from cvxmdp.runs.run import STOPPED
@@ -126,18 +126,14 @@ class SolveCommand:
     tensorboard: Path | None = None
 
     def run(self) -> RunRecord:
-        problem, solution = self.spec.problem, self._solution()
-        certificate = None
-        if self.prove and solution.status.name.lower() not in UNFINISHED:
-            with working("proving"):
-                sure = getattr(self.solver, "confidence", CONFIDENCE)
-                certificate = certify(problem, solution, confidence=sure)
+        solution = self._solution()
+        proving = self.prove and solution.status.name.lower() not in UNFINISHED
         record = record_of(
             solution,
             title=self.spec.title,
             seed=self.seed,
             solver=self.solver,
-            certificate=certificate,
+            certificate=self._certificate(solution) if proving else None,
             rerun=self.rerun,
         )
         if self.reason is None:
@@ -156,9 +152,13 @@ class SolveCommand:
 
     def proven(self, record: RunRecord) -> RunRecord:
         """A finished run, with the certificate that nobody had asked for yet."""
+        assert self.folder is not None  # it was read from there
+        return replace(record, certificate=self._certificate(load_solution(self.folder)).to_json())
+
+    def _certificate(self, solution: Solution) -> Certificate:
         with working("proving"):
-            certificate = certify(self.spec.problem, record.policy)
-        return replace(record, certificate=certificate.to_json())
+            sure = getattr(self.solver, "confidence", CONFIDENCE)
+            return certify(self.spec.problem, solution, confidence=sure)
 
 
 def _finished(out: Path | None, wanted: str, overwrite: bool) -> RunRecord | None:
