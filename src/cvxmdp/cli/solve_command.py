@@ -33,7 +33,7 @@ from cvxmdp.runs.run_folder import (
     write_run,
     writing,
 )
-from cvxmdp.runs.solving import run_task, write_answer, write_question
+from cvxmdp.runs.solving import run_task
 from cvxmdp.runs.specification import machine_text
 from cvxmdp.runs.specs.imports import allow_imports
 from cvxmdp.runs.specs.places import SpecError
@@ -142,13 +142,10 @@ class SolveCommand:
 
     def _solution(self) -> Solution:
         task = Task(self.spec.problem, None, self.seed)
-        if self.folder is None:
-            return run_task(self.solver, task, None, self.time_limit, None, self.tensorboard)
-        place = _checkpoints(self.folder / CHECKPOINT, self.specification)
-        write_question(self.folder, self.spec.problem)
-        solution = run_task(self.solver, task, place, self.time_limit, None, self.tensorboard)
-        write_answer(self.folder, solution)
-        return solution
+        place = None
+        if self.folder is not None:
+            place = _checkpoints(self.folder / CHECKPOINT, self.specification)
+        return run_task(self.solver, task, place, self.time_limit, None, self.tensorboard)
 
     def proven(self, record: RunRecord) -> RunRecord:
         """A finished run, with the certificate that nobody had asked for yet."""

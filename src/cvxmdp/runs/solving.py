@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import time
+from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -74,16 +75,13 @@ def solve(
     if cautious is not None:
         solver = Cautious(solver, cautious)
     task = Task(problem, start, seed)
-    with listening():  # to the last file that is written: Ctrl-C ends iterations, and nothing else
-        if folder is None:
-            solution = run_task(solver, task, None, time_limit, progress, tensorboard)
-        else:
-            with locked(folder) as held:
-                facts = specification_of_run(problem, solver, start, seed)
-                place = Checkpoints(held / CHECKPOINT, "run", facts)
-                write_question(held, problem)
-                solution = run_task(solver, task, place, time_limit, progress, tensorboard)
-                write_answer(held, solution)
+    # To the last file that is written: Ctrl-C ends iterations, and nothing else.
+    with listening(), nullcontext() if folder is None else locked(folder) as held:
+        place = None
+        if held is not None:
+            facts = specification_of_run(problem, solver, start, seed)
+            place = Checkpoints(held / CHECKPOINT, "run", facts)
+        solution = run_task(solver, task, place, time_limit, progress, tensorboard)
     if reason is None:
         return solution
     return replace(solution, stats={**solution.stats, "chosen": reason})
@@ -130,7 +128,9 @@ def run_task(
     progress: bool | None,
     tensorboard: str | Path | None = None,
 ) -> Solution:
-    """A run from its beginning, or from its checkpoint, to its end."""
+    """A run from its beginning, or from its checkpoint, to its end; with checkpoints, kept beside them."""
+    if place is not None:
+        write_question(place.path.parent, task.problem)
     started = time.perf_counter()
     deadline = math.inf if time_limit is None else started + read_seconds(time_limit)
     timed = replace(task, seconds_left=lambda: deadline - time.perf_counter())
@@ -163,6 +163,8 @@ def run_task(
     solution = run.solution(stopped or Status.INTERRUPTED)
     if scalars is not None:
         scalars.close(solution)
+    if place is not None:
+        write_answer(place.path.parent, solution)
     return solution
 
 
