@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import os
 import re
 import shutil
@@ -15,7 +16,7 @@ import pytest
 
 import cvxmdp as cm
 from command_line import PROBLEM, SAMPLING, Done
-from cvxmdp.cli.outcome import Exit
+from cvxmdp.cli.outcome import Exit, say_json
 from cvxmdp.cli.overrides import read_settings, written_setting
 from cvxmdp.cli.policy_arguments import read_policy
 from cvxmdp.runs.run_folder import RunState, find_runs, read_run, state_of
@@ -240,6 +241,13 @@ def test_a_terminal_without_the_letters_shows_their_codes(problem, tmp_path):
     assert "Gr\\xf6\\xdfe" in shown.stdout
 
 
+def test_what_is_no_number_is_said_in_words_in_json(capsys):
+    """Policies that a sweep varies, for instance; some are dataclasses with arrays in them."""
+    say_json({"policy": [cm.Table(), cm.MLP(4)], "gain": math.nan})
+    said = json.loads(capsys.readouterr().out)
+    assert said == {"policy": ["Table()", "MLP(4)"], "gain": None}
+
+
 def test_settings_are_written_as_they_are_read():
     settings = {
         "mixture": True,
@@ -306,6 +314,10 @@ def test_sampling_needs_a_seed_and_repeats_with_it(solved, tmp_path):
         (["show", "absent"], "not a folder"),
         (["report", "{folder}"], "no runs"),
         (["export", "absent.safetensors", "-o", "x.csv"], "absent.safetensors"),
+        (["certify", "{problem}", "x.csv", "--repaired", "x.txt"], "a file that ends in .csv"),
+        (["certify", "{problem}", "x.csv", "-o", "absent/c.json"], "there is no folder absent"),
+        (["evaluate", "{problem}", "x.csv", "-o", "absent/e.json"], "there is no folder absent"),
+        (["pareto", "{problem}", "a=entropy()", "--plot", "x.foo"], "a file that ends in"),
         (["export", "{folder}", "-o", "x.csv"], "not a run"),
     ],
 )

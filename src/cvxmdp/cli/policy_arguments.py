@@ -10,6 +10,7 @@ import numpy as np
 from cvxmdp.base.errors import FileFormatError, reading
 from cvxmdp.base.storage import require_file
 from cvxmdp.base.table_files import WRITERS, Columns, read_columns, write_columns
+from cvxmdp.cli.outcome import require_place
 from cvxmdp.policies import Policy, TabularPolicy, load_policy
 from cvxmdp.policies.policy import ENDING
 from cvxmdp.policies.policy_file import policy_of_columns
@@ -84,10 +85,7 @@ def write_policy(policy: Policy, path: Path, columns: Columns | None = None) -> 
         path: the file.
         columns: a table that says more of it than the policy can (``solution.columns()``).
     """
-    if path.suffix not in FORMATS:
-        raise FileFormatError(
-            f"cannot write {path.name!r}: give a file that ends in {', '.join(FORMATS)}"
-        )
+    require_place(path, FORMATS)
     table = getattr(policy, "table", policy)
     if path.suffix == ENDING:
         policy.save(path)

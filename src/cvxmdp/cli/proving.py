@@ -8,13 +8,14 @@ from dataclasses import asdict
 from pathlib import Path
 
 from cvxmdp.base.errors import did_you_mean
+from cvxmdp.base.notebooks import picture_endings
 from cvxmdp.base.text_tables import number
 from cvxmdp.certificates.certificate import Certificate, certificate_facts
 from cvxmdp.certificates.certify import certify
 from cvxmdp.certificates.checking import check
-from cvxmdp.cli.outcome import Exit, note, say, say_json, working
+from cvxmdp.cli.outcome import Exit, note, require_place, say, say_json, working
 from cvxmdp.cli.overrides import read
-from cvxmdp.cli.policy_arguments import read_policy, write_policy
+from cvxmdp.cli.policy_arguments import FORMATS, read_policy, write_policy
 from cvxmdp.cli.solve_command import problem_files
 from cvxmdp.problems.problem import Problem, load_problem
 from cvxmdp.runs.backends.ray_backend import Ray
@@ -48,6 +49,8 @@ def certify_policy(
     as_json: bool,
 ) -> Exit:
     """Certify a policy; see ``cvxmdp certify --help``."""
+    require_place(out)
+    require_place(repaired, FORMATS)
     spec = read(problem)
     given = read_policy(policy)
     with working("proving"):
@@ -210,6 +213,8 @@ def trace_front(
     spec = read(problem)
     if out is not None and out.exists() and any(out.iterdir()):
         raise StoreError(f"{out} is not empty; choose another folder")
+    if plot is not None:
+        require_place(plot, picture_endings())
     reader = Reader(ArrayFolder(problem.parent), spec.problem.space)
     asked = {name: reader.utility(text) for name, text in map(_named, objectives)}
     with working("solving one weighting after the other"):

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Mapping
-from dataclasses import asdict, is_dataclass
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+from cvxmdp.base.interval import Interval
 from cvxmdp.certificates.certify import certify
 from cvxmdp.cli.outcome import Exit, note, say, say_json, working
 from cvxmdp.cli.overrides import written_setting
@@ -54,8 +55,8 @@ def run_sweep(
     code = Exit.NOT_CONVERGED if failed else Exit.OK
     code = Exit.INTERRUPTED if found.interrupted else code
     if as_json:
-        summary = [_plain(row) for row in found.summary()]
         counts = {"runs": len(found), "failed": failed, "interrupted": found.interrupted}
+        summary = [_numbers(row) for row in found.summary()]
         say_json({"folder": str(folder), **counts, "summary": summary, "exit_code": int(code)})
         return code
     say(str(found))
@@ -115,8 +116,6 @@ def _rerun(spec: SweepSpec, run: SweepRun) -> str:
     return f"{line}  # with {', '.join(notes)}" if notes else line
 
 
-def _plain(row: Mapping[str, Any]) -> dict[str, Any]:
-    return {
-        name: asdict(value) if is_dataclass(value) and not isinstance(value, type) else value
-        for name, value in row.items()
-    }
+def _numbers(row: Mapping[str, Any]) -> dict[str, Any]:
+    """A row of the summary with its intervals as plain data."""
+    return {n: asdict(value) if isinstance(value, Interval) else value for n, value in row.items()}
