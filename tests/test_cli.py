@@ -393,9 +393,12 @@ def test_frontier(solved, tmp_path):
     done = Done("frontier", problem, "--budgets", "0.02,0.05", "-o", tmp_path / "f")
     assert done.code == Exit.OK
     assert "0.005 more is worth at most" in done.out
-    facts = read_run(tmp_path / "f").frontier
-    assert facts is not None
-    assert facts.budgets == (0.02, 0.05)
+    kept = read_run(tmp_path / "f")
+    assert kept.frontier is not None
+    assert kept.frontier.budgets == (0.02, 0.05)
+    assert kept.rerun == "cvxmdp frontier problem.toml hazard --budgets 0.02,0.05"
+    assert kept.constraints[0].budget == 0.05
+    assert Done("check", tmp_path / "f").code == Exit.OK
     for_machines = Done("frontier", problem, "hazard", "-n", 3, "--json").json
     assert len(for_machines["budgets"]) == 3
     assert Done("frontier", problem, "--budgets", "-1,-2").code == Exit.INFEASIBLE
@@ -404,13 +407,19 @@ def test_frontier(solved, tmp_path):
 
 def test_a_frontier_leaves_other_folders_alone_and_nothing_of_an_earlier_run(problem, tmp_path):
     (tmp_path / "metrics.parquet").write_text("mine")
-    trace = ("frontier", problem, "--budgets", "0.05", "-o")
+    trace = ("frontier", problem, "--budgets", "0.06", "-o")
     assert "other things in it (metrics.parquet)" in Done(*trace, tmp_path).err
     assert (tmp_path / "metrics.parquet").read_text() == "mine"
     run = tmp_path / "run"
     assert Done("solve", problem, "-o", run).code == Exit.OK
-    problem.write_text(PROBLEM.replace("size = 4", "size = 3").replace("5, [1, 2]", "4"))
-    assert Done(*trace, run, "--overwrite").code == Exit.OK
+    text = PROBLEM.replace("size = 4", "size = 3").replace("5, [1, 2]", "4")
+    problem.write_text(text + SAMPLING)
+    traced = Done(*trace, run, "--overwrite")
+    assert traced.code == Exit.OK
+    assert "[solver] plays no part" in traced.err
+    assert (
+        read_run(run).constraints[0].budget == 0.05
+    )  # the file's own, though it was not asked for
     assert Done("check", run).code == Exit.OK
     assert Done("export", run, "-o", tmp_path / "policy.csv").code == Exit.OK
     assert read_policy(str(tmp_path / "policy.csv")).n_states == 9
