@@ -223,7 +223,9 @@ def test_runs_of_an_earlier_sweep_are_replaced(sweep_file, tmp_path):
     for budget in (0.05, 0.1):
         problem.write_text(text.replace("<= 0.05", f"<= {budget}"))
         assert Done("sweep", sweep_file, "-o", folder).code == Exit.OK
-        assert read_run(folder / "runs" / "00000").constraints[0].budget == budget
+        kept = read_run(folder / "runs" / "00000")
+        assert kept.constraints[0].budget == budget
+        assert kept.rerun == "cvxmdp solve learn.toml --solver ConvexProgram --seed 0"
         shutil.rmtree(folder / "checkpoints")  # as the command says of a folder with another sweep
 
 

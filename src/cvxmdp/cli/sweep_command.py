@@ -15,6 +15,7 @@ from cvxmdp.cli.overrides import written_setting
 from cvxmdp.cli.proving import ray_at
 from cvxmdp.cli.solve_command import problem_files, specification
 from cvxmdp.problems.solution import Status
+from cvxmdp.runs.axes import BUDGET
 from cvxmdp.runs.run_folder import is_run_of, locked, require_ours, write_run, writing
 from cvxmdp.runs.specs.imports import allow_imports
 from cvxmdp.runs.specs.places import SpecError
@@ -104,11 +105,12 @@ def _keep(spec: SweepSpec, found: Sweep, folder: Path, prove: bool) -> int:
 
 def _rerun(spec: SweepSpec, run: SweepRun) -> str:
     """The command that makes one run of a sweep; budgets are changed in the problem file."""
-    words = ["cvxmdp", "solve", spec.base.path.name, "--solver", type(spec.base.solver).__name__]
-    settings = {**spec.base.solver_table, **run.settings}
+    table = dict(spec.base.solver_table)
+    words = ["cvxmdp", "solve", spec.base.path.name]
+    words += ["--solver", table["name"]] if "name" in table else []  # else a cautious one is chosen
     notes = []
-    for name, value in settings.items():
-        if name.startswith("budget/"):
+    for name, value in {**table, **run.settings}.items():
+        if name.startswith(BUDGET):
             notes.append(f"{name}={value}")
         elif name not in ("name", "seed"):
             words += ["--set", f"{name}={written_setting(value)}"]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, fields, is_dataclass, replace
 from typing import Any
 
@@ -42,7 +42,7 @@ def read_cases(
             f"a sweep takes a solver such as VRPDPG(...) or PDPG(...); got {solver!r}"
         )
     axes = {name: _values(name, values) for name, values in (over or {}).items()}
-    _check_names(problem, solver, axes)
+    check_axes(problem, solver, axes)
     if isinstance(seeds, str | bytes) or not isinstance(seeds, Iterable):
         raise SolverError(f"seeds are several whole numbers, seeds=range(16); got {seeds!r}")
     numbers = [_seed(seed) for seed in seeds]
@@ -78,7 +78,8 @@ def _seed(seed: Any) -> int:
     return int(seed)
 
 
-def _check_names(problem: Problem, solver: Any, axes: Mapping[str, Any]) -> None:
+def check_axes(problem: Problem, solver: Any, axes: Collection[str]) -> None:
+    """An error for what is no setting of the solver and no budget."""
     refuse_removed(type(solver).__name__, axes)
     known = [field.name for field in fields(solver)]
     known += [BUDGET + name for name in problem.constraints]
