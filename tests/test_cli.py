@@ -82,9 +82,10 @@ def test_a_run_is_kept_and_found_again(solved):
     assert state_of(exact) is RunState.COMPLETE
     record = read_run(exact)
     assert record.rerun == "cvxmdp solve problem.toml"
-    again = Done("solve", solved / "problem.toml", "-o", exact)
+    again = Done("solve", solved / "problem.toml", "-o", exact, "--tensorboard", solved / "board")
     assert again.code == Exit.OK
     assert "finished already" in again.err
+    assert "nothing to write to" in again.err
     assert f"= {record.objective:.7g}" in again.out
     # the folder itself holds the problem: it can be run from there
     assert Done("solve", exact / "problem" / "problem.toml", "--json").json["status"] == "optimal"
@@ -318,6 +319,7 @@ def test_sampling_needs_a_seed_and_repeats_with_it(solved, tmp_path):
         (["certify", "{problem}", "x.csv", "-o", "absent/c.json"], "there is no folder absent"),
         (["evaluate", "{problem}", "x.csv", "-o", "absent/e.json"], "there is no folder absent"),
         (["pareto", "{problem}", "a=entropy()", "--plot", "x.foo"], "a file that ends in"),
+        (["pareto", "{problem}", "a=entropy()", "a=entropy()"], "a name occurs twice: a, a"),
         (["export", "{folder}", "-o", "x.csv"], "not a run"),
     ],
 )

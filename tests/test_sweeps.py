@@ -21,7 +21,7 @@ from cvxmdp.certificates.checking import fingerprint
 from cvxmdp.runs import run as driver
 from cvxmdp.runs.lanes import Group
 from cvxmdp.runs.run import Run
-from cvxmdp.runs.specification import setting_text
+from cvxmdp.runs.specification import setting_text, start_text
 from cvxmdp.solvers.contract import Task
 from cvxmdp.solvers.vr_pdpg_lanes import run_lanes
 from cvxmdp.solvers.vr_pdpg_work import run_chunk
@@ -190,6 +190,14 @@ def test_wrong_axes_are_named_before_anything_runs(problem, over, message):
 def test_wrong_seeds_are_named(problem, seeds, message):
     with pytest.raises(SolverError, match=message):
         cm.sweep(problem, SOLVER, seeds=seeds)
+
+
+@pytest.mark.parametrize("seconds", [-1, np.nan, "x"])
+def test_wrong_times_are_named(problem, seconds):
+    with pytest.raises(
+        SolverError, match="checkpoint_seconds must be not negative and finite; got"
+    ):
+        cm.sweep(problem, SOLVER, checkpoint_seconds=seconds)
 
 
 @cm.concave
@@ -530,6 +538,12 @@ def test_arguments_and_signals_make_another_environment():
         mark(absent={"cost": 0.0}),
     ]
     assert len(set(different)) == len(different)
+
+
+def test_a_path_is_the_same_start_however_it_is_written(tmp_path):
+    cm.TabularPolicy(np.eye(2)).save(tmp_path / "policy.safetensors")
+    path = tmp_path / "policy.safetensors"
+    assert start_text(path) == start_text(str(path)) != start_text(np.eye(2))
 
 
 RULE = "import optax; from cvxmdp.runs.specification import setting_text as text; "

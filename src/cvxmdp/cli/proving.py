@@ -230,7 +230,10 @@ def trace_front(
     if plot is not None:
         require_place(plot, picture_endings())
     reader = Reader(ArrayFolder(problem.parent), spec.problem.space)
-    asked = {name: reader.utility(text) for name, text in map(_named, objectives)}
+    named = [_named(given) for given in objectives]
+    asked = {name: reader.utility(text) for name, text in named}
+    if len(asked) < len(named):
+        raise SpecError(f"a name occurs twice: {', '.join(name for name, _ in named)}")
     with working("solving one weighting after the other"):
         found = pareto(spec.problem, asked, tolerance=tolerance, backend=ray_at(ray))
     if out is not None:

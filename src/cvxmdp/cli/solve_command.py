@@ -91,6 +91,8 @@ def solve_file(
         tensorboard,
     )
     record = _finished(out, task.specification, overwrite)
+    if record is not None and tensorboard is not None:
+        note(f"There is nothing to write to {tensorboard}: curves come from a run on its way.")
     if record is None or (prove and record.certificate is None and record.policy is not None):
         with writing(out, task.specification) if out else nullcontext():
             record = task.run() if record is None else task.proven(record)

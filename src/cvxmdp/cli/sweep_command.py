@@ -39,6 +39,8 @@ def run_sweep(
     """Run a sweep file; see ``cvxmdp sweep --help``."""
     allow_imports(modules or ())
     spec, part = read_sweep(file), None if shard is None else _part(shard)
+    if spec.base.seed is not None:
+        note("seed under [solver] plays no part in a sweep: its own seeds do.")
     folder = Path("runs") / file.stem if out is None else out
     require_ours(folder, (CHECKPOINTS, RUNS))
     with locked(folder, "" if part is None else f"{part[0]}-of-{part[1]}"):

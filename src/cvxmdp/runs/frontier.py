@@ -286,12 +286,14 @@ def frontier(
         problem: any problem with this constraint.
         constraint: its name.
         budgets: the budgets to solve; or
-        n: how many to solve, at least 3: the problem's own budget, where the problem becomes infeasible, where
+        n: how many to solve, at least 2: the problem's own budget, where the problem becomes infeasible, where
             the constraint stops binding, and others between them, spread by what they cost and what they buy.
             Without either, n = 9.
         backend: where to solve: ``Ray()`` for the workers of a cluster, by default this process. With ``n``,
             workers that are left over solve what will probably be asked next; the answer is the same.
     """
+    if not isinstance(problem, Problem):
+        raise ProblemError(f"frontier takes a Problem; got {problem!r}")
     if constraint not in problem.constraints:
         hint = did_you_mean(constraint, problem.constraints)
         raise ProblemError(f"no constraint {constraint!r}. {hint}")
