@@ -14,7 +14,9 @@ import numpy as np
 import pytest
 
 from command_line import PROBLEM, SAMPLING, Done
+from cvxmdp.cli import reproducing
 from cvxmdp.cli.outcome import Exit
+from cvxmdp.runs.interruption import leave_on_interrupts
 from cvxmdp.runs.run_folder import RunState, read_run, state_of
 
 pytestmark = pytest.mark.usefixtures("keyboard")
@@ -89,6 +91,22 @@ def test_interrupted_before_there_is_a_run_a_command_ends_at_once(problem):
     done = subprocess.run(command, capture_output=True, text=True, timeout=60)
     assert (done.returncode, done.stderr) == (Exit.INTERRUPTED, "Error: interrupted\n")
     assert json.loads(done.stdout)["error"] == "interrupted"
+
+
+def test_an_interrupted_reproduction_says_where_its_runs_are(tmp_path, monkeypatch, capfd):
+    def left(code):
+        raise SystemExit(code)
+
+    monkeypatch.setattr("os._exit", left)
+    monkeypatch.setattr(
+        reproducing, "reproduce", lambda *_, **__: signal.raise_signal(signal.SIGINT)
+    )
+    leave_on_interrupts("Error: interrupted\n")  # as the command does; the fixture undoes it
+    assert Done("reproduce", "8x8", "-o", tmp_path).code == Exit.INTERRUPTED
+    said = (
+        f"Error: interrupted\nRuns that were made are kept in {tmp_path / '8x8'}; the same command"
+    )
+    assert capfd.readouterr().err.startswith(said)
 
 
 def test_a_killed_run_is_seen_as_unfinished_and_run_again(problem, tmp_path):

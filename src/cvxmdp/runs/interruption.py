@@ -58,6 +58,20 @@ def leave_on_interrupts(error: str, output: str = "") -> None:
         signal.signal(signal.SIGINT, _Leaving(error, output))
 
 
+@contextmanager
+def last_words(more: str) -> Iterator[None]:
+    """What a command says besides, where Ctrl-C ends it in this block."""
+    own = signal.getsignal(signal.SIGINT) if _is_main() else None
+    if not isinstance(own, _Leaving):
+        yield
+        return
+    signal.signal(signal.SIGINT, _Leaving(own.error + more, own.output))
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, own)
+
+
 class _Leaving:
     def __init__(self, error: str, output: str) -> None:
         self.error, self.output = error, output

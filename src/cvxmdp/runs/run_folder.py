@@ -43,6 +43,9 @@ MANIFEST = "run.json"
 CHECKPOINT = "checkpoint"  # the folder in a run's, and the file in it
 LOCKS = ".parts"  # the folder with a lock for every part of its work
 CERTIFICATE = "certificate.json"
+PATIENCE = (
+    0.2  # seconds of a writer: who looks whether a folder is locked has its lock for a moment
+)
 LARGEST = 2**31  # bytes of one file, and of the numbers in it
 LARGEST_MANIFEST = 2**22
 MOST_FILES = 1_000
@@ -140,7 +143,7 @@ def locked(folder: str | Path, part: str = "") -> Iterator[Path]:
     except OSError as error:
         raise StoreError(f"cannot write the folder {folder}: {error.strerror}") from error
     with lock:
-        if not _take(lock, shared=bool(part)):
+        if not _take(lock, shared=bool(part), patience=PATIENCE):
             raise StoreError(f"another process is writing {folder}; wait for it, or choose another")
         with locked(folder / LOCKS / part) if part else nullcontext():
             yield folder
@@ -391,15 +394,19 @@ def _read_metrics(path: Path) -> dict[str, Series]:
 # --- the lock -------------------------------------------------------------------------------------------
 
 
-def _take(file: Any, shared: bool = False) -> bool:
+def _take(file: Any, shared: bool = False, patience: float = 0.0) -> bool:
     """Take the lock of an open file, for as long as it is open; False when another process has it."""
     import fcntl  # part of Python on Linux and macOS
 
-    try:
-        fcntl.flock(file, (fcntl.LOCK_SH if shared else fcntl.LOCK_EX) | fcntl.LOCK_NB)
-    except OSError:
-        return False
-    return True
+    ends = time.monotonic() + patience
+    while True:
+        try:
+            fcntl.flock(file, (fcntl.LOCK_SH if shared else fcntl.LOCK_EX) | fcntl.LOCK_NB)
+            return True
+        except OSError:
+            if time.monotonic() >= ends:
+                return False
+            time.sleep(0.01)
 
 
 def _is_locked(folder: Path) -> bool:
