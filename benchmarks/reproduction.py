@@ -77,7 +77,7 @@ def ends_of(study: Study, curves: Curves, records: list[RunRecord]) -> Ends:
     returns, errors = curves.after(int(curves.at[-1]))
     reached = (
         curves.returns > 0
-    )  # one wasted step, and the goal is not reached: returns are negative then
+    )  # after one wasted step the goal is not reached, and returns are negative
     entropies = np.stack([record.series["policy_entropy"].values for record in records])
     last = np.array([record.series[MULTIPLIER].values[-WINDOW:].mean() for record in records])
     return Ends(
