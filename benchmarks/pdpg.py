@@ -16,7 +16,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -24,7 +23,7 @@ from pathlib import Path
 import numpy as np
 
 import cvxmdp as cm
-from hardware import hardware
+from hardware import hardware, timed
 
 REFERENCE = Path(__file__).parent.parent / "tests" / "reference" / "problems.json"
 GAPS = (1e-2, 1e-3)
@@ -103,15 +102,9 @@ class Reached:
         return f"{mark}{self.seconds:8.2f} s {self.iterations:6,}"
 
 
-def timed(problem: cm.Problem, solver: cm.PDPG | cm.ConvexProgram) -> tuple[float, cm.Solution]:
-    started = time.perf_counter()
-    solution = cm.solve(problem, solver)
-    return time.perf_counter() - started, solution
-
-
 def time_to_gap(problem: cm.Problem, gap: float, iterations: int) -> Reached:
     solver = cm.PDPG(iterations, tolerance=gap, check_every=50)
-    (first, _), *others = (timed(problem, solver) for _ in range(1 + ROUNDS))
+    (first, _), *others = (timed(lambda: cm.solve(problem, solver)) for _ in range(1 + ROUNDS))
     seconds, solution = min(others, key=lambda run: run[0])
     return Reached(
         seconds,
@@ -124,7 +117,7 @@ def time_to_gap(problem: cm.Problem, gap: float, iterations: int) -> Reached:
 
 def measure(name: str, problem: cm.Problem, iterations: int) -> str:
     times, solutions = zip(
-        *(timed(problem, cm.ConvexProgram()) for _ in range(1 + ROUNDS)),
+        *(timed(lambda: cm.solve(problem, cm.ConvexProgram())) for _ in range(1 + ROUNDS)),
         strict=True,
     )
     program = min(times[1:])

@@ -75,9 +75,8 @@ class Ends:
 def ends_of(study: Study, curves: Curves, records: list[RunRecord]) -> Ends:
     """What the recorded curves say."""
     returns, errors = curves.after(int(curves.at[-1]))
-    reached = (
-        curves.returns > 0
-    )  # after one wasted step the goal is not reached, and returns are negative
+    # After one wasted step the goal is not reached, and returns are negative.
+    reached = curves.returns > 0
     entropies = np.stack([record.series["policy_entropy"].values for record in records])
     last = np.array([record.series[MULTIPLIER].values[-WINDOW:].mean() for record in records])
     return Ends(
