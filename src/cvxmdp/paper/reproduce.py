@@ -83,7 +83,7 @@ def reproduce(
     with locked(folder):
         run_studies(chosen, folder, workers=workers or own_cores(), progress=progress)
         records = {study: read_study(study, folder) for study in chosen}
-        found = {study: protocols(study, curves_of(study, many)) for study, many in records.items()}
+        found = {s: protocols(s, curves_of(s.method, many)) for s, many in records.items()}
         figures = _draw(size, folder, found)
         authors = [
             run_authors_study(study, folder / "authors")

@@ -54,7 +54,7 @@ def _success(size: str, norm: str, found: Found, lead: Sequence[Study]) -> str:
     best, reached, count = best_return(size), 0, 0
     for study in lead:
         curves = found[study][-1]
-        ends = curves.after(int(curves.at[-1]))[0]
+        ends = curves.after(curves.end)[0]
         reached, count = reached + int((ends > best - 0.05).sum()), count + len(ends)
     what = f"{size} tracking, {WORDS[norm]}"
     return f"{what}: {reached} of {count} runs end at the best possible return, {best:g}"
