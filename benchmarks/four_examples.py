@@ -24,8 +24,8 @@ from cvxmdp.problems.while_learning import WORST, share_violated
 from cvxmdp.runs.sweep_results import interval
 from hardware import hardware
 from kept_measurements import Kept
+from pdpg import reference_grid
 
-HAZARDS = [10, 11, 14, 18, 21, 29, 30, 37, 43, 44, 51, 53]
 BATCH = 10  # trajectories per iteration of the recommended settings; the theorem has one
 
 
@@ -45,10 +45,6 @@ class Example:
     start: Any = None
 
 
-def large_grid() -> cm.TabularMDP:
-    return cm.gridworld(8, slip=0.1, discount=0.95, hazards=HAZARDS, rewards={63: 1.0})
-
-
 def small_grid() -> cm.TabularMDP:
     return cm.gridworld(5, slip=0.1, discount=0.9, hazards=[6, 7, 12, 18], rewards={24: 1.0})
 
@@ -56,7 +52,7 @@ def small_grid() -> cm.TabularMDP:
 def examples() -> list[Example]:
     """Examples 1 to 4 of the paper."""
     found = []
-    for instance, mdp in (("8x8", large_grid()), ("5x5", small_grid())):
+    for instance, mdp in (("8x8", reference_grid()), ("5x5", small_grid())):
         least = (1.0 - mdp.discount) ** -1
         shy = cm.linear("hazard") <= 0.05 * least
         barrier = cm.Problem(mdp, maximize=cm.linear("reward") + 0.1 * cm.log_barrier(shy))
@@ -64,11 +60,11 @@ def examples() -> list[Example]:
             cm.Problem(mdp, maximize=cm.linear("reward"), subject_to={"hazard": shy})
         )
         found.append(Example("1 safe learning (barrier)", instance, barrier, inside.policy))
-    for instance, mdp in (("8x8", large_grid()), ("5x5", small_grid())):
+    for instance, mdp in (("8x8", reference_grid()), ("5x5", small_grid())):
         rarely = {"hazard": cm.linear("hazard", per="step") <= 0.05}
         explore = cm.Problem(mdp, maximize=cm.entropy(), subject_to=rarely)
         found.append(Example("2 safe exploration (entropy)", instance, explore))
-    mdp = large_grid()
+    mdp = reference_grid()
     careless = cm.occupancy_of(mdp, np.tile([0.05, 0.45, 0.45, 0.05], (64, 1)))
     rarely = {"hazard": cm.linear("hazard", per="step") <= 0.08}
     for norm in ("kl", "l2"):

@@ -30,10 +30,10 @@ GAPS = (1e-2, 1e-3)
 ROUNDS = 2
 
 
-def reference_problems() -> Iterator[tuple[str, cm.Problem]]:
-    """The seven problems, as their statements in the file have them."""
+def reference_grid() -> cm.TabularMDP:
+    """The grid of 64 states with twelve hazards."""
     model = json.loads(REFERENCE.read_text())["model"]
-    grid = cm.gridworld(
+    return cm.gridworld(
         model["size"],
         slip=model["slip"],
         discount=model["discount"],
@@ -41,6 +41,11 @@ def reference_problems() -> Iterator[tuple[str, cm.Problem]]:
         hazards=model["hazard_states"],
         rewards={63: 1.0},
     )
+
+
+def reference_problems() -> Iterator[tuple[str, cm.Problem]]:
+    """The seven problems, as their statements in the file have them."""
+    grid = reference_grid()
     expert = cm.TabularPolicy(np.tile([0.05, 0.45, 0.45, 0.05], (grid.n_states, 1)))
     occupancy = cm.occupancy_of(grid, expert)
     reward, hazard = cm.linear("reward"), cm.linear("hazard", per="step")
