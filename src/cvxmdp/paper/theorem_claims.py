@@ -35,19 +35,21 @@ DISCOUNT = 0.3
 
 def theorem_claims() -> list[Claim]:
     """The rates of both cases, and zero violation."""
+    problems = ring_problems()
+    rates = [claim for strong, one in problems.items() for claim in _rate(one, strong)]
+    return [*rates, _zero_violation(problems[False])]
+
+
+def ring_problems(share: float = 0.5) -> dict[bool, Problem]:
+    """A concave problem (False) and a strongly concave one, with this share of the best policy's cost."""
     mdp = _ring()
     free = _solved(Problem(mdp, maximize=linear("reward"))).occupancy
-    budget = 0.5 * float(np.vdot(mdp.signal("cost"), free))
-    cases: dict[bool, Utility] = {
+    limits = {"cost": linear("cost") <= share * float(np.vdot(mdp.signal("cost"), free))}
+    objectives: dict[bool, Utility] = {
         False: linear("reward"),
         True: -0.5 * distance(free, norm="l2-squared"),
     }
-    problems = {
-        strong: Problem(mdp, maximize=objective, subject_to={"cost": linear("cost") <= budget})
-        for strong, objective in cases.items()
-    }
-    rates = [claim for strong, one in problems.items() for claim in _rate(one, strong)]
-    return [*rates, _zero_violation(problems[False])]
+    return {strong: Problem(mdp, maximize=f, subject_to=limits) for strong, f in objectives.items()}
 
 
 def _solved(problem: Problem, solver: Solver | None = None) -> Solution:
