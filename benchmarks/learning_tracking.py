@@ -16,7 +16,7 @@ import numpy as np
 import cvxmdp as cm
 from cvxmdp.paper.learning_curves import Curves, curves_of
 from cvxmdp.paper.published import VARIANCE_REDUCED, WITHOUT_MEMORY, published_curves
-from cvxmdp.paper.studies import BUDGET, NORMS, recommended
+from cvxmdp.paper.studies import BUDGET, NORMS, recommended, size_of
 from cvxmdp.paper.tracking import INSTANCES, tracking_problem
 from cvxmdp.runs.record import RunRecord
 from cvxmdp.runs.sweep_records import sweep_records
@@ -111,7 +111,7 @@ def studied() -> list[tuple[str, str, Any]]:
 
 def best_without_memory(instance: str, policy: Any, seeds: int) -> float:
     """The best step of momentum 1 on the grid that ``momenta`` compares."""
-    size = instance.split("-")[0]
+    size = size_of(instance)
     solver = setting(instance, COMPARED[size], policy=policy, momentum=1.0)
     found = learn(instance, solver, {"primal_step": STEPS[size]}, seeds)
     return best_step({step: found[(step,)] for step in STEPS[size]})
@@ -145,7 +145,7 @@ def momenta(seeds: int, instances: Sequence[str] = INSTANCES) -> None:
     for instance, name, policy in studied():
         if instance not in instances:
             continue
-        size = instance.split("-")[0]
+        size = size_of(instance)
         solver = setting(instance, COMPARED[size], policy=policy)
         found = learn(instance, solver, {"momentum": MOMENTA, "primal_step": STEPS[size]}, seeds)
         for momentum in MOMENTA:

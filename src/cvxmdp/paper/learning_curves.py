@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -74,6 +74,9 @@ class Curves:
         smooth = np.stack([np.convolve(row, box, "valid") for row in values])
         half = half_width(smooth) if len(smooth) > 1 else np.zeros(smooth.shape[1])
         return self.at[width - 1 :], smooth.mean(axis=0), half
+
+
+Found = Mapping[Study, Sequence[Curves]]  # of every study, as ``protocols`` has them
 
 
 def curves_of(label: str, records: Sequence[RunRecord]) -> Curves:

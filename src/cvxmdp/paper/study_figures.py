@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from itertools import cycle
 from pathlib import Path
 from typing import Any
@@ -11,9 +11,9 @@ import numpy as np
 
 from cvxmdp.base.notebooks import new_figure, save_figure
 from cvxmdp.paper.authors_study import AuthorsCurves
-from cvxmdp.paper.learning_curves import Curves
+from cvxmdp.paper.learning_curves import Found
 from cvxmdp.paper.published import VARIANCE_REDUCED, published_curves
-from cvxmdp.paper.studies import MEMORY, Study
+from cvxmdp.paper.studies import MEMORY
 from cvxmdp.paper.tracking import expert_trajectory, tracking_model
 
 COLOURS = ("#1d3557", "#d62828", "#2a9d8f", "#f4a261", "#7b2cbf", "#6c757d")
@@ -21,9 +21,7 @@ DPI = 90
 PUBLISHED = {True: "#457b9d", False: "#e07a7a"}  # of VR-PDPG, of momentum 1
 
 
-def draw_figure(
-    found: Mapping[Study, Sequence[Curves]], path: Path, title: str, *, best_return: float
-) -> Path:
+def draw_figure(found: Found, path: Path, title: str, *, best_return: float) -> Path:
     """One row per reference trajectory: the grid, returns below the best possible, tracking errors."""
     instances = list(dict.fromkeys(study.instance for study in found))
     figure = new_figure(figsize=(15, 4.4 * len(instances)), layout="constrained")

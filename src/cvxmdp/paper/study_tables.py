@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 import numpy as np
 
-from cvxmdp.paper.learning_curves import Curves, after
+from cvxmdp.paper.learning_curves import Curves, Found, after
 from cvxmdp.paper.published import VARIANCE_REDUCED, published_curves
-from cvxmdp.paper.studies import AVERAGED, COMPARED, PAPER, STEPS, Study
+from cvxmdp.paper.studies import AVERAGED, COMPARED, PAPER, STEPS
 
 AT = (1_000, 2_000, 5_000, 10_000)
 WORDS = {"half-squared": "half squared", "l2": "norm"}
-Found = Mapping[Study, Sequence[Curves]]
 Table = tuple[list[str], list[list[str]]]
 
 

@@ -7,12 +7,11 @@ from dataclasses import dataclass
 
 from cvxmdp.base.interval import Interval
 from cvxmdp.paper.authors_study import AuthorsCurves
-from cvxmdp.paper.learning_curves import Curves, after
+from cvxmdp.paper.learning_curves import Curves, Found, after
 from cvxmdp.paper.published import VARIANCE_REDUCED, published_curves
 from cvxmdp.paper.studies import AVERAGE, COMPARED, MEMORY, NORMS, OURS, PAPER, WITHOUT, Study
 from cvxmdp.runs.sweep_results import interval
 
-Found = Mapping[Study, Sequence[Curves]]
 FASTER = (
     '"VR-PDPG guarantees a faster convergence and higher returns within a fixed number of episodes"'
 )
