@@ -7,13 +7,11 @@ search for reachable states. Peak memory is that of the whole process, the given
 from __future__ import annotations
 
 import argparse
-import resource
-import time
 
 import numpy as np
 
 import cvxmdp as cm
-from hardware import hardware
+from hardware import hardware, peak, timed
 
 
 def main() -> None:
@@ -29,19 +27,14 @@ def main() -> None:
     probabilities = random.random(shape)
     probabilities /= probabilities.sum(axis=2, keepdims=True)
 
-    started = time.perf_counter()
-    mdp = cm.TabularMDP(
-        (indices, probabilities), 0, 0.95, signals={"reward": random.random(shape[:2])}
-    )
-    built = time.perf_counter()
-    reached = int(mdp.reachable.sum())
-    searched = time.perf_counter()
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20
+    signals = {"reward": random.random(shape[:2])}
+    built, mdp = timed(lambda: cm.TabularMDP((indices, probabilities), 0, 0.95, signals=signals))
+    searched, reached = timed(lambda: int(mdp.reachable.sum()))
     print(hardware())
     print(mdp)
     print(
-        f"built and validated in {built - started:.1f} s; {reached:,} reachable states found in "
-        f"{searched - built:.1f} s; peak memory {peak:.2f} GiB"
+        f"built and validated in {built:.1f} s; {reached:,} reachable states found in {searched:.1f} s; peak "
+        f"memory {peak():.2f} GB"
     )
 
 

@@ -11,22 +11,12 @@ from __future__ import annotations
 
 import argparse
 import multiprocessing
-import resource
-import time
-from collections.abc import Callable
-from typing import Any
 
 import numpy as np
 
 import cvxmdp as cm
 from cvxmdp.models.planning import optimal_values
-from hardware import hardware
-
-
-def timed(function: Callable[[], Any]) -> tuple[float, Any]:
-    started = time.perf_counter()
-    result = function()
-    return time.perf_counter() - started, result
+from hardware import hardware, peak, timed
 
 
 def measure(states: int, program_limit: int) -> str:
@@ -47,10 +37,9 @@ def measure(states: int, program_limit: int) -> str:
         solve_seconds, solution = timed(lambda: cm.solve(problem))
         again, _ = timed(lambda: cm.certify(problem, solution))
         solve = f"{solve_seconds:11.2f} s {again / solve_seconds:12.2f}"
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20
     return (
         f"{states:>10,} {seconds:9.2f} s {mdp_seconds:9.2f} s {seconds / mdp_seconds:7.2f} {solve} "
-        f"{peak:8.2f} GiB {certificate.relative_gap:9.1e}"
+        f"{peak():9.2f} GB {certificate.relative_gap:9.1e}"
     )
 
 

@@ -1,4 +1,4 @@
-"""Do two versions of cvxmdp give the same answers? 350 small problems of all kinds.
+"""Do two versions of cvxmdp give the same answers? 356 small problems of all kinds.
 
     python benchmarks/equal_answers.py record FOLDER    # with the old version
     python benchmarks/equal_answers.py compare FOLDER   # with the new one

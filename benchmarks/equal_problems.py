@@ -1,4 +1,4 @@
-"""The problems of ``equal_answers``: 350 small ones of all kinds, by name."""
+"""The problems of ``equal_answers``: 356 small ones of all kinds, by name."""
 
 from __future__ import annotations
 
@@ -19,9 +19,6 @@ import scipy.sparse as sp
 import cvxmdp as cm
 
 Case = tuple[str, Callable[[], Any]]
-# What release 0.1 had and later ones call otherwise, or have no more.
-OLD = hasattr(cm.VRPDPG, "reinforce")
-CUT = "horizon" if OLD else "episode_limit"
 
 
 def transition_log() -> dict[str, list[Any]]:
@@ -167,7 +164,9 @@ ATOMS: dict[str, Callable[[Any], cm.Utility]] = {  # of the random policy on the
     "l2 to a ball": lambda e: cm.distance(cm.ball(e, 0.2)),
     "l2 to a box": lambda e: cm.distance(cm.box(0.1, 0.4)),
     "l1 to a box": lambda e: cm.distance(cm.box(0.1, 0.4), norm="l1"),
-    "squared l2 to a box": lambda e: cm.distance(cm.box(0.1, numbers(12, 3) + 0.1), "l2-squared"),
+    "squared l2 to a box": lambda e: cm.distance(
+        cm.box(0.1, numbers(12, 3) + 0.1), norm="l2-squared"
+    ),
     "l2 to a polytope": lambda e: cm.distance(cm.polytope(numbers(2, 12, 3), [3.0, 4.0])),
     "log barrier": lambda e: cm.linear("reward") + 0.5 * cm.log_barrier(cm.linear("wear") <= 5.5),
     "log sum": lambda e: cm.log_sum("cost", "wear", "noise"),
@@ -194,9 +193,7 @@ def occupied(policy: Any, where: str = "garnet") -> np.ndarray:
 def at_uniform(utility: cm.Utility, where: str) -> cm.Constraint:
     """The constraint to do better than the uniform policy does."""
     value = float(
-        getattr(utility, "bind" if OLD else "lower")(model(where)).value(
-            occupied(cm.uniform_policy(model(where)), where)
-        )
+        utility.lower(model(where)).value(occupied(cm.uniform_policy(model(where)), where))
     )
     return utility >= value if utility.curvature is cm.Curvature.CONCAVE else utility <= value
 
@@ -396,19 +393,16 @@ def learning_cases() -> Iterator[Case]:
         "network": {"policy": cm.MLP(8)},
         "linear softmax": {"policy": cm.LinearSoftmax(numbers(16, 4, 5))},
         "uniform": {"iterate": "uniform"},
-        "average": {"iterate": "average" if OLD else "half"},
+        "average": {"iterate": "half"},
         "recorded seldom": {"record_every": 7},
         "pessimism": {"pessimism": 0.01},
         "pessimism found": {"pessimism": "auto", "iterations": 60},
-        "baseline": {"baseline": True, **({"weight_cap": 2.0} if OLD else {})},
+        "baseline": {"baseline": True},
         "decay": {"primal_decay": 0.25, "dual_decay": 0.3},
         "Adam": {"primal_step": optax.adam(0.05)},
     }
-    if OLD:
-        settings["per decision"] = {"per_decision": True, "entropy_bonus": 0.1}
     for name, given in settings.items():
         yield f"learned/{name}", lambda g=given: learned(exploring(), **g)
-    usual = {"primal_step": 0.3, "dual_step": 1.0, "horizon": 20, "batch_size": 4}
     yield "learned/other seed", lambda: proven(exploring(), learner(), seed=1)
     yield "learned/several budgets", lambda: learned(several(), dual_bound=50.0)
     yield "learned/ends, masked", lambda: learned(several("masked, ends"))
@@ -417,9 +411,6 @@ def learning_cases() -> Iterator[Case]:
         lambda: cm.solve(exploring(), cm.VRPDPG.theory(exploring(), 100), seed=0),
     )
     yield "learned/warm start", lambda: from_solution(learner(), exploring)
-    if OLD:
-        plain = cm.VRPDPG.reinforce(40, **usual)
-        yield "learned/REINFORCE", lambda: cm.solve(exploring(), plain, seed=0)
     kinds = ("as it is", "network", "uniform", "average", "recorded seldom", "pessimism found")
     for where, name in itertools.product(("lake", "cart", "drift"), kinds):
         solver = learner(**{**settings[name], "iterations": 10})
@@ -518,7 +509,7 @@ def study_cases() -> Iterator[Case]:
     yield "evaluate/fairness", lambda: evaluated(as_objective("log sum"))
     yield "evaluate/simulator", simulated
     episodes = [[(k % 12, (k + n) % 3) for k in range(n, n + 15)] for n in range(40)]
-    yield "demonstrations/episodes", lambda: imitated(episodes, **{CUT: 15})
+    yield "demonstrations/episodes", lambda: imitated(episodes, episode_limit=15)
     yield "demonstrations/policy", lambda: imitated(expert())
     for name, family in (("table", cm.Table()), ("network", cm.MLP(8)), ("mixture", None)):
         yield f"policy file/{name}", partial(kept_policy, family)
@@ -533,7 +524,7 @@ def simulated() -> cm.PolicyEvaluation:
     """What a simulator says of the uniform policy, with promises."""
     reward, most = cm.linear("reward"), {"reward": (0.0, 1.0)}
     what = {"maximize": reward, "subject_to": {"often": reward >= 0.005}, "discount": 0.95}
-    promises = {"bounds": most, "return_bounds": most, ("time_limit" if OLD else CUT): 100}
+    promises = {"bounds": most, "return_bounds": most, "episode_limit": 100}
     return cm.evaluate(np.full((16, 4), 0.25), "FrozenLake-v1", 100, seed=0, **what, **promises)
 
 

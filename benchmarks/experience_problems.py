@@ -297,9 +297,8 @@ def objective_range(problem: cm.Problem) -> float:
     best = cm.solve(free)
     f = free.objective_function
     worst, x = float("inf"), best.occupancy
-    for _ in range(
-        20
-    ):  # a concave function is smallest at a vertex: downhill from vertex to vertex
+    # A concave function is smallest at a vertex: downhill from vertex to vertex.
+    for _ in range(20):
         slope = np.nan_to_num(f.gradient(x), posinf=1e6, neginf=-1e6)
         down = cm.solve(cm.Problem(free.mdp, minimize=cm.linear(slope)))
         value = float(f.value(down.occupancy))

@@ -1,7 +1,7 @@
 """The paper's four examples, each in two instances: what every learner reaches, and what it costs on the way.
 
     make four-examples                                           # some minutes on two cores
-    python benchmarks/four_examples.py --only "safe learning" --seeds 5 --keep out/four_examples.json
+    python benchmarks/four_examples.py --only "safe learning" --seeds 5 --keep out/four_examples.jsonl
 
 The optimum is proven by ConvexProgram. Learned policies are evaluated exactly: gaps are in percent of what the
 uniform policy is away from the optimum, violations in the units of the constraint, at the end and over the
@@ -11,7 +11,6 @@ policies that were played. Intervals are 95% over seeds (Student's t). A learner
 from __future__ import annotations
 
 import argparse
-import json
 import warnings
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
@@ -21,11 +20,12 @@ from typing import Any
 import numpy as np
 
 import cvxmdp as cm
-from cvxmdp.base.interval import half_width
 from cvxmdp.problems.while_learning import WORST, share_violated
+from cvxmdp.runs.sweep_results import interval
 from hardware import hardware
+from kept_measurements import Kept
+from pdpg import reference_grid
 
-HAZARDS = [10, 11, 14, 18, 21, 29, 30, 37, 43, 44, 51, 53]
 BATCH = 10  # trajectories per iteration of the recommended settings; the theorem has one
 
 
@@ -45,10 +45,6 @@ class Example:
     start: Any = None
 
 
-def large_grid() -> cm.TabularMDP:
-    return cm.gridworld(8, slip=0.1, discount=0.95, hazards=HAZARDS, rewards={63: 1.0})
-
-
 def small_grid() -> cm.TabularMDP:
     return cm.gridworld(5, slip=0.1, discount=0.9, hazards=[6, 7, 12, 18], rewards={24: 1.0})
 
@@ -56,7 +52,7 @@ def small_grid() -> cm.TabularMDP:
 def examples() -> list[Example]:
     """Examples 1 to 4 of the paper."""
     found = []
-    for instance, mdp in (("8x8", large_grid()), ("5x5", small_grid())):
+    for instance, mdp in (("8x8", reference_grid()), ("5x5", small_grid())):
         least = (1.0 - mdp.discount) ** -1
         shy = cm.linear("hazard") <= 0.05 * least
         barrier = cm.Problem(mdp, maximize=cm.linear("reward") + 0.1 * cm.log_barrier(shy))
@@ -64,11 +60,11 @@ def examples() -> list[Example]:
             cm.Problem(mdp, maximize=cm.linear("reward"), subject_to={"hazard": shy})
         )
         found.append(Example("1 safe learning (barrier)", instance, barrier, inside.policy))
-    for instance, mdp in (("8x8", large_grid()), ("5x5", small_grid())):
+    for instance, mdp in (("8x8", reference_grid()), ("5x5", small_grid())):
         rarely = {"hazard": cm.linear("hazard", per="step") <= 0.05}
         explore = cm.Problem(mdp, maximize=cm.entropy(), subject_to=rarely)
         found.append(Example("2 safe exploration (entropy)", instance, explore))
-    mdp = large_grid()
+    mdp = reference_grid()
     careless = cm.occupancy_of(mdp, np.tile([0.05, 0.45, 0.45, 0.05], (64, 1)))
     rarely = {"hazard": cm.linear("hazard", per="step") <= 0.08}
     for norm in ("kl", "l2"):
@@ -128,23 +124,6 @@ def outcome(solution: cm.Solution) -> Outcome:
     )
 
 
-class Kept:
-    """Outcomes that were measured before, in a file: the same command goes on from there."""
-
-    def __init__(self, path: Path | None) -> None:
-        self.path = path
-        found = path is not None and path.exists()
-        self.known: dict[str, Any] = json.loads(path.read_text()) if found and path else {}
-
-    def outcomes(self, name: str, measure: Callable[[], list[Outcome]]) -> list[Outcome]:
-        if name not in self.known:
-            self.known[name] = [asdict(one) for one in measure()]
-            if self.path is not None:
-                self.path.parent.mkdir(parents=True, exist_ok=True)
-                self.path.write_text(json.dumps(self.known))
-        return [Outcome(**one) for one in self.known[name]]
-
-
 def measured(
     example: Example, learner: str, iterations: int, seeds: int, kept: Kept
 ) -> list[Outcome]:
@@ -152,22 +131,19 @@ def measured(
     solver = LEARNERS[learner](example, iterations)
     count = seeds if solver.needs_seed else 1
 
-    def measure() -> list[Outcome]:
+    def measure() -> dict[str, Any]:
         if not solver.needs_seed:
-            found = cm.solve(example.problem, solver, start=example.start, progress=False)
-            return [outcome(found)]
-        settings = {"start": example.start, "rows": 100, "progress": False}
-        lanes = seeds if solver.has_lanes else None
-        runs = cm.sweep(example.problem, solver, seeds=range(seeds), lanes=lanes, **settings)
-        return [outcome(run.solution) for run in runs]
+            found = [cm.solve(example.problem, solver, start=example.start, progress=False)]
+        else:
+            settings = {"start": example.start, "rows": 100, "progress": False}
+            lanes = seeds if solver.has_lanes else None
+            runs = cm.sweep(example.problem, solver, seeds=range(seeds), lanes=lanes, **settings)
+            found = [run.solution for run in runs]
+        return {"outcomes": [asdict(outcome(solution)) for solution in found]}
 
-    name = f"{example.name}; {example.instance}; {learner}; {solver!r}; {count} seeds"
-    return kept.outcomes(name, measure)
-
-
-def plus_minus(values: np.ndarray, digits: str) -> str:
-    half = float(np.nan_to_num(half_width(values)))
-    return f"{values.mean():{digits}}" + (f" ± {half:{digits}}" if len(values) > 1 else "")
+    key = (example.name, example.instance, learner, repr(solver), count)
+    kept.measure(key, measure)
+    return [Outcome(**one) for one in kept.known[key]["outcomes"]]
 
 
 def row(example: Example, learner: str, found: list[Outcome], optimum: float) -> str:
@@ -188,10 +164,10 @@ def row(example: Example, learner: str, found: list[Outcome], optimum: float) ->
         f"{optimum:.4f}",
         learner,
         str(len(found)),
-        plus_minus(gaps, ".1f"),
+        interval(gaps).words(1),
         f"{gaps.max():.1f}",
         f"{violations.mean():.2g}, worst {violations.max():.2g}",
-        f"{plus_minus(100 * shares, '.0f')}%, worst {worst:.2g}" if shares.size else "-",
+        f"{interval(100 * shares).words(0)}%, worst {worst:.2g}" if shares.size else "-",
         f"{samples / 1e3:,.0f} k" if samples else "-",
     ]
     return f"| {' | '.join(cells)} |"

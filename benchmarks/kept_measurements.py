@@ -22,17 +22,19 @@ class Kept:
     """Measurements in a file.
 
     Args:
-        path: of the file; it need not exist.
+        path: of the file; it need not exist. None keeps nothing.
         minutes: of processor time after which nothing more is measured.
         again: measure anew what the file has.
     """
 
-    def __init__(self, path: Path, minutes: float = float("inf"), again: bool = False) -> None:
+    def __init__(
+        self, path: Path | None, minutes: float = float("inf"), again: bool = False
+    ) -> None:
         self.path, self.seconds = path, 60.0 * minutes
         self.known: dict[Key, dict[str, Any]] = {}
         self.fresh: set[Key] = set()
         self.again = again
-        if path.exists():
+        if path is not None and path.exists():
             for line in path.read_text("utf-8").splitlines():
                 one = json.loads(line)
                 self.known[tuple(one["key"])] = one
@@ -52,9 +54,10 @@ class Kept:
         one = {"key": list(key), **found, "seconds": took, "date": day, "commit": self.commit}
         self.known[key] = one
         self.fresh.add(key)
-        self.path.parent.mkdir(parents=True, exist_ok=True)
-        with self.path.open("a", encoding="utf-8") as file:
-            file.write(json.dumps(one) + "\n")
+        if self.path is not None:
+            self.path.parent.mkdir(parents=True, exist_ok=True)
+            with self.path.open("a", encoding="utf-8") as file:
+                file.write(json.dumps(one) + "\n")
 
     def of(self, *start: str | int) -> list[dict[str, Any]]:
         """Everything whose key begins so."""

@@ -9,11 +9,10 @@ import numpy as np
 
 import cvxmdp as cm
 from cvxmdp.paper.tracking import tracking_problem
-from pdpg import reference_problems
+from pdpg import reference_grid, reference_problems
 from pdpg_gaps import further_problems
 
 ITERATIONS = 3_000
-HAZARDS = [10, 11, 14, 18, 21, 29, 30, 37, 43, 44, 51, 53]  # of examples/safe_exploration.py
 NATURAL: dict[str, dict[str, Any]] = {
     "gradient": {},
     "natural": {"direction": "natural"},
@@ -55,9 +54,8 @@ def problems() -> dict[str, cm.Problem]:
 
 def barrier(budget: float = 1.0, weight: float = 0.1) -> cm.Problem:
     """The problem of examples/safe_learning.py."""
-    mdp = cm.gridworld(8, slip=0.1, discount=0.95, hazards=HAZARDS, rewards={63: 1.0})
     safe = cm.log_barrier(cm.linear("hazard") <= budget)
-    return cm.Problem(mdp, maximize=cm.linear("reward") + weight * safe)
+    return cm.Problem(reference_grid(), maximize=cm.linear("reward") + weight * safe)
 
 
 def lake() -> cm.Problem:

@@ -13,6 +13,7 @@ import numpy as np
 
 import cvxmdp as cm
 from cvxmdp import theory
+from cvxmdp.runs.sweep_results import interval
 from pdpg import reference_problems
 from pdpg_gaps import further_problems
 from rates import Case, cases
@@ -190,7 +191,4 @@ def averages(case: Case, iterations: int, seeds: int) -> tuple[np.ndarray, np.nd
 
 def spread(values: np.ndarray) -> str:
     """Mean and half the width of its interval, in the digits of small numbers."""
-    from cvxmdp.runs.sweep_results import interval
-
-    found = interval(values)
-    return f"{found.value:.4f} ± {found.upper - found.value:.4f}"
+    return interval(values).words(4)

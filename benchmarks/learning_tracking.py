@@ -7,20 +7,22 @@ windows of 250 episodes, as the published figures have them, with 95% intervals 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 import cvxmdp as cm
-from cvxmdp.base.interval import half_width
+from cvxmdp.paper.learning_curves import Curves, curves_of
+from cvxmdp.paper.published import VARIANCE_REDUCED, WITHOUT_MEMORY, published_curves
+from cvxmdp.paper.studies import BUDGET, NORMS, recommended, size_of
 from cvxmdp.paper.tracking import INSTANCES, tracking_problem
+from cvxmdp.runs.record import RunRecord
+from cvxmdp.runs.sweep_records import sweep_records
 from cvxmdp.runs.sweep_results import interval
 
-WINDOW = 250
 BUDGETS = (0.001, 0.005, 0.01, 0.05)
-BUDGET = "budget/near the expert"
 MOMENTA = (0.03, 0.1, 0.3, 1.0)
 STEPS = {"8x8": (0.01, 0.03, 0.1, 0.3, 1.0), "20x20": (0.03, 0.1, 0.3, 1.0, 3.0)}  # compared
 COMMON = {"8x8": 0.03, "20x20": 0.1}  # the one that all momenta are compared at
@@ -29,42 +31,17 @@ AS_GOOD = 0.5  # returns that differ by less are the same; the faster one is the
 CORNERED = 0.01  # a tracking error that says: deterministic, and off the expert's way
 FIGURE = Path(__file__).parent.parent / "docs" / "figures" / "learning.png"
 
-# The last window of the published figures: return and tracking error of VR-PDPG, then of alpha = 1.
-PUBLISHED: dict[str, tuple[float, float, float | None, float | None]] = {
-    "8x8-traj1": (63.6, 0.151, -2.8, 1.610),
-    "8x8-traj2": (44.2, 0.210, 0.1, 2.938),
-    "20x20-traj1": (61.8, 0.028, None, None),
-    "20x20-traj2": (40.0, 0.050, -7.6, 4.269),
-}
-
 
 def setting(instance: str, iterations: int, **changes: Any) -> cm.VRPDPG:
     """The documented setting of a grid size."""
-    large = instance.startswith("20x20")
-    solver = cm.VRPDPG(
-        iterations,
-        primal_step=0.3 if large else 0.05,
-        dual_step=10.0 if large else 3.0,
-        momentum=0.3,
-        horizon=38 if large else 14,
-        dual_bound=100.0 if large else 1_000.0,
-        initial_multiplier=1.0,
-        evaluate_every=iterations,
-    )
-    return replace(solver, **changes)
+    given = {"iterations": iterations, "evaluate_every": iterations, **changes}
+    return replace(recommended(instance, NORMS[0])[0].solver, **given)
 
 
-@dataclass(frozen=True)
-class Curves:
-    """Episodes of several seeds with one setting: returns and tracking errors, (seeds, iterations)."""
-
-    returns: np.ndarray
-    errors: np.ndarray
-
-    def after(self, iterations: int) -> tuple[np.ndarray, np.ndarray]:
-        """Means over the last window, one per seed."""
-        window = slice(max(0, iterations - WINDOW), iterations)
-        return self.returns[:, window].mean(axis=1), self.errors[:, window].mean(axis=1)
+def published(instance: str, algorithm: str = VARIANCE_REDUCED) -> tuple[float, float] | None:
+    """Return and tracking error of the last published window; None where nothing was published."""
+    curve = published_curves(instance).get(algorithm)
+    return None if curve is None else curve.at(int(curve.episode[-1]))
 
 
 def learn(
@@ -79,22 +56,15 @@ def learn(
         rows=solver.iterations,
         progress=False,
     )
-    members: dict[tuple[Any, ...], list[Any]] = {}
-    for run in sweep:
-        members.setdefault(tuple(run.settings.values()), []).append(run.solution.history)
-    return {
-        values: Curves(
-            np.stack([history["episode_return"] for history in histories]),
-            np.stack([next(iter(history["tracking_error"].values())) for history in histories]),
-        )
-        for values, histories in members.items()
-    }
+    members: dict[tuple[Any, ...], list[RunRecord]] = {}
+    for run, record in zip(sweep, sweep_records(sweep), strict=True):
+        members.setdefault(tuple(run.settings.values()), []).append(record)
+    return {values: curves_of(instance, records) for values, records in members.items()}
 
 
 def plus_minus(values: np.ndarray, digits: int = 1) -> str:
     """Mean and half the width of its interval."""
-    found = interval(values)
-    return f"{found.value:.{digits}f} ± {found.upper - found.value:.{digits}f}"
+    return interval(values).words(digits)
 
 
 def reached(seeds: int, iterations: int = 10_000, figure: Path | None = None) -> None:
@@ -141,7 +111,7 @@ def studied() -> list[tuple[str, str, Any]]:
 
 def best_without_memory(instance: str, policy: Any, seeds: int) -> float:
     """The best step of momentum 1 on the grid that ``momenta`` compares."""
-    size = instance.split("-")[0]
+    size = size_of(instance)
     solver = setting(instance, COMPARED[size], policy=policy, momentum=1.0)
     found = learn(instance, solver, {"primal_step": STEPS[size]}, seeds)
     return best_step({step: found[(step,)] for step in STEPS[size]})
@@ -155,8 +125,8 @@ def _row(
     checkpoints: Sequence[int],
     memory: bool = True,
 ) -> str:
-    published = PUBLISHED[instance][:2] if memory else PUBLISHED[instance][2:]
-    beside = "not published" if published[0] is None else f"{published[0]:g}, {published[1]:g}"
+    theirs = published(instance, VARIANCE_REDUCED if memory else WITHOUT_MEMORY)
+    beside = "not published" if theirs is None else f"{theirs[0]:.1f}, {theirs[1]:.3f}"
     returns, errors = curves.after(checkpoints[-1])
     cells = " | ".join(plus_minus(curves.after(at)[0]) for at in checkpoints)
     return (
@@ -175,7 +145,7 @@ def momenta(seeds: int, instances: Sequence[str] = INSTANCES) -> None:
     for instance, name, policy in studied():
         if instance not in instances:
             continue
-        size = instance.split("-")[0]
+        size = size_of(instance)
         solver = setting(instance, COMPARED[size], policy=policy)
         found = learn(instance, solver, {"momentum": MOMENTA, "primal_step": STEPS[size]}, seeds)
         for momentum in MOMENTA:
@@ -188,15 +158,13 @@ def momenta(seeds: int, instances: Sequence[str] = INSTANCES) -> None:
 
 def best_step(by_step: Mapping[float, Curves]) -> float:
     """The best return over the last window; of those about as good, the best over all episodes."""
-    last = {
-        step: curves.after(curves.returns.shape[1])[0].mean() for step, curves in by_step.items()
-    }
+    last = {step: curves.after(curves.end)[0].mean() for step, curves in by_step.items()}
     good = [step for step in by_step if last[step] > max(last.values()) - AS_GOOD]
     return max(good, key=lambda step: float(by_step[step].returns.mean()))
 
 
 def _summary(curves: Curves) -> str:
-    returns, errors = curves.after(curves.returns.shape[1])
+    returns, errors = curves.after(curves.end)
     everything = plus_minus(curves.returns.mean(axis=1))
     return f"{everything} | {plus_minus(returns)} | {plus_minus(errors, 3)}"
 
@@ -256,15 +224,12 @@ def draw(drawn: Mapping[str, Mapping[str, Curves]], path: Path) -> None:
     for column, (instance, curves) in enumerate(drawn.items()):
         for name, one in curves.items():
             for axis, values in zip(axes[:, column], (one.returns, one.errors), strict=True):
-                smooth = np.stack(
-                    [np.convolve(row, np.ones(WINDOW) / WINDOW, "valid") for row in values]
-                )
-                at = np.arange(WINDOW, WINDOW + smooth.shape[1])
-                mean = smooth.mean(axis=0)
-                half = half_width(smooth)
+                at, mean, half = one.band(values)
                 (line,) = axis.plot(at, mean, label=name)
                 axis.fill_between(at, mean - half, mean + half, alpha=0.2, color=line.get_color())
-        for axis, value in zip(axes[:, column], PUBLISHED[instance][:2], strict=True):
+        theirs = published(instance)
+        assert theirs is not None  # of VR-PDPG there is always one
+        for axis, value in zip(axes[:, column], theirs, strict=True):
             axis.axhline(value, color="grey", linestyle=":", label="published, at its end")
             axis.grid(alpha=0.3)
         axes[0, column].set(title=instance, ylabel="return, mean over 250 episodes")

@@ -8,15 +8,13 @@ reported.
 from __future__ import annotations
 
 import argparse
-import time
-from collections.abc import Callable
 
 import cvxpy as cp
 import numpy as np
 import scipy.sparse as sp
 
 import cvxmdp as cm
-from hardware import hardware
+from hardware import hardware, timed
 
 
 def by_hand(mdp: cm.TabularMDP, budget: float, tolerance: float) -> float:
@@ -44,12 +42,6 @@ def with_cvxmdp(mdp: cm.TabularMDP, budget: float, tolerance: float) -> float:
         subject_to={"cost": cm.linear("cost", per="step") <= budget},
     )
     return cm.solve(problem, cm.ConvexProgram(tolerance=tolerance)).objective
-
-
-def timed(function: Callable[[], float]) -> tuple[float, float]:
-    started = time.perf_counter()
-    value = function()
-    return time.perf_counter() - started, value
 
 
 def main() -> None:

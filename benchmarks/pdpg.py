@@ -16,7 +16,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -24,17 +23,17 @@ from pathlib import Path
 import numpy as np
 
 import cvxmdp as cm
-from hardware import hardware
+from hardware import hardware, timed
 
 REFERENCE = Path(__file__).parent.parent / "tests" / "reference" / "problems.json"
 GAPS = (1e-2, 1e-3)
 ROUNDS = 2
 
 
-def reference_problems() -> Iterator[tuple[str, cm.Problem]]:
-    """The seven problems, as their statements in the file have them."""
+def reference_grid() -> cm.TabularMDP:
+    """The grid of 64 states with twelve hazards."""
     model = json.loads(REFERENCE.read_text())["model"]
-    grid = cm.gridworld(
+    return cm.gridworld(
         model["size"],
         slip=model["slip"],
         discount=model["discount"],
@@ -42,6 +41,11 @@ def reference_problems() -> Iterator[tuple[str, cm.Problem]]:
         hazards=model["hazard_states"],
         rewards={63: 1.0},
     )
+
+
+def reference_problems() -> Iterator[tuple[str, cm.Problem]]:
+    """The seven problems, as their statements in the file have them."""
+    grid = reference_grid()
     expert = cm.TabularPolicy(np.tile([0.05, 0.45, 0.45, 0.05], (grid.n_states, 1)))
     occupancy = cm.occupancy_of(grid, expert)
     reward, hazard = cm.linear("reward"), cm.linear("hazard", per="step")
@@ -103,15 +107,9 @@ class Reached:
         return f"{mark}{self.seconds:8.2f} s {self.iterations:6,}"
 
 
-def timed(problem: cm.Problem, solver: cm.PDPG | cm.ConvexProgram) -> tuple[float, cm.Solution]:
-    started = time.perf_counter()
-    solution = cm.solve(problem, solver)
-    return time.perf_counter() - started, solution
-
-
 def time_to_gap(problem: cm.Problem, gap: float, iterations: int) -> Reached:
     solver = cm.PDPG(iterations, tolerance=gap, check_every=50)
-    (first, _), *others = (timed(problem, solver) for _ in range(1 + ROUNDS))
+    (first, _), *others = (timed(lambda: cm.solve(problem, solver)) for _ in range(1 + ROUNDS))
     seconds, solution = min(others, key=lambda run: run[0])
     return Reached(
         seconds,
@@ -124,7 +122,7 @@ def time_to_gap(problem: cm.Problem, gap: float, iterations: int) -> Reached:
 
 def measure(name: str, problem: cm.Problem, iterations: int) -> str:
     times, solutions = zip(
-        *(timed(problem, cm.ConvexProgram()) for _ in range(1 + ROUNDS)),
+        *(timed(lambda: cm.solve(problem, cm.ConvexProgram())) for _ in range(1 + ROUNDS)),
         strict=True,
     )
     program = min(times[1:])

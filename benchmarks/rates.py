@@ -30,9 +30,9 @@ import numpy as np
 
 import cvxmdp as cm
 from cvxmdp import theory
+from cvxmdp.paper.theorem_claims import ring_problems
 from hardware import hardware
 
-DISCOUNT = 0.3
 SHARE = 0.5
 ITERATIONS = [round(10 ** (k / 2)) for k in range(4, 11)]
 TUNING_ITERATIONS = 1_000
@@ -58,37 +58,13 @@ class Case:
         return -1 / 2 if self.strongly_concave else -1 / 3
 
 
-def model() -> cm.TabularMDP:
-    """A ring of three states: stay (nearly free) or move on (reward and cost)."""
-    stay, on = np.eye(3), np.roll(np.eye(3), 1, axis=1)
-    return cm.TabularMDP(
-        np.stack([0.8 * stay + 0.2 * on, 0.2 * stay + 0.8 * on], axis=1),
-        np.full(3, 1 / 3),
-        DISCOUNT,
-        signals={
-            "reward": np.array([[0.0, 1.0], [0.0, 0.8], [0.0, 0.6]]),
-            "cost": np.array([[0.0, 0.5], [0.0, 0.8], [0.0, 1.0]]),
-        },
-    )
-
-
 def cases(share: float) -> list[Case]:
     """Both problems, with this share of the cost of the best policy without a budget."""
-    mdp = model()
-    free = cm.solve(cm.Problem(mdp, maximize=cm.linear("reward"))).occupancy
-    budget = share * float(np.vdot(mdp.signal("cost"), free))
-    objectives = {
-        "concave": cm.linear("reward"),
-        "strongly concave": -0.5 * cm.distance(free, norm="l2-squared"),
-    }
     found = []
-    for name, objective in objectives.items():
-        problem = cm.Problem(
-            mdp, maximize=objective, subject_to={"cost": cm.linear("cost") <= budget}
-        )
+    for strong, problem in ring_problems(share).items():
         exact = cm.solve(problem, cm.ConvexProgram())
-        constants = theory.problem_constants(problem, theory.direct_constants(mdp))
-        strong = name == "strongly concave"
+        constants = theory.problem_constants(problem, theory.direct_constants(problem.mdp))
+        name = "strongly concave" if strong else "concave"
         found.append(
             Case(name, problem, strong, exact.objective, exact.multipliers["cost"], constants)
         )
@@ -248,8 +224,8 @@ def main() -> None:
     options = parser.parse_args()
     started = time.perf_counter()
     print(hardware())
-    print(f"{model()}; initial distribution uniform")
     studied = cases(options.share)
+    print(f"{studied[0].problem.mdp}; initial distribution uniform")
     for case in studied:
         describe(case)
     results = []

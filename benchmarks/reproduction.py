@@ -36,12 +36,12 @@ from cvxmdp.paper.studies import (
     recommended,
     studies_of,
 )
+from cvxmdp.paper.study_reports import best_return
 from cvxmdp.paper.study_runs import read_study
 from cvxmdp.runs.record import RunRecord
 from cvxmdp.runs.sweep_results import interval
 from hardware import hardware
 
-BEST = {"8x8": 97.4, "20x20": 92.6}  # the return of a shortest path
 ROUNDING = 0.05
 OFF = 0.01  # a tracking error that says: off the expert's way
 DETERMINISTIC = 0.05  # nats a step
@@ -74,10 +74,9 @@ class Ends:
 
 def ends_of(study: Study, curves: Curves, records: list[RunRecord]) -> Ends:
     """What the recorded curves say."""
-    returns, errors = curves.after(int(curves.at[-1]))
-    reached = (
-        curves.returns > 0
-    )  # one wasted step, and the goal is not reached: returns are negative then
+    returns, errors = curves.after(curves.end)
+    # After one wasted step the goal is not reached, and returns are negative.
+    reached = curves.returns > 0
     entropies = np.stack([record.series["policy_entropy"].values for record in records])
     last = np.array([record.series[MULTIPLIER].values[-WINDOW:].mean() for record in records])
     return Ends(
@@ -109,7 +108,7 @@ def counts(folder: Path) -> None:
         if study.part == COMPARED:
             continue
         records = read_study(study, folder / study.size)
-        curves = curves_of(study, records)
+        curves = curves_of(study.method, records)
         print(_row(study, ends_of(study, curves, records)), flush=True)
         if study.solver.batch_size > 1:
             early.append(_early(study, curves))
@@ -117,7 +116,7 @@ def counts(folder: Path) -> None:
 
 
 def _row(study: Study, ends: Ends) -> str:
-    short = ends.returns < BEST[study.size] - ROUNDING
+    short = ends.returns < best_return(study.size) - ROUNDING
     bound = short & ends.at_bound
     off = ends.errors[ends.errors > OFF]
     still = ends.settled[np.isfinite(ends.settled)]
@@ -142,10 +141,7 @@ def _range(values: np.ndarray, digits: int) -> str:
 
 def _early(study: Study, curves: Curves) -> str:
     returns, errors = map(interval, curves.after(AVERAGED, 25))
-    return (
-        f"- {study.instance}, {study.norm}: return {returns.value:.1f} ± {returns.upper - returns.value:.1f}, "
-        f"tracking error {errors.value:.3f} ± {errors.upper - errors.value:.3f}"
-    )
+    return f"- {study.instance}, {study.norm}: return {returns.words(1)}, tracking error {errors.words(3)}"
 
 
 def box() -> None:
@@ -176,13 +172,8 @@ def _summary(histories: Sequence[Mapping[str, Any]]) -> str:
     """The return over all episodes; then return / tracking error over the last 250."""
     returns = np.stack([history["episode_return"] for history in histories])
     errors = np.stack([next(iter(history["tracking_error"].values())) for history in histories])
-    last = _plus_minus(returns[:, -WINDOW:].mean(axis=1), 1)
-    return f"{_plus_minus(returns.mean(axis=1), 1)} | {last} / {errors[:, -WINDOW:].mean():.3f}"
-
-
-def _plus_minus(values: np.ndarray, digits: int) -> str:
-    found = interval(values)
-    return f"{found.value:.{digits}f} ± {found.upper - found.value:.{digits}f}"
+    every, last = interval(returns.mean(axis=1)), interval(returns[:, -WINDOW:].mean(axis=1))
+    return f"{every.words(1)} | {last.words(1)} / {errors[:, -WINDOW:].mean():.3f}"
 
 
 def main() -> None:

@@ -25,12 +25,12 @@ import numpy as np
 import cvxmdp as cm
 from cvxmdp.algorithms.recursion import iteration
 from cvxmdp.algorithms.views import view
+from cvxmdp.paper.studies import HORIZON, size_of
 from cvxmdp.paper.tracking import expert_occupancy, tracking_model, tracking_problem
 from cvxmdp.solvers.contract import Task
 from hardware import hardware
 
 CHUNK = 500
-HORIZON = {"8": 14, "2": 38}
 BANDWIDTH = {"H200": 4.8e12}  # bytes per second, by the maker's data sheet
 
 
@@ -41,7 +41,7 @@ def solver_for(instance: str, policy: Any = None, **settings: Any) -> cm.VRPDPG:
         0.1,
         1.0,
         0.3,
-        HORIZON[instance[0]],
+        HORIZON[size_of(instance)],
         dual_bound=100.0,
         initial_multiplier=1.0,
         policy=policy or cm.Table(),
@@ -79,7 +79,7 @@ def onefile(instance: str, iterations: int, units: int = 0) -> Callable[[], None
             [near],
             np.random.default_rng(0),
             iterations=iterations,
-            horizon=HORIZON[instance[0]],
+            horizon=HORIZON[size_of(instance)],
             initial_multiplier=1.0,
             **settings,
         )

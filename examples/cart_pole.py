@@ -23,9 +23,8 @@ import showing
 from cart_pole_jax import CartPole
 
 NAME, DISCOUNT, BATCH, JUDGES = "CartPole-v1", 0.98, 16, 250
-LIMIT = (
-    300  # where episodes are cut when a policy is judged: 0.2% of the discounted mass is behind it
-)
+# Where episodes are cut when a policy is judged: 0.2% of the discounted mass is behind it.
+LIMIT = 300
 PLACES, ANGLES, LARGEST = 8, 6, np.radians(12)  # the episode ends beyond 12 degrees
 BINS = cm.UniformBins([-2.4, -1, -LARGEST, -1], [2.4, 1, LARGEST, 1], [PLACES, 1, ANGLES, 1])
 TILTED = np.zeros((PLACES, ANGLES))

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import cvxmdp as cm
+import safe_exploration
 from cvxmdp.base.text_tables import text_table
 from cvxmdp.paper import tracking_problem
 from cvxmdp.paper.reproduce import reproduce
@@ -32,17 +33,11 @@ def main() -> None:
     print(problem.mdp.render(solution.policy))
 
     heading("Safe exploration: see as much as possible, spend little time in hazards")
-    hazards = [10, 11, 14, 18, 21, 29, 30, 37, 43, 44, 51, 53]
-    mdp = cm.gridworld(8, slip=0.1, discount=0.95, hazards=hazards)
-    problem = cm.Problem(
-        mdp,
-        maximize=cm.entropy(),
-        subject_to={"hazard": cm.linear("hazard", per="step") <= 0.05},
-    )
+    problem = safe_exploration.problem(budget=0.05)
     solution = cm.solve(problem)
     show(solution)
     print("\nThe grid (S start, ! hazard) and the policy's likeliest moves:\n")
-    print(mdp.render(solution.policy))
+    print(problem.mdp.render(solution.policy))
 
     heading("Learning it from samples: the paper's 8x8 experiment in short (about half a minute)")
     found = reproduce("8x8", OUT, quick=True)

@@ -11,6 +11,8 @@ import scipy.sparse as sp
 
 from cvxmdp.base.blocks import cores, in_blocks
 from cvxmdp.models import systems
+from cvxmdp.runs.backends.ray_backend import Ray
+from cvxmdp.runs.backends.this_process import ThisProcess
 
 THREADS = ("1", "2", "5")
 
@@ -18,6 +20,10 @@ THREADS = ("1", "2", "5")
 @pytest.fixture(autouse=True)
 def five_cores(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(os, "sched_getaffinity", lambda _: set(range(5)), raising=False)
+
+
+def test_runs_are_spread_over_the_cores_of_the_process_not_of_the_machine() -> None:
+    assert ThisProcess().cores() == Ray().cores() == 5
 
 
 def test_every_block_is_done_once(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import os
 import re
 import shutil
@@ -15,10 +16,11 @@ import pytest
 
 import cvxmdp as cm
 from command_line import PROBLEM, SAMPLING, Done
-from cvxmdp.cli.outcome import Exit
+from cvxmdp.cli.outcome import Exit, say_json
 from cvxmdp.cli.overrides import read_settings, written_setting
 from cvxmdp.cli.policy_arguments import read_policy
-from cvxmdp.runs.run_folder import RunState, read_run, state_of
+from cvxmdp.runs.run_folder import RunState, find_runs, read_run, state_of
+from cvxmdp.runs.specs.problem_specs import read_problem
 from cvxmdp.solvers.registry import SOLVERS
 
 
@@ -80,9 +82,10 @@ def test_a_run_is_kept_and_found_again(solved):
     assert state_of(exact) is RunState.COMPLETE
     record = read_run(exact)
     assert record.rerun == "cvxmdp solve problem.toml"
-    again = Done("solve", solved / "problem.toml", "-o", exact)
+    again = Done("solve", solved / "problem.toml", "-o", exact, "--tensorboard", solved / "board")
     assert again.code == Exit.OK
     assert "finished already" in again.err
+    assert "nothing to write to" in again.err
     assert f"= {record.objective:.7g}" in again.out
     # the folder itself holds the problem: it can be run from there
     assert Done("solve", exact / "problem" / "problem.toml", "--json").json["status"] == "optimal"
@@ -94,6 +97,38 @@ def test_a_certificate_can_be_asked_for_later(problem, tmp_path):
     assert read_run(run).certificate is None
     assert Done("solve", problem, "-o", run, "--gap", 1e-6).code == Exit.OK
     assert Done("check", run / "certificate.json", problem).code == Exit.OK
+
+
+def test_a_certificate_that_is_asked_for_later_is_the_same(problem, tmp_path):
+    """With the solver's evidence and confidence."""
+    rows = "0,0,1,1,0\n1,0,0,0,0\n0,1,0,0,0\n1,1,1,0,0\n" * 200
+    (tmp_path / "log.csv").write_text("state,action,next_state,reward,terminated\n" + rows)
+    problem.write_text(
+        'maximize = \'linear("reward")\'\n[model]\nkind = "log"\npath = "log.csv"\ndiscount = 0.5\n'
+        'known = ["reward"]\n[solver]\ncautious = 0.5\n'
+    )
+    words = ("solve", problem, "-o")
+    Done(*words, tmp_path / "once")
+    Done(*words, tmp_path / "later", "--no-certify")
+    Done(*words, tmp_path / "later")
+    once, later = (
+        json.loads((tmp_path / run / "certificate.json").read_text()) for run in ("once", "later")
+    )
+    assert once["claims"] == later["claims"]
+
+
+def test_a_run_over_so_many_steps_is_kept_and_looked_at(problem, tmp_path):
+    """Its policy has a table for every step."""
+    problem.write_text(PROBLEM.replace("discount = 0.9", "horizon = 4"))
+    run = tmp_path / "run"
+    first = Done("solve", problem, "-o", run)
+    again = Done("solve", problem, "-o", run)
+    assert first.code == again.code == Exit.OK
+    assert again.out == first.out
+    assert "maximize entropy()" in Done("show", run).out
+    assert Done("report", run, "-o", tmp_path / "report.html").code == Exit.OK
+    assert Done("export", run, "-o", tmp_path / "policy.csv").code == Exit.OK
+    assert Done("check", run).code == Exit.OK
 
 
 def test_the_files_a_problem_refers_to_are_kept_with_it(tmp_path):
@@ -207,6 +242,13 @@ def test_a_terminal_without_the_letters_shows_their_codes(problem, tmp_path):
     assert "Gr\\xf6\\xdfe" in shown.stdout
 
 
+def test_what_is_no_number_is_said_in_words_in_json(capsys):
+    """Policies that a sweep varies, for instance; some are dataclasses with arrays in them."""
+    say_json({"policy": [cm.Table(), cm.MLP(4)], "gain": math.nan})
+    said = json.loads(capsys.readouterr().out)
+    assert said == {"policy": ["Table()", "MLP(4)"], "gain": None}
+
+
 def test_settings_are_written_as_they_are_read():
     settings = {
         "mixture": True,
@@ -273,6 +315,11 @@ def test_sampling_needs_a_seed_and_repeats_with_it(solved, tmp_path):
         (["show", "absent"], "not a folder"),
         (["report", "{folder}"], "no runs"),
         (["export", "absent.safetensors", "-o", "x.csv"], "absent.safetensors"),
+        (["certify", "{problem}", "x.csv", "--repaired", "x.txt"], "a file that ends in .csv"),
+        (["certify", "{problem}", "x.csv", "-o", "absent/c.json"], "there is no folder absent"),
+        (["evaluate", "{problem}", "x.csv", "-o", "absent/e.json"], "there is no folder absent"),
+        (["pareto", "{problem}", "a=entropy()", "--plot", "x.foo"], "a file that ends in"),
+        (["pareto", "{problem}", "a=entropy()", "a=entropy()"], "a name occurs twice: a, a"),
         (["export", "{folder}", "-o", "x.csv"], "not a run"),
     ],
 )
@@ -348,13 +395,36 @@ def test_frontier(solved, tmp_path):
     done = Done("frontier", problem, "--budgets", "0.02,0.05", "-o", tmp_path / "f")
     assert done.code == Exit.OK
     assert "0.005 more is worth at most" in done.out
-    facts = read_run(tmp_path / "f").frontier
-    assert facts is not None
-    assert facts.budgets == (0.02, 0.05)
+    kept = read_run(tmp_path / "f")
+    assert kept.frontier is not None
+    assert kept.frontier.budgets == (0.02, 0.05)
+    assert kept.rerun == "cvxmdp frontier problem.toml hazard --budgets 0.02,0.05"
+    assert kept.constraints[0].budget == 0.05
+    assert Done("check", tmp_path / "f").code == Exit.OK
     for_machines = Done("frontier", problem, "hazard", "-n", 3, "--json").json
     assert len(for_machines["budgets"]) == 3
     assert Done("frontier", problem, "--budgets", "-1,-2").code == Exit.INFEASIBLE
     assert "--overwrite" in Done("frontier", problem, "-n", 3, "-o", tmp_path / "f").err
+
+
+def test_a_frontier_leaves_other_folders_alone_and_nothing_of_an_earlier_run(problem, tmp_path):
+    (tmp_path / "metrics.parquet").write_text("mine")
+    trace = ("frontier", problem, "--budgets", "0.06", "-o")
+    assert "other things in it (metrics.parquet)" in Done(*trace, tmp_path).err
+    assert (tmp_path / "metrics.parquet").read_text() == "mine"
+    run = tmp_path / "run"
+    assert Done("solve", problem, "-o", run).code == Exit.OK
+    text = PROBLEM.replace("size = 4", "size = 3").replace("5, [1, 2]", "4")
+    problem.write_text(text + SAMPLING)
+    traced = Done(*trace, run, "--overwrite")
+    assert traced.code == Exit.OK
+    assert "[solver] plays no part" in traced.err
+    assert (
+        read_run(run).constraints[0].budget == 0.05
+    )  # the file's own, though it was not asked for
+    assert Done("check", run).code == Exit.OK
+    assert Done("export", run, "-o", tmp_path / "policy.csv").code == Exit.OK
+    assert read_policy(str(tmp_path / "policy.csv")).n_states == 9
 
 
 def test_pareto(solved, tmp_path):
@@ -388,6 +458,22 @@ def test_show_lists_runs(solved):
     assert "Safe exploration\n================" in single.out
     listed = Done("show", solved / "runs", "--json").json["runs"]
     assert [entry["settings"]["solver"] for entry in listed] == ["ConvexProgram", "VRPDPG"]
+
+
+def test_what_the_library_keeps_is_no_damaged_run_and_has_a_policy(solved, tmp_path):
+    spec = read_problem(solved / "problem.toml")
+    kept = cm.solve(spec.problem, folder=tmp_path / "kept")
+    shown = Done("show", tmp_path)
+    assert shown.code == Exit.BAD_INPUT
+    assert "load_solution" in shown.err
+    shutil.copytree(solved / "runs" / "exact", tmp_path / "run")
+    shutil.copytree(tmp_path / "kept" / "checkpoint", tmp_path / "run" / "checkpoint")
+    assert Done("show", tmp_path).code == Exit.OK
+    assert find_runs([tmp_path]) == [tmp_path / "run"]
+    assert Done("certify", solved / "problem.toml", tmp_path / "kept").code == Exit.OK
+    assert Done("export", tmp_path / "kept", "-o", tmp_path / "policy.csv").code == Exit.OK
+    found = read_policy(str(tmp_path / "policy.csv"))
+    assert np.array_equal(found.probabilities(), kept.policy.probabilities())
 
 
 def test_a_truncated_store_is_reported_and_never_read_as_whole(solved, tmp_path):
@@ -454,8 +540,11 @@ n_envs = 4
 
 def test_an_environment_is_learned_in_and_kept(tmp_path):
     path = tmp_path / "lake.toml"
+    path.write_text(PROBLEM)
+    assert Done("solve", path, "-o", tmp_path / "run").code == Exit.OK
     path.write_text(ENVIRONMENT + SAMPLING)
-    solved = Done("solve", path, "--seed", 0, "-o", tmp_path / "run", "--json")
+    replaced = ("-o", tmp_path / "run", "--overwrite", "--json")
+    solved = Done("solve", path, "--seed", 0, *replaced)
     assert solved.code == Exit.NOT_CONVERGED
     assert solved.json["objective"] >= 0
     shown = Done("show", tmp_path / "run")

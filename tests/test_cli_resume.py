@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 import signal
 import subprocess
 import sys
@@ -13,7 +14,9 @@ import numpy as np
 import pytest
 
 from command_line import PROBLEM, SAMPLING, Done
+from cvxmdp.cli import reproducing
 from cvxmdp.cli.outcome import Exit
+from cvxmdp.runs.interruption import leave_on_interrupts
 from cvxmdp.runs.run_folder import RunState, read_run, state_of
 
 pytestmark = pytest.mark.usefixtures("keyboard")
@@ -90,6 +93,22 @@ def test_interrupted_before_there_is_a_run_a_command_ends_at_once(problem):
     assert json.loads(done.stdout)["error"] == "interrupted"
 
 
+def test_an_interrupted_reproduction_says_where_its_runs_are(tmp_path, monkeypatch, capfd):
+    def left(code):
+        raise SystemExit(code)
+
+    monkeypatch.setattr("os._exit", left)
+    monkeypatch.setattr(
+        reproducing, "reproduce", lambda *_, **__: signal.raise_signal(signal.SIGINT)
+    )
+    leave_on_interrupts("Error: interrupted\n")  # as the command does; the fixture undoes it
+    assert Done("reproduce", "8x8", "-o", tmp_path).code == Exit.INTERRUPTED
+    said = (
+        f"Error: interrupted\nRuns that were made are kept in {tmp_path / '8x8'}; the same command"
+    )
+    assert capfd.readouterr().err.startswith(said)
+
+
 def test_a_killed_run_is_seen_as_unfinished_and_run_again(problem, tmp_path):
     run = tmp_path / "run"
     process = long_run(problem, run)
@@ -115,6 +134,21 @@ def test_a_run_that_ended_before_its_first_file_does_not_block_the_folder(proble
     (tmp_path / "other").mkdir()
     (tmp_path / "other" / "thesis.tex").touch()
     assert "other things in it" in Done("solve", problem, "-o", tmp_path / "other").err
+
+
+def test_a_checkpoint_of_another_machine_is_not_gone_on_from_in_silence(problem, tmp_path):
+    run, few = tmp_path / "run", ("--solver", "ColumnGeneration")
+    words = ("solve", problem, "-o", run, *few, "--time-limit", 0.001)
+    assert Done(*words).code == Exit.NOT_CONVERGED
+    facts = run / "checkpoint" / "run.json"
+    assert "Its checkpoint" not in Done(*words).err
+    facts.write_text(facts.read_text().replace('"numpy": "', '"numpy": "0.'))
+    assert "Its checkpoint is of another numpy: it begins again" in Done(*words).err
+    facts.write_text("{")
+    assert "is damaged" in Done(*words).err
+    shutil.rmtree(run / "checkpoint")
+    (run / "checkpoint").write_text("no folder")
+    assert "cannot be used for the run" in Done(*words).err
 
 
 @pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGKILL], ids=["interrupted", "killed"])
@@ -198,6 +232,19 @@ def test_another_sweep_is_not_mixed_in(sweep_file, tmp_path):
     done = Done("sweep", sweep_file, "-o", tmp_path / "other")
     assert done.code == Exit.BAD_INPUT
     assert "Did you mean 'momentum'" in done.err
+
+
+def test_runs_of_an_earlier_sweep_are_replaced(sweep_file, tmp_path):
+    folder, problem = tmp_path / "swept", tmp_path / "learn.toml"
+    sweep_file.write_text('problem = "learn.toml"\n')
+    text = PROBLEM + '[solver]\nname = "ConvexProgram"\n'
+    for budget in (0.05, 0.1):
+        problem.write_text(text.replace("<= 0.05", f"<= {budget}"))
+        assert Done("sweep", sweep_file, "-o", folder).code == Exit.OK
+        kept = read_run(folder / "runs" / "00000")
+        assert kept.constraints[0].budget == budget
+        assert kept.rerun == "cvxmdp solve learn.toml --solver ConvexProgram --seed 0"
+        shutil.rmtree(folder / "checkpoints")  # as the command says of a folder with another sweep
 
 
 def test_an_interrupted_sweep_goes_on_with_the_same_bits(sweep_file, tmp_path):

@@ -270,6 +270,9 @@ def test_sweeps_of_environments(mdp, tmp_path) -> None:
         assert len(swept) == 4
         alone = cm.solve(problem, solver(iterations=20, primal_step=0.1), seed=0)
         assert swept[0].solution.objective == pytest.approx(alone.objective, abs=1e-5)
+    played = cm.Problem(SOURCES["single"](mdp), maximize=cm.linear("reward"))
+    with pytest.raises(cm.SettingsError, match="lanes=8: runs take turns"):
+        cm.sweep(played, solver(), seeds=range(2), lanes=8)
 
 
 class Clumsy(ModelEnv):

@@ -263,6 +263,8 @@ def test_when_the_others_are_in_conflict_no_budget_helps():
 def test_what_is_refused(arguments, message):
     with pytest.raises(ProblemError, match=message):
         cm.frontier(make("curved limit"), **arguments)
+    with pytest.raises(ProblemError, match="frontier takes a Problem; got 5"):
+        cm.frontier(5, **arguments)
 
 
 @pytest.mark.parametrize("unit", [1e-6, 1.0, 1e6])

@@ -153,6 +153,28 @@ def stopping_after(pieces: int, monkeypatch) -> None:
         monkeypatch.setattr(Run, "begin", at_once)
 
 
+def risky() -> cm.TabularMDP:
+    mdp = cm.garnet(3, 2, 2, discount=0.5, seed=0).unroll(2).replace(discount=1.0)
+    return mdp.with_budget_state("cost", levels=4)
+
+
+@pytest.mark.parametrize(
+    "driver_of_many",
+    [
+        lambda problem: cm.frontier(problem, "hazard", [0.1, 0.2]),
+        lambda problem: cm.pareto(problem, {"far": cm.entropy(), "safe": -cm.linear("hazard")}),
+        lambda problem: cm.least_cvar(risky(), "cost", 0.9),
+        cm.deterministic,
+    ],
+    ids=["frontier", "pareto", "least_cvar", "deterministic"],
+)
+def test_one_stop_ends_a_search_of_many_solves(driver_of_many, problem, keyboard, monkeypatch):
+    """The solve that it comes up in gives what it has, which is nothing to go on with."""
+    stopping_after(-1, monkeypatch)
+    with pytest.raises(KeyboardInterrupt):
+        driver_of_many(problem)
+
+
 @every_solver
 @pytest.mark.parametrize("pieces", [-1, 0, 7])
 def test_stopped_early_a_run_goes_on_with_the_same_bits(

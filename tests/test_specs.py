@@ -550,6 +550,11 @@ def test_sweep_files(tmp_path):
         ("\nprimal_step = [", "\nentropy_bonus = [", "entropy_bonus was an option of cvxmdp 0.1"),
         ("[0.1, 0.2]\n", "[0.1, -0.2]\n", "primal_step must be positive"),
         ("[0.1, 0.2]\n", "[]\n", "at least one value"),
+        (
+            "\nprimal_step = [",
+            '\niterations = ["many", ',
+            "over.iterations: the setting 'iterations'",
+        ),
         ("seeds = 3", "seeds = 0", "how many seeds"),
         ("seeds = 3", "seds = 3", "Did you mean 'seeds'"),
         ('"problem.toml"', '"../problem.toml"', "leads out of"),
@@ -561,3 +566,20 @@ def test_wrong_sweep_files(tmp_path, old, new, expected):
     with pytest.raises(SpecError, match=expected) as caught:
         read_sweep(path)
     assert "sweep.toml" in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("solver", "expected"),
+    [
+        ("", "a sweep needs a solver: add .solver. with a name"),
+        (
+            "solver = {cautious = 0.9}\n",
+            "where .solver. says cautious, a sweep varies budgets alone",
+        ),
+    ],
+)
+def test_sweeps_without_a_solver_of_their_own(tmp_path, solver, expected):
+    written(tmp_path, 'maximize = "entropy()"')
+    text = f'problem = "problem.toml"\n{solver}over.tolerance = [1e-6, 1e-8]\n'
+    with pytest.raises(SpecError, match=expected):
+        read_sweep(written(tmp_path, text, "", "sweep.toml"))

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import fcntl
 import json
 import os
 import signal
 import subprocess
 import sys
+import threading
 import time
 from dataclasses import replace
 from pathlib import Path
@@ -378,6 +380,16 @@ def test_a_reader_beside_a_writer_sees_a_whole_run_or_an_error(tmp_path, record)
     assert writer.returncode == 0
     assert whole > 0, "a reader that only ever sees errors would pass everything above"
     assert read_run(tmp_path / "run").title == record.title
+
+
+def test_a_writer_waits_for_those_who_look_whether_there_is_one(tmp_path):
+    with writing(tmp_path):
+        pass
+    looking = (tmp_path / ".lock").open("r")
+    fcntl.flock(looking, fcntl.LOCK_EX)
+    threading.Timer(0.05, looking.close).start()
+    with writing(tmp_path):
+        assert state_of(tmp_path) is RunState.RUNNING
 
 
 def test_unwritable_folders(tmp_path, record):

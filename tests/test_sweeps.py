@@ -8,6 +8,7 @@ import subprocess
 import sys
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 
 import jax.numpy as jnp
 import numpy as np
@@ -20,7 +21,7 @@ from cvxmdp.certificates.checking import fingerprint
 from cvxmdp.runs import run as driver
 from cvxmdp.runs.lanes import Group
 from cvxmdp.runs.run import Run
-from cvxmdp.runs.specification import setting_text
+from cvxmdp.runs.specification import setting_text, start_text
 from cvxmdp.solvers.contract import Task
 from cvxmdp.solvers.vr_pdpg_lanes import run_lanes
 from cvxmdp.solvers.vr_pdpg_work import run_chunk
@@ -168,6 +169,7 @@ def test_tables(swept):
         ({"budget/hazrd": [1]}, r"unknown axis 'budget/hazrd'.*budget/hazard"),
         ({"primal_step": 0.1}, r"'primal_step' takes a list of values; got 0\.1"),
         ({"primal_step": []}, "'primal_step' has no values"),
+        ({"primal_step": [0.1, 0.1]}, r"a value occurs twice in the axis 'primal_step': \[0\.1, 0"),
         ({"momentum": [2.0]}, r"momentum must be positive and at most 1.*got 2\.0"),
     ],
 )
@@ -190,6 +192,14 @@ def test_wrong_seeds_are_named(problem, seeds, message):
         cm.sweep(problem, SOLVER, seeds=seeds)
 
 
+@pytest.mark.parametrize("seconds", [-1, np.nan, "x"])
+def test_wrong_times_are_named(problem, seconds):
+    with pytest.raises(
+        SolverError, match="checkpoint_seconds must be not negative and finite; got"
+    ):
+        cm.sweep(problem, SOLVER, checkpoint_seconds=seconds)
+
+
 @cm.concave
 def breaks_when_negative(occupancy):
     import jax.numpy as jnp
@@ -208,6 +218,40 @@ def test_a_run_that_breaks_does_not_take_the_others_with_it():
         assert broken.status is cm.Status.FAILED
         assert "is not finite" in broken.message
         assert fine.status is cm.Status.ITERATION_LIMIT
+    assert found.best(tolerance=100.0)["momentum"] == 1.0
+    with pytest.raises(
+        SolverError, match=r"SweepRun\(\{'momentum': 0\.05\}, seed 0\) failed and has"
+    ):
+        found.curve("objective")
+    # as two seeds of the same settings, whichever of them it is
+    for order in ((0, 1), (1, 0)):
+        one = cm.Sweep(
+            problem, wild, [like(found[k], seed=k, index=n) for n, k in enumerate(order)], 1, False
+        )
+        (row,) = one.summary()
+        assert (row["runs"], row["failed"]) == (2, 1)
+        assert np.isnan([row["objective"].value, row["violation/odd"].value]).all()
+        assert "2 runs, 1 compiled program" in str(one)
+        assert "1 run failed" in str(one)
+        with pytest.raises(SolverError, match="a run failed"):
+            one.best(tolerance=100.0)
+
+
+def like(run, **changes) -> SimpleNamespace:
+    """A run that somebody else may have made."""
+    facts = {"settings": {}, "solution": run.solution, "machines": run.machines, "seed": run.seed}
+    return SimpleNamespace(**{**facts, **changes})
+
+
+def test_no_runs_and_runs_of_other_lengths_are_errors_in_words(problem, swept):
+    none = cm.Sweep(problem, SOLVER, [], 0, False)
+    for ask in (none.best, lambda: none.curve("objective")):
+        with pytest.raises(SolverError, match="there are no runs"):
+            ask()
+    short = replace(swept[0].solution, history={"objective": np.zeros(2)})
+    two = [like(swept[0], index=0), like(swept[0], index=1, solution=short)]
+    with pytest.raises(SolverError, match=r"of one length.*has 4 records, .* has 2\. Keep like"):
+        cm.Sweep(problem, SOLVER, two, 1, False).curve("objective")
 
 
 # --- lanes --------------------------------------------------------------------------------------
@@ -317,6 +361,23 @@ def test_another_sweep_does_not_touch_the_folder(problem, tmp_path):
     with pytest.raises(SolverError, match="holds another sweep: problem differ"):
         cm.sweep(problem.with_budget("hazard", 0.2), SOLVER, seeds=[0], folder=tmp_path)
     assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == before
+
+
+def test_what_is_given_in_another_order_is_another_sweep(problem, tmp_path):
+    """Checkpoints go by place: a run would come back with the other's budget on it."""
+    call = {"problem": problem, "solver": cm.ConvexProgram(), "folder": tmp_path}
+    over = {"budget/hazard": [0.1, 0.3], "tolerance": [1e-8, 1e-9]}
+    swept = cm.sweep(**call, over=over, seeds=[0, 1])
+    turned = {"budget/hazard": [0.3, 0.1], "tolerance": [1e-8, 1e-9]}
+    for axes, seeds, what in (
+        (turned, [0, 1], "axes"),
+        (dict(reversed(over.items())), [0, 1], "axes"),
+        (over, [1, 0], "seeds"),
+    ):
+        with pytest.raises(SolverError, match=f"holds another sweep: {what} differ"):
+            cm.sweep(**call, over=axes, seeds=seeds)
+    again = cm.sweep(**call, over=over, seeds=[0, 1])
+    assert [r.solution.objective for r in again] == [r.solution.objective for r in swept]
 
 
 def iterations_kept(problem, folder: Path) -> int:
@@ -477,6 +538,12 @@ def test_arguments_and_signals_make_another_environment():
         mark(absent={"cost": 0.0}),
     ]
     assert len(set(different)) == len(different)
+
+
+def test_a_path_is_the_same_start_however_it_is_written(tmp_path):
+    cm.TabularPolicy(np.eye(2)).save(tmp_path / "policy.safetensors")
+    path = tmp_path / "policy.safetensors"
+    assert start_text(path) == start_text(str(path)) != start_text(np.eye(2))
 
 
 RULE = "import optax; from cvxmdp.runs.specification import setting_text as text; "

@@ -15,9 +15,14 @@ from functools import lru_cache
 BLOCK = 2**14  # rows
 
 
+def own_cores() -> int:
+    """Cores that this process may use: on a cluster those of its job, not of its machine."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
 def cores() -> int:
-    """Cores that this process may use; fewer where ``OMP_NUM_THREADS`` says so, as Ray does to its workers."""
-    mine = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    """The same; fewer where ``OMP_NUM_THREADS`` says so, as Ray does to its workers."""
+    mine = own_cores()
     asked = os.environ.get("OMP_NUM_THREADS", "")
     return max(1, min(mine, int(asked))) if asked.isdigit() else mine
 

@@ -13,6 +13,17 @@ from cvxmdp.base.storage import read_arrays, whole_file, write_arrays
 KIND = "checkpoint"
 
 
+class AnotherRunError(SolverError):
+    """Checkpoints of other work than what is to go on; ``different`` names what differs."""
+
+    def __init__(self, path: Path, what: str, different: list[str]) -> None:
+        super().__init__(
+            f"the folder {path} holds another {what}: {', '.join(different)} differ. Give another folder=, or "
+            "delete this one."
+        )
+        self.different = different
+
+
 class Checkpoints:
     """The checkpoints of some work in a folder, and what the work is.
 
@@ -51,10 +62,7 @@ class Checkpoints:
         names = {**self.specification, **theirs}
         different = [name for name in names if theirs.get(name) != self.specification.get(name)]
         if different:
-            raise SolverError(
-                f"the folder {self.path} holds another {self.what}: {', '.join(different)} differ. Give "
-                "another folder=, or delete this one."
-            )
+            raise AnotherRunError(self.path, self.what, different)
 
     def _place(self, name: str) -> Path:
         return self.path / f"{name}.safetensors"

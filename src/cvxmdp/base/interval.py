@@ -34,6 +34,11 @@ class Interval:
         half = self.upper - self.value
         return f"{self.value:.5g}" + ("" if math.isnan(half) else f" ± {half:.2g}")
 
+    def words(self, digits: int) -> str:
+        """With so many digits behind the point."""
+        half = self.upper - self.value
+        return f"{self.value:.{digits}f}" + (f" ± {half:.{digits}f}" if math.isfinite(half) else "")
+
     def __getattr__(self, name: str) -> NoReturn:
         refuse_removed("Interval", [name])
         raise AttributeError(

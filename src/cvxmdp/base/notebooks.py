@@ -1,4 +1,4 @@
-"""Results in notebooks: their text as it is printed, and pictures that show themselves."""
+"""Results in notebooks: their text as it is printed, and pictures that show themselves or are written."""
 
 from __future__ import annotations
 
@@ -6,11 +6,13 @@ import io
 from collections.abc import Mapping
 from functools import cache
 from html import escape
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from cvxmdp.base.errors import require
+from cvxmdp.base.storage import whole_file
 
 LONG = 8  # numbers of an array that are printed
 
@@ -58,3 +60,18 @@ def new_figure(**settings: Any) -> Any:
     """A Matplotlib figure that notebooks show; ``settings`` are those of ``Figure``."""
     require("matplotlib", "report")
     return _picture()(**settings)
+
+
+def save_figure(figure: Any, path: str | Path, dpi: int = 150) -> None:
+    """Write a figure, whole or not at all, in the format that the ending names; without one, as a PNG."""
+    place = Path(path) if Path(path).suffix else Path(path).with_suffix(".png")
+    with whole_file(place) as temporary:
+        figure.savefig(temporary, dpi=dpi, format=place.suffix[1:])
+
+
+def picture_endings() -> list[str]:
+    """Of the files that figures are written to."""
+    require("matplotlib", "report")
+    from matplotlib.backend_bases import FigureCanvasBase
+
+    return [f".{kind}" for kind in FigureCanvasBase.get_supported_filetypes()]

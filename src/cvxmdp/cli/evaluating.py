@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import asdict
 from pathlib import Path
 
-from cvxmdp.cli.outcome import Exit, note, say, say_json, working
+from cvxmdp.cli.outcome import Exit, note, require_place, say, say_json, working
 from cvxmdp.cli.overrides import read
 from cvxmdp.cli.policy_arguments import read_policy
 from cvxmdp.experience.evaluation import evaluate
@@ -26,6 +26,7 @@ def evaluate_policy(
 ) -> Exit:
     """Evaluate a policy; see ``cvxmdp evaluate --help``."""
     allow_imports(modules or ())
+    require_place(out)
     asked, given = read(problem).problem, read_policy(policy)
     with working("playing"):
         found = evaluate(

@@ -63,9 +63,9 @@ def show_runs(runs: list[Path], as_json: bool) -> Exit:
 
 def _in_full(record: RunRecord) -> str:
     parts = [f"{record.title}\n{'=' * len(record.title)}\n{record_text(record)}"]
-    layout = record.layout
-    if layout is not None and layout.columns <= WIDEST_GRID and record.policy is not None:
-        drawn = layout.render(record.policy.probabilities(), record.action_names)
+    layout, moves = record.layout, record.arrays.get("probabilities")
+    if layout is not None and layout.columns <= WIDEST_GRID and moves is not None:
+        drawn = layout.render(moves, record.action_names)
         parts.append(f"The likeliest moves\n-------------------\n{drawn}")
     return "\n\n".join(parts)
 

@@ -25,9 +25,9 @@ PolicyArgument = Annotated[
     str,
     typer.Argument(
         metavar="POLICY",
-        help="A run's folder, a policy that cvxmdp saved, a table with the columns state, action and "
-        "probability (csv, json, parquet), or its (S, A) probabilities in a csv, json, npy or npz file "
-        "(file.npz#name where it holds several arrays).",
+        help="The folder of a run or solution, a policy that cvxmdp saved, a table with the columns state, "
+        "action and probability (csv, json, parquet), or its (S, A) probabilities in a csv, json, npy or npz "
+        "file (file.npz#name where it holds several arrays).",
     ),
 ]
 SolverOption = Annotated[

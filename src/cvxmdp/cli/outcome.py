@@ -8,9 +8,10 @@ import math
 import os
 import sys
 import traceback
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from contextlib import nullcontext
 from enum import IntEnum
+from pathlib import Path
 from typing import Any, TypeVar
 
 import typer
@@ -18,7 +19,7 @@ from rich.console import Console
 from rich.text import Text
 from typer.core import TyperGroup
 
-from cvxmdp.base.errors import CvxmdpError, DivergedError
+from cvxmdp.base.errors import CvxmdpError, DivergedError, FileFormatError
 from cvxmdp.base.text_tables import printable
 
 Command = TypeVar("Command", bound=Callable[..., Any])
@@ -60,9 +61,22 @@ def working(what: str) -> Any:
     return err.status(Text(printable(what), style="dim")) if err.is_terminal else nullcontext()
 
 
+def require_place(path: Path | None, endings: Collection[str] = ()) -> None:
+    """An error about a file that cannot be written, before there is anything to write."""
+    if path is None:
+        return
+    if endings and path.suffix not in endings:
+        ends = ", ".join(endings)
+        raise FileFormatError(f"cannot write {path.name!r}: give a file that ends in {ends}")
+    if not path.parent.is_dir():
+        raise FileFormatError(
+            f"cannot write {path}: there is no folder {path.parent}; make it first"
+        )
+
+
 def say_json(document: Mapping[str, Any]) -> None:
-    """Print one JSON object; infinities and NaN become null."""
-    sys.stdout.write(json.dumps(plain(document), indent=2) + "\n")
+    """Print one JSON object; infinities and NaN become null, what is no plain data its words."""
+    sys.stdout.write(json.dumps(plain(document), indent=2, default=str) + "\n")
 
 
 def plain(value: Any) -> Any:

@@ -10,11 +10,12 @@ import numpy as np
 from cvxmdp.base.errors import FileFormatError, reading
 from cvxmdp.base.storage import require_file
 from cvxmdp.base.table_files import WRITERS, Columns, read_columns, write_columns
+from cvxmdp.cli.outcome import require_place
 from cvxmdp.policies import Policy, TabularPolicy, load_policy
 from cvxmdp.policies.policy import ENDING
 from cvxmdp.policies.policy_file import policy_of_columns
 from cvxmdp.problems.solution import load_solution
-from cvxmdp.problems.solution_folder import DOCUMENT
+from cvxmdp.problems.solution_folder import DOCUMENT, read_solution
 from cvxmdp.runs.run_folder import MANIFEST, read_run
 from cvxmdp.runs.specs.array_specs import ArrayFolder
 
@@ -25,18 +26,15 @@ def read_policy(given: str) -> Policy:
     """The policy that is meant, with the names that are known.
 
     Args:
-        given: a run's folder; a file that cvxmdp wrote; a csv, json or Parquet file with the columns state,
-            action and probability; or a csv, json, npy or npz file with the (S, A) probabilities
-            (``file.npz#name`` where it holds several arrays).
+        given: the folder of a run or of a solution; a file that cvxmdp wrote; a csv, json or Parquet file with
+            the columns state, action and probability; or a csv, json, npy or npz file with the (S, A)
+            probabilities (``file.npz#name`` where it holds several arrays).
     """
     path = Path(given.partition("#")[0])
-    if (path / MANIFEST).is_file():
-        record = read_run(path)
-        if record.policy is None:
-            raise FileFormatError(f"{path} holds no policy: {record.message}")
-        return record.policy
+    if (path / MANIFEST).is_file() or (path / DOCUMENT).is_file():
+        return _kept_policy(path)
     if path.is_dir():
-        raise FileFormatError(f"{path} is not a run: it has no {MANIFEST}")
+        raise FileFormatError(f"{path} is not a run: it has neither {MANIFEST} nor {DOCUMENT}")
     if path.suffix in WRITERS and not _is_array(path):
         return policy_of_columns(read_columns(path), str(path))
     if path.suffix == ".json":
@@ -46,6 +44,19 @@ def read_policy(given: str) -> Policy:
         return found
     name = Path(given).name  # the part after # stays with it
     return TabularPolicy(np.atleast_2d(ArrayFolder(path.parent).array(name)))
+
+
+def _kept_policy(folder: Path) -> Policy:
+    """The policy of a run, or of what ``solve(folder=)`` and ``Solution.save`` wrote."""
+    if (folder / MANIFEST).is_file():
+        record = read_run(folder)
+        policy, message = record.policy, record.message
+    else:
+        found = read_solution(folder)
+        policy, message = found["policy_or_none"], found["message"]
+    if policy is None:
+        raise FileFormatError(f"{folder} holds no policy: {message}")
+    return policy
 
 
 def _is_array(path: Path) -> bool:
@@ -74,10 +85,7 @@ def write_policy(policy: Policy, path: Path, columns: Columns | None = None) -> 
         path: the file.
         columns: a table that says more of it than the policy can (``solution.columns()``).
     """
-    if path.suffix not in FORMATS:
-        raise FileFormatError(
-            f"cannot write {path.name!r}: give a file that ends in {', '.join(FORMATS)}"
-        )
+    require_place(path, FORMATS)
     table = getattr(policy, "table", policy)
     if path.suffix == ENDING:
         policy.save(path)

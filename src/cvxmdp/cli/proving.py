@@ -3,30 +3,42 @@
 from __future__ import annotations
 
 import math
+import shlex
 from contextlib import nullcontext
 from dataclasses import asdict
 from pathlib import Path
 
 from cvxmdp.base.errors import did_you_mean
+from cvxmdp.base.notebooks import picture_endings
 from cvxmdp.base.text_tables import number
 from cvxmdp.certificates.certificate import Certificate, certificate_facts
 from cvxmdp.certificates.certify import certify
 from cvxmdp.certificates.checking import check
-from cvxmdp.cli.outcome import Exit, note, say, say_json, working
+from cvxmdp.cli.outcome import Exit, note, require_place, say, say_json, working
 from cvxmdp.cli.overrides import read
-from cvxmdp.cli.policy_arguments import read_policy, write_policy
+from cvxmdp.cli.policy_arguments import FORMATS, read_policy, write_policy
 from cvxmdp.cli.solve_command import problem_files
 from cvxmdp.problems.problem import Problem, load_problem
 from cvxmdp.runs.backends.ray_backend import Ray
-from cvxmdp.runs.frontier import frontier
+from cvxmdp.runs.frontier import Frontier, frontier
 from cvxmdp.runs.pareto import pareto
 from cvxmdp.runs.record import frontier_facts, record_of
 from cvxmdp.runs.record_text import ROUNDING
-from cvxmdp.runs.run_folder import CERTIFICATE, RunState, StoreError, state_of, write_run, writing
-from cvxmdp.runs.solving import solve
+from cvxmdp.runs.run_folder import (
+    CERTIFICATE,
+    RunState,
+    StoreError,
+    require_ours,
+    state_of,
+    write_run,
+    writing,
+)
+from cvxmdp.runs.solving import write_answer, write_question
 from cvxmdp.runs.specs.array_specs import ArrayFolder
 from cvxmdp.runs.specs.expressions import Reader
 from cvxmdp.runs.specs.places import SpecError
+from cvxmdp.runs.specs.problem_specs import ProblemSpec
+from cvxmdp.solvers.cautious import Cautious
 from cvxmdp.solvers.choice import choose_solver
 
 
@@ -40,6 +52,8 @@ def certify_policy(
     as_json: bool,
 ) -> Exit:
     """Certify a policy; see ``cvxmdp certify --help``."""
+    require_place(out)
+    require_place(repaired, FORMATS)
     spec = read(problem)
     given = read_policy(policy)
     with working("proving"):
@@ -158,22 +172,18 @@ def trace_frontier(
     """Trace a frontier; see ``cvxmdp frontier --help``."""
     spec = read(problem)
     name = _constraint(list(spec.problem.constraints), constraint)
-    if out is not None and state_of(out) is not RunState.ABSENT and not overwrite:
+    if out is not None and state_of(out) is RunState.ABSENT:
+        require_ours(out, ())
+    elif out is not None and not overwrite:
         raise StoreError(f"{out} holds a run already; choose another folder, or use --overwrite")
+    if spec.solver is not None:
+        note("[solver] plays no part in a frontier: budgets are solved by what suits the model.")
     with writing(out) if out else nullcontext(), working("solving one budget after the other"):
         found = frontier(spec.problem, name, _numbers(budgets), n=n, backend=ray_at(ray))
         if out is not None:
-            solver, _ = choose_solver(spec.problem)
-            solution = solve(spec.problem, solver)
-            record = record_of(
-                solution,
-                title=spec.title,
-                solver=solver,
-                certificate=certify(spec.problem, solution),
-                frontier=found,
-                rerun=f"cvxmdp frontier {problem.name} {name}",
-            )
-            write_run(out, record, problem_files=problem_files(spec))
+            wanted = ["--budgets", budgets] if budgets else ["-n", str(n)] if n else []
+            rerun = shlex.join(["cvxmdp", "frontier", problem.name, name, *wanted])
+            _keep_frontier(spec, found, out, rerun)
     feasible = any(not point.certificate.infeasible for point in found.points)
     code = Exit.OK if feasible else Exit.INFEASIBLE
     if as_json:
@@ -183,6 +193,25 @@ def trace_frontier(
         if out is not None:
             note(f"\nKept in {out}. Look at it: cvxmdp report {out} -o report.html")
     return code
+
+
+def _keep_frontier(spec: ProblemSpec, found: Frontier, out: Path, rerun: str) -> None:
+    """As a run at the file's own budget, which is solved like the others where it is none of them."""
+    own, name = spec.problem.budgets[found.constraint], found.constraint
+    solved = [point for point in found.points if point.budget == own]
+    point = (solved or frontier(spec.problem, name, [own]).points)[0]
+    solver, confidence = choose_solver(spec.problem)[0], point.certificate.confidence
+    record = record_of(
+        point.solution,
+        title=spec.title,
+        solver=solver if confidence is None else Cautious(solver, confidence),
+        certificate=point.certificate,
+        frontier=found,
+        rerun=rerun,
+    )
+    write_question(out, spec.problem)
+    write_answer(out, point.solution)
+    write_run(out, record, problem_files=problem_files(spec))
 
 
 def trace_front(
@@ -198,8 +227,13 @@ def trace_front(
     spec = read(problem)
     if out is not None and out.exists() and any(out.iterdir()):
         raise StoreError(f"{out} is not empty; choose another folder")
+    if plot is not None:
+        require_place(plot, picture_endings())
     reader = Reader(ArrayFolder(problem.parent), spec.problem.space)
-    asked = {name: reader.utility(text) for name, text in map(_named, objectives)}
+    named = [_named(given) for given in objectives]
+    asked = {name: reader.utility(text) for name, text in named}
+    if len(asked) < len(named):
+        raise SpecError(f"a name occurs twice: {', '.join(name for name, _ in named)}")
     with working("solving one weighting after the other"):
         found = pareto(spec.problem, asked, tolerance=tolerance, backend=ray_at(ray))
     if out is not None:

@@ -11,6 +11,7 @@ from cvxmdp.base.text_tables import text_table
 from cvxmdp.cli.outcome import Exit, note, say, say_json
 from cvxmdp.paper.reproduce import Reproduction, reproduce
 from cvxmdp.paper.studies import GRIDS
+from cvxmdp.runs.interruption import last_words
 
 ALL = "all"
 
@@ -26,12 +27,14 @@ def reproduce_paper(
     folder = out or Path("runs") / ("reproduce-quick" if quick else "reproduce")
     documents = []
     for size in GRIDS if which == ALL else (which,):
+        kept = (
+            f"Runs that were made are kept in {folder / size}; the same command goes on from there."
+        )
         try:
-            found = reproduce(size, folder / size, quick=quick, workers=workers)
+            with last_words(f"{kept}\n"):
+                found = reproduce(size, folder / size, quick=quick, workers=workers)
         except KeyboardInterrupt:
-            note(
-                f"Runs that were made are kept in {folder / size}; the same command goes on from there."
-            )
+            note(kept)
             raise
         documents.append(_document(size, found))
         if not as_json:

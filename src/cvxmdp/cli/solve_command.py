@@ -12,26 +12,28 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from cvxmdp.base.checkpoints import Checkpoints
-from cvxmdp.base.errors import FileFormatError, SolverError
+from cvxmdp.base.checkpoints import AnotherRunError, Checkpoints
+from cvxmdp.base.errors import FileFormatError
 from cvxmdp.certificates.certificate import Certificate
 from cvxmdp.certificates.certify import certify
 from cvxmdp.cli.outcome import Exit, note, say, say_json, working
 from cvxmdp.cli.overrides import read
-from cvxmdp.problems.solution import Solution, Status
+from cvxmdp.problems.solution import Solution, Status, load_solution
 from cvxmdp.runs.record import RunRecord, record_of, settings_of
 from cvxmdp.runs.record_text import holds, record_json, record_text
 from cvxmdp.runs.run import STOPPED
 from cvxmdp.runs.run_folder import (
+    CHECKPOINT,
     RunState,
     StoreError,
     read_run,
+    require_ours,
     specification_of,
     state_of,
     write_run,
     writing,
 )
-from cvxmdp.runs.solving import CHECKPOINT, KEPT_FILES, run_task, write_answer, write_question
+from cvxmdp.runs.solving import run_task
 from cvxmdp.runs.specification import machine_text
 from cvxmdp.runs.specs.imports import allow_imports
 from cvxmdp.runs.specs.places import SpecError
@@ -40,8 +42,8 @@ from cvxmdp.solvers.choice import choose_solver
 from cvxmdp.solvers.contract import Task
 
 CONFIDENCE = 0.95  # of statements about the true model, where the solver has none of its own
-# Statuses of runs that the same command goes on with.
 GOES_ON = "It goes on from its last checkpoint; without one it begins again."
+# Statuses of runs that the same command goes on with.
 UNFINISHED = [status.name.lower() for status in STOPPED]
 
 
@@ -89,6 +91,8 @@ def solve_file(
         tensorboard,
     )
     record = _finished(out, task.specification, overwrite)
+    if record is not None and tensorboard is not None:
+        note(f"There is nothing to write to {tensorboard}: curves come from a run on its way.")
     if record is None or (prove and record.certificate is None and record.policy is not None):
         with writing(out, task.specification) if out else nullcontext():
             record = task.run() if record is None else task.proven(record)
@@ -124,18 +128,14 @@ class SolveCommand:
     tensorboard: Path | None = None
 
     def run(self) -> RunRecord:
-        problem, solution = self.spec.problem, self._solution()
-        certificate = None
-        if self.prove and solution.status.name.lower() not in UNFINISHED:
-            with working("proving"):
-                sure = getattr(self.solver, "confidence", CONFIDENCE)
-                certificate = certify(problem, solution, confidence=sure)
+        solution = self._solution()
+        proving = self.prove and solution.status.name.lower() not in UNFINISHED
         record = record_of(
             solution,
             title=self.spec.title,
             seed=self.seed,
             solver=self.solver,
-            certificate=certificate,
+            certificate=self._certificate(solution) if proving else None,
             rerun=self.rerun,
         )
         if self.reason is None:
@@ -144,19 +144,20 @@ class SolveCommand:
 
     def _solution(self) -> Solution:
         task = Task(self.spec.problem, None, self.seed)
-        if self.folder is None:
-            return run_task(self.solver, task, None, self.time_limit, None, self.tensorboard)
-        place = _checkpoints(self.folder / CHECKPOINT, self.specification)
-        write_question(self.folder, self.spec.problem)
-        solution = run_task(self.solver, task, place, self.time_limit, None, self.tensorboard)
-        write_answer(self.folder, solution)
-        return solution
+        place = None
+        if self.folder is not None:
+            place = _checkpoints(self.folder / CHECKPOINT, self.specification)
+        return run_task(self.solver, task, place, self.time_limit, None, self.tensorboard)
 
     def proven(self, record: RunRecord) -> RunRecord:
         """A finished run, with the certificate that nobody had asked for yet."""
+        assert self.folder is not None  # it was read from there
+        return replace(record, certificate=self._certificate(load_solution(self.folder)).to_json())
+
+    def _certificate(self, solution: Solution) -> Certificate:
         with working("proving"):
-            certificate = certify(self.spec.problem, record.policy)
-        return replace(record, certificate=certificate.to_json())
+            sure = getattr(self.solver, "confidence", CONFIDENCE)
+            return certify(self.spec.problem, solution, confidence=sure)
 
 
 def _finished(out: Path | None, wanted: str, overwrite: bool) -> RunRecord | None:
@@ -165,8 +166,7 @@ def _finished(out: Path | None, wanted: str, overwrite: bool) -> RunRecord | Non
         return None
     state = state_of(out)
     if state is RunState.ABSENT:
-        if any(_is_other(entry) for entry in out.glob("*")):
-            raise StoreError(f"{out} is a folder with other things in it; choose another")
+        require_ours(out, (CHECKPOINT,))
         return None
     if specification_of(out) != wanted and not overwrite:
         raise StoreError(
@@ -185,19 +185,18 @@ def _finished(out: Path | None, wanted: str, overwrite: bool) -> RunRecord | Non
     return record
 
 
-def _is_other(entry: Path) -> bool:
-    """Whether something in a folder is none of ours: of a run that ended before it wrote its list of files."""
-    return entry.name not in KEPT_FILES and not entry.name.startswith(".")
-
-
 def _checkpoints(path: Path, specification: str) -> Checkpoints:
-    """The folder's checkpoints; those of another run are thrown away."""
+    """The folder's checkpoints; those of another run, or of another machine, are thrown away."""
     facts = {"specification": specification, **machine_text()}
     try:
         return Checkpoints(path, "run", facts)
-    except (SolverError, FileFormatError):
-        shutil.rmtree(path)
-        return Checkpoints(path, "run", facts)
+    except AnotherRunError as error:
+        if "specification" not in error.different:  # else --overwrite was asked for
+            note(f"Its checkpoint is of another {' and '.join(error.different)}: it begins again.")
+    except FileFormatError as error:
+        note(f"{error}: it begins again.")
+    shutil.rmtree(path)
+    return Checkpoints(path, "run", facts)
 
 
 def specification(spec: ProblemSpec, solver: Any, seed: int | None) -> str:

@@ -4,26 +4,19 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Mapping
-from dataclasses import asdict, is_dataclass
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+from cvxmdp.base.interval import Interval
 from cvxmdp.certificates.certify import certify
 from cvxmdp.cli.outcome import Exit, note, say, say_json, working
 from cvxmdp.cli.overrides import written_setting
 from cvxmdp.cli.proving import ray_at
-from cvxmdp.cli.solve_command import problem_files
+from cvxmdp.cli.solve_command import problem_files, specification
 from cvxmdp.problems.solution import Status
-from cvxmdp.runs.run_folder import (
-    LOCKS,
-    RunState,
-    StoreError,
-    locked,
-    specification_of,
-    state_of,
-    write_run,
-    writing,
-)
+from cvxmdp.runs.axes import BUDGET
+from cvxmdp.runs.run_folder import is_run_of, locked, require_ours, write_run, writing
 from cvxmdp.runs.specs.imports import allow_imports
 from cvxmdp.runs.specs.places import SpecError
 from cvxmdp.runs.specs.problem_specs import SweepSpec, read_sweep
@@ -46,12 +39,10 @@ def run_sweep(
     """Run a sweep file; see ``cvxmdp sweep --help``."""
     allow_imports(modules or ())
     spec, part = read_sweep(file), None if shard is None else _part(shard)
+    if spec.base.seed is not None:
+        note("seed under [solver] plays no part in a sweep: its own seeds do.")
     folder = Path("runs") / file.stem if out is None else out
-    unknown = [entry.name for entry in folder.glob("*") if entry.name not in _OURS]
-    if unknown:
-        raise StoreError(
-            f"{folder} is a folder with other things in it ({unknown[0]}); choose another"
-        )
+    require_ours(folder, (CHECKPOINTS, RUNS))
     with locked(folder, "" if part is None else f"{part[0]}-of-{part[1]}"):
         found = sweep(
             spec.base.problem,
@@ -67,8 +58,8 @@ def run_sweep(
     code = Exit.NOT_CONVERGED if failed else Exit.OK
     code = Exit.INTERRUPTED if found.interrupted else code
     if as_json:
-        summary = [_plain(row) for row in found.summary()]
         counts = {"runs": len(found), "failed": failed, "interrupted": found.interrupted}
+        summary = [_numbers(row) for row in found.summary()]
         say_json({"folder": str(folder), **counts, "summary": summary, "exit_code": int(code)})
         return code
     say(str(found))
@@ -85,9 +76,6 @@ def run_sweep(
     return code
 
 
-_OURS = (CHECKPOINTS, RUNS, LOCKS, ".lock")
-
-
 def _part(text: str) -> tuple[int, int]:
     place, _, parts = text.partition("/")
     if not (place.isdecimal() and parts.isdecimal() and 1 <= int(place) <= int(parts)):
@@ -98,14 +86,15 @@ def _part(text: str) -> tuple[int, int]:
 def _keep(spec: SweepSpec, found: Sweep, folder: Path, prove: bool) -> int:
     """Write every finished run that is not there yet; returns how many failed."""
     files, failed = problem_files(spec.base), 0
+    same = specification(spec.base, spec.base.solver, None)
     for run in found:
         place = folder / f"{run.index:05d}"
-        wanted = f"{label_of(run.settings)}; seed {run.seed}; certified {prove}"
+        wanted = f"{same}; {label_of(run.settings)}; seed {run.seed}; certified {prove}"
         solution = run.solution
         failed += solution.status is Status.FAILED
         if solution.status is Status.INTERRUPTED:
             continue
-        if state_of(place) is RunState.COMPLETE and specification_of(place) == wanted:
+        if is_run_of(place, wanted):
             continue
         certificate = certify(solution.problem, solution) if prove and solution.has_policy else None
         record = sweep_record(
@@ -118,11 +107,12 @@ def _keep(spec: SweepSpec, found: Sweep, folder: Path, prove: bool) -> int:
 
 def _rerun(spec: SweepSpec, run: SweepRun) -> str:
     """The command that makes one run of a sweep; budgets are changed in the problem file."""
-    words = ["cvxmdp", "solve", spec.base.path.name, "--solver", type(spec.base.solver).__name__]
-    settings = {**spec.base.solver_table, **run.settings}
+    table = dict(spec.base.solver_table)
+    words = ["cvxmdp", "solve", spec.base.path.name]
+    words += ["--solver", table["name"]] if "name" in table else []  # else a cautious one is chosen
     notes = []
-    for name, value in settings.items():
-        if name.startswith("budget/"):
+    for name, value in {**table, **run.settings}.items():
+        if name.startswith(BUDGET):
             notes.append(f"{name}={value}")
         elif name not in ("name", "seed"):
             words += ["--set", f"{name}={written_setting(value)}"]
@@ -130,8 +120,6 @@ def _rerun(spec: SweepSpec, run: SweepRun) -> str:
     return f"{line}  # with {', '.join(notes)}" if notes else line
 
 
-def _plain(row: Mapping[str, Any]) -> dict[str, Any]:
-    return {
-        name: asdict(value) if is_dataclass(value) and not isinstance(value, type) else value
-        for name, value in row.items()
-    }
+def _numbers(row: Mapping[str, Any]) -> dict[str, Any]:
+    """A row of the summary with its intervals as plain data."""
+    return {n: asdict(value) if isinstance(value, Interval) else value for n, value in row.items()}

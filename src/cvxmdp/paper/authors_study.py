@@ -19,7 +19,7 @@ from cvxmdp.base.storage import whole_file
 from cvxmdp.paper.authors_program import AuthorsSettings, play_authors_program
 from cvxmdp.paper.learning_curves import WINDOW
 from cvxmdp.paper.published import VARIANCE_REDUCED, WITHOUT_MEMORY, published_curves
-from cvxmdp.paper.studies import HORIZON, MEMORY, WITHOUT
+from cvxmdp.paper.studies import HORIZON, MEMORY, WITHOUT, size_of
 
 PRINTED_DIGITS = 0.05  # of a published return: plateaus have no spread at all
 QUICK_EPISODES = 1_000
@@ -47,7 +47,7 @@ class AuthorsStudy:
 
     @property
     def size(self) -> str:
-        return self.instance.split("-")[0]
+        return size_of(self.instance)
 
     @property
     def specification(self) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -44,16 +44,21 @@ class Curves:
             return np.full(len(self), np.nan), np.full(len(self), np.nan)
         return self.returns[:, inside].mean(axis=1), self.errors[:, inside].mean(axis=1)
 
+    @property
+    def end(self) -> int:
+        """The last iteration that was recorded."""
+        return int(self.at[-1])
+
     def reaches(self, iteration: int) -> bool:
         """Whether the runs went on until this iteration."""
-        return bool(self.at.size) and int(self.at[-1]) >= iteration
+        return bool(self.at.size) and self.end >= iteration
 
     def best(self, count: int, label: str) -> Curves:
         """The runs with the highest return at their end; of equal ones those that track best.
 
         The paper selects "the 12 best results" and does not say by what.
         """
-        returns, errors = self.after(int(self.at[-1]))
+        returns, errors = self.after(self.end)
         chosen = np.sort(np.lexsort((errors, -returns))[:count])
         parts = {
             name: getattr(self, name)[chosen]
@@ -71,15 +76,18 @@ class Curves:
         return self.at[width - 1 :], smooth.mean(axis=0), half
 
 
-def curves_of(study: Study, records: Sequence[RunRecord]) -> Curves:
-    """The curves of a study's runs; one that failed has none and is left out."""
+Found = Mapping[Study, Sequence[Curves]]  # of every study, as ``protocols`` has them
+
+
+def curves_of(label: str, records: Sequence[RunRecord]) -> Curves:
+    """The curves of runs with one label; one that failed has none and is left out."""
     learned = [record for record in records if "episode_return" in record.series]
     errors = [
         next(one for name, one in record.series.items() if name.startswith("tracking_error/"))
         for record in learned
     ]
     return Curves(
-        study.method,
+        label,
         learned[0].series["episode_return"].iterations,
         np.stack([record.series["episode_return"].values for record in learned]),
         np.stack([error.values for error in errors]),

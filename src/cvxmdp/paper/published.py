@@ -42,8 +42,12 @@ class PublishedCurve:
 
     def at(self, iteration: int) -> tuple[float, float]:
         """Return and tracking error of the last average that ends by this episode."""
-        row = max(int(np.searchsorted(self.episode, iteration, side="right")) - 1, 0)
+        row = self.row(iteration)
         return float(self.returns[row]), float(self.errors[row])
+
+    def row(self, iteration: int) -> int:
+        """The place of that average."""
+        return max(int(np.searchsorted(self.episode, iteration, side="right")) - 1, 0)
 
 
 @lru_cache(maxsize=1)

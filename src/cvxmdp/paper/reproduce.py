@@ -13,6 +13,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from cvxmdp.base.blocks import own_cores
 from cvxmdp.base.machine import environment
 from cvxmdp.base.storage import whole_file
 from cvxmdp.paper.authors_study import (
@@ -80,9 +81,9 @@ def reproduce(
     chosen = list(studies_of(size, quick=quick) if studies is None else studies)
     load = os.getloadavg()[0]
     with locked(folder):
-        run_studies(chosen, folder, workers=workers or os.cpu_count() or 1, progress=progress)
+        run_studies(chosen, folder, workers=workers or own_cores(), progress=progress)
         records = {study: read_study(study, folder) for study in chosen}
-        found = {study: protocols(study, curves_of(study, many)) for study, many in records.items()}
+        found = {s: protocols(s, curves_of(s.method, many)) for s, many in records.items()}
         figures = _draw(size, folder, found)
         authors = [
             run_authors_study(study, folder / "authors")

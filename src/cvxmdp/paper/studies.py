@@ -61,7 +61,7 @@ class Study:
     @property
     def size(self) -> str:
         """8x8 or 20x20."""
-        return self.instance.split("-")[0]
+        return size_of(self.instance)
 
     @property
     def program(self) -> tuple[Any, ...]:
@@ -73,6 +73,11 @@ class Study:
     def problem(self) -> Problem:
         """What all runs solve, up to the budget."""
         return _problem(self.instance, self.norm)
+
+
+def size_of(instance: str) -> str:
+    """The grid of an instance: 8x8 or 20x20."""
+    return instance.split("-")[0]
 
 
 @lru_cache(maxsize=8)
@@ -117,7 +122,7 @@ def paper_grid(instance: str, norm: str) -> list[Study]:
 
     For momentum 1 the momenta of the 20x20 grid are one and the same setting, which leaves 15 of the 60.
     """
-    size = instance.split("-")[0]
+    size = size_of(instance)
     small = size == "8x8"
     ours = _ours(size, 0.24 if small else 0.22, 0.1, "MLP(32)")
     solver = replace(ours, dual_step=0.1, dual_bound=10.0)
@@ -151,7 +156,7 @@ DUAL_BOUND = {"8x8": 1000.0, "20x20": 100.0}
 
 def recommended(instance: str, norm: str) -> list[Study]:
     """The settings we recommend; beside the published constraint also momentum 1, at two steps."""
-    size, found = instance.split("-")[0], []
+    size, found = size_of(instance), []
     for (grid, policy), (step, its_own) in RECOMMENDED.items():
         if grid != size:
             continue
@@ -170,7 +175,7 @@ def recommended(instance: str, norm: str) -> list[Study]:
 
 def compared_steps(instance: str) -> list[Study]:
     """Momenta at the same steps, with a table of logits and everything else as we recommend it."""
-    size, found = instance.split("-")[0], []
+    size, found = size_of(instance), []
     for step, momentum in itertools.product(STEPS, (0.1, 0.3, 1.0)):
         solver = _ours(size, step, momentum, "table")
         method = f"table, momentum {momentum:g}, step {step:g}"

@@ -2,34 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from itertools import cycle
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from cvxmdp.base.errors import require
-from cvxmdp.base.storage import whole_file
+from cvxmdp.base.notebooks import new_figure, save_figure
 from cvxmdp.paper.authors_study import AuthorsCurves
-from cvxmdp.paper.learning_curves import Curves
+from cvxmdp.paper.learning_curves import Found
 from cvxmdp.paper.published import VARIANCE_REDUCED, published_curves
-from cvxmdp.paper.studies import MEMORY, Study
+from cvxmdp.paper.studies import MEMORY
 from cvxmdp.paper.tracking import expert_trajectory, tracking_model
 
 COLOURS = ("#1d3557", "#d62828", "#2a9d8f", "#f4a261", "#7b2cbf", "#6c757d")
+DPI = 90
 PUBLISHED = {True: "#457b9d", False: "#e07a7a"}  # of VR-PDPG, of momentum 1
 
 
-def draw_figure(
-    found: Mapping[Study, Sequence[Curves]], path: Path, title: str, *, best_return: float
-) -> Path:
+def draw_figure(found: Found, path: Path, title: str, *, best_return: float) -> Path:
     """One row per reference trajectory: the grid, returns below the best possible, tracking errors."""
-    require("matplotlib", "report")
-    from matplotlib.figure import Figure
-
     instances = list(dict.fromkeys(study.instance for study in found))
-    figure = Figure(figsize=(15, 4.4 * len(instances)), layout="constrained")
+    figure = new_figure(figsize=(15, 4.4 * len(instances)), layout="constrained")
     axes = figure.subplots(len(instances), 3, squeeze=False, width_ratios=(0.8, 1.0, 1.0))
     for row, instance in zip(axes, instances, strict=True):
         _draw_grid(row[0], instance)
@@ -58,18 +53,14 @@ def draw_figure(
         for axis in row[1:]:
             axis.grid(alpha=0.3)
     figure.suptitle(f"{title}; mean over runs of averages over 250 episodes, with the 95% band")
-    with whole_file(path) as temporary:
-        figure.savefig(temporary, dpi=90, format="png")
+    save_figure(figure, path, DPI)
     return path
 
 
 def draw_authors(found: Sequence[AuthorsCurves], path: Path, title: str) -> Path:
     """One row per instance: the published bands, and the median and range over seeds of the program again."""
-    require("matplotlib", "report")
-    from matplotlib.figure import Figure
-
     instances = list(dict.fromkeys(curves.study.instance for curves in found))
-    figure = Figure(figsize=(12, 4 * len(instances)), layout="constrained")
+    figure = new_figure(figsize=(12, 4 * len(instances)), layout="constrained")
     axes = figure.subplots(len(instances), 2, squeeze=False)
     for row, instance in zip(axes, instances, strict=True):
         _draw_published(row, instance, deviations=True)
@@ -88,8 +79,7 @@ def draw_authors(found: Sequence[AuthorsCurves], path: Path, title: str) -> Path
         for axis in row:
             axis.grid(alpha=0.3)
     figure.suptitle(f"{title}; dashed: published, mean ± standard deviation over runs")
-    with whole_file(path) as temporary:
-        figure.savefig(temporary, dpi=90, format="png")
+    save_figure(figure, path, DPI)
     return path
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from cvxmdp.paper.learning_curves import Curves
+from cvxmdp.paper.learning_curves import Found
 from cvxmdp.paper.studies import COMPARED, HORIZON, MEMORY, NORMS, OURS, PAPER, Study
 from cvxmdp.paper.study_tables import main_table
 from cvxmdp.paper.verdicts import Claim
@@ -14,7 +14,6 @@ from cvxmdp.reports.html_page import write_report
 from cvxmdp.runs.record import RunRecord
 
 WORDS = {"half-squared": "half the squared distance", "l2": "the distance"}
-Found = Mapping[Study, Sequence[Curves]]
 Records = Mapping[Study, Sequence[RunRecord]]
 
 
@@ -54,7 +53,7 @@ def _success(size: str, norm: str, found: Found, lead: Sequence[Study]) -> str:
     best, reached, count = best_return(size), 0, 0
     for study in lead:
         curves = found[study][-1]
-        ends = curves.after(int(curves.at[-1]))[0]
+        ends = curves.after(curves.end)[0]
         reached, count = reached + int((ends > best - 0.05).sum()), count + len(ends)
     what = f"{size} tracking, {WORDS[norm]}"
     return f"{what}: {reached} of {count} runs end at the best possible return, {best:g}"

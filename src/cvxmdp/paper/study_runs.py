@@ -10,19 +10,13 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from cvxmdp.base.errors import CvxmdpWarning, FileFormatError, SolverError
+from cvxmdp.base.checkpoints import AnotherRunError
+from cvxmdp.base.errors import CvxmdpWarning, FileFormatError
 from cvxmdp.base.progress import Progress
 from cvxmdp.certificates.checking import fingerprint
 from cvxmdp.paper.studies import Study
 from cvxmdp.runs.record import SNAPSHOTS, RunRecord
-from cvxmdp.runs.run_folder import (
-    RunState,
-    read_run,
-    specification_of,
-    state_of,
-    write_run,
-    writing,
-)
+from cvxmdp.runs.run_folder import is_run_of, read_run, write_run, writing
 from cvxmdp.runs.sweep_records import label_of, sweep_record
 from cvxmdp.runs.sweep_results import Sweep
 from cvxmdp.runs.sweeping import sweep
@@ -56,8 +50,7 @@ class StudyRun:
     def is_there(self) -> bool:
         """Whether the run is complete. A damaged folder is none, and is written anew."""
         try:
-            complete = state_of(self.place) is RunState.COMPLETE
-            return complete and specification_of(self.place) == self.specification
+            return is_run_of(self.place, self.specification)
         except FileFormatError:
             return False
 
@@ -103,7 +96,7 @@ def _make(task: StudyRun) -> None:
     over = {name: [value] for name, value in settings.items()}
     try:
         (run,) = found = _sweep(study, over, task.number, checkpoint)
-    except SolverError:
+    except AnotherRunError:
         # Of other settings or another version: what it holds is of no use here.
         shutil.rmtree(checkpoint, ignore_errors=True)
         (run,) = found = _sweep(study, over, task.number, checkpoint)

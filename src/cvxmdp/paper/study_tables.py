@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 import numpy as np
 
-from cvxmdp.base.interval import Interval
-from cvxmdp.paper.learning_curves import Curves, after
+from cvxmdp.paper.learning_curves import Curves, Found, after
 from cvxmdp.paper.published import VARIANCE_REDUCED, published_curves
-from cvxmdp.paper.studies import AVERAGED, COMPARED, PAPER, STEPS, Study
+from cvxmdp.paper.studies import AVERAGED, COMPARED, PAPER, STEPS
 
 AT = (1_000, 2_000, 5_000, 10_000)
 WORDS = {"half-squared": "half squared", "l2": "norm"}
-Found = Mapping[Study, Sequence[Curves]]
 Table = tuple[list[str], list[list[str]]]
 
 
@@ -52,12 +49,7 @@ def _published_rows(instance: str, shown: Sequence[int]) -> list[list[str]]:
 
 def _cell(curves: Curves, at: int) -> str:
     returns, errors = after(curves, at)
-    return f"{_plus_minus(returns, 1)} / {errors.value:.3f}"
-
-
-def _plus_minus(value: Interval, digits: int) -> str:
-    half = value.upper - value.value
-    return f"{value.value:.{digits}f}" + (f" ± {half:.{digits}f}" if math.isfinite(half) else "")
+    return f"{returns.words(1)} / {errors.value:.3f}"
 
 
 def _thousands(count: float) -> str:
@@ -78,8 +70,8 @@ def steps_table(found: Found) -> Table:
                 for study, (curves, *_) in found.items():
                     mine = (study.part, study.instance, study.solver.primal_step)
                     if mine == (COMPARED, instance, step) and study.solver.momentum == momentum:
-                        end = int(curves.at[-1])
-                        whole, last = curves.after(end, end)[0], after(curves, end)
+                        whole = curves.after(curves.end, curves.end)[0]
+                        last = after(curves, curves.end)
                         cells += [
                             f"{whole.mean():.1f}",
                             f"{last[0].value:.1f} / {last[1].value:.3f}",
@@ -97,12 +89,11 @@ def samples_table(found: Found) -> Table:
         if study.part != PAPER:
             continue
         curves = many[-1]
-        end = int(curves.at[-1])
         averaging = (study.solver.batch_size or 1) > 1
         # After 100 iterations Avg has seen as many episodes as the others after 10,000.
         early = curves.after(AVERAGED, 25)
         cells = [f"{early[0].mean():.1f} / {early[1].mean():.3f}" if averaging else ""]
-        cells.append(_cell(curves, end))
+        cells.append(_cell(curves, curves.end))
         rows.append([study.instance, curves.label, WORDS[study.norm], str(len(curves)), *cells])
     return header, rows
 

@@ -14,7 +14,10 @@ from cvxmdp.atoms import Utility, distance, linear
 from cvxmdp.models import TabularMDP
 from cvxmdp.paper.verdicts import Claim
 from cvxmdp.problems.problem import Problem
+from cvxmdp.problems.solution import Solution
+from cvxmdp.runs.interruption import unless_interrupted
 from cvxmdp.runs.solving import solve
+from cvxmdp.solvers.contract import Solver
 from cvxmdp.solvers.convex_program import ConvexProgram
 from cvxmdp.solvers.pdpg import PDPG
 from cvxmdp.theory import (
@@ -32,19 +35,26 @@ DISCOUNT = 0.3
 
 def theorem_claims() -> list[Claim]:
     """The rates of both cases, and zero violation."""
+    problems = ring_problems()
+    rates = [claim for strong, one in problems.items() for claim in _rate(one, strong)]
+    return [*rates, _zero_violation(problems[False])]
+
+
+def ring_problems(share: float = 0.5) -> dict[bool, Problem]:
+    """A concave problem (False) and a strongly concave one, with this share of the best policy's cost."""
     mdp = _ring()
-    free = solve(Problem(mdp, maximize=linear("reward"))).occupancy
-    budget = 0.5 * float(np.vdot(mdp.signal("cost"), free))
-    cases: dict[bool, Utility] = {
+    free = _solved(Problem(mdp, maximize=linear("reward"))).occupancy
+    limits = {"cost": linear("cost") <= share * float(np.vdot(mdp.signal("cost"), free))}
+    objectives: dict[bool, Utility] = {
         False: linear("reward"),
         True: -0.5 * distance(free, norm="l2-squared"),
     }
-    problems = {
-        strong: Problem(mdp, maximize=objective, subject_to={"cost": linear("cost") <= budget})
-        for strong, objective in cases.items()
-    }
-    rates = [claim for strong, one in problems.items() for claim in _rate(one, strong)]
-    return [*rates, _zero_violation(problems[False])]
+    return {strong: Problem(mdp, maximize=f, subject_to=limits) for strong, f in objectives.items()}
+
+
+def _solved(problem: Problem, solver: Solver | None = None) -> Solution:
+    with unless_interrupted():
+        return solve(problem, solver, progress=False)
 
 
 def _ring() -> TabularMDP:
@@ -63,13 +73,13 @@ def _ring() -> TabularMDP:
 def _rate(problem: Problem, strongly_concave: bool) -> Iterator[Claim]:
     promised = -1 / 2 if strongly_concave else -1 / 3
     constants = problem_constants(problem, direct_constants(problem.mdp))
-    optimum = solve(problem, ConvexProgram()).objective
+    optimum = _solved(problem, ConvexProgram()).objective
     found: list[Comparison] = []
     for iterations in TIMES:
         solver = PDPG.theory(
             problem, iterations, strongly_concave=strongly_concave, check_every=iterations
         )
-        run = solve(problem, solver, progress=False)
+        run = _solved(problem, solver)
         found.append(compare(problem, run, constants, strongly_concave, optimum=optimum))
     held = sum(one.holds and not one.departures for one in found)
     violations = [one.violation for one in found]
@@ -92,10 +102,10 @@ def _zero_violation(problem: Problem) -> Claim:
     claim = "a diminishing pessimistic term gives zero violation"
     try:
         solver = PDPG.theory(problem, TIMES[-1], zero_violation=True, check_every=TIMES[-1])
-        run = solve(problem, solver, progress=False)
+        run = _solved(problem, solver)
         measured, how = f"T = {TIMES[-1]:,}, the theorem's delta: ", "confirmed"
     except TheoryError as error:
-        run = solve(problem, PDPG(TIMES[-1], pessimism="auto"), progress=False)
+        run = _solved(problem, PDPG(TIMES[-1], pessimism="auto"))
         needed = str(error).split(". ")[0]
         measured, how = f"{needed}; a pessimism found by certificates: ", "reached by certificates"
     worst = max(run.violation.values())

@@ -5,15 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-import numpy as np
-
-from cvxmdp.base.interval import half_width
+from cvxmdp.base.interval import Interval
 from cvxmdp.paper.authors_study import AuthorsCurves
-from cvxmdp.paper.learning_curves import Curves
+from cvxmdp.paper.learning_curves import Curves, Found, after
 from cvxmdp.paper.published import VARIANCE_REDUCED, published_curves
 from cvxmdp.paper.studies import AVERAGE, COMPARED, MEMORY, NORMS, OURS, PAPER, WITHOUT, Study
+from cvxmdp.runs.sweep_results import interval
 
-Found = Mapping[Study, Sequence[Curves]]
 FASTER = (
     '"VR-PDPG guarantees a faster convergence and higher returns within a fixed number of episodes"'
 )
@@ -48,32 +46,19 @@ def claims_table(claims: Sequence[Claim]) -> tuple[list[str], list[list[str]]]:
     return ["claim", "measured", "verdict"], rows
 
 
-@dataclass(frozen=True)
-class _Mean:
-    """A mean over runs with half of its 95% interval."""
-
-    value: float
-    half: float
-
-    def __str__(self) -> str:
-        return f"{self.value:.1f} ± {self.half:.1f}"
-
-    def above(self, other: _Mean) -> bool:
-        return self.value - self.half > other.value + other.half
+def _above(one: Interval, other: Interval) -> bool:
+    """Whether the 95% intervals say so."""
+    return one.lower > other.upper
 
 
-def _mean(values: np.ndarray) -> _Mean:
-    return _Mean(float(values.mean()), float(np.nan_to_num(half_width(values))))
-
-
-def _end(curves: Curves) -> _Mean:
+def _end(curves: Curves) -> Interval:
     """Return of the last 250 episodes."""
-    return _mean(curves.after(int(curves.at[-1]))[0])
+    return after(curves, curves.end)[0]
 
 
-def _whole(curves: Curves) -> _Mean:
+def _whole(curves: Curves) -> Interval:
     """Return over all episodes: how fast."""
-    return _mean(curves.returns.mean(axis=1))
+    return interval(curves.returns.mean(axis=1))
 
 
 def _pairs(
@@ -111,17 +96,17 @@ def _faster_as_printed(runs: Mapping[Study, Curves]) -> Iterator[Claim]:
     pairs = list(_pairs(runs, PAPER, MEMORY, WITHOUT))
     ends = [(name, _end(one), _end(other)) for name, one, other in pairs]
     if ends:
-        words = [f"{name}: {one} against {other}" for name, one, other in ends]
-        better = sum(one.above(other) for _, one, other in ends)
-        worse = sum(other.above(one) for _, one, other in ends)
+        words = [f"{name}: {one.words(1)} against {other.words(1)}" for name, one, other in ends]
+        better = sum(_above(one, other) for _, one, other in ends)
+        worse = sum(_above(other, one) for _, one, other in ends)
         claim = f"{FASTER} than momentum 1, at the settings it prints"
         measured = f"return at the end, {'; '.join(words)}"
         yield Claim(claim, measured, _verdict(better, worse, len(ends)))
 
 
-def _compared(runs: Mapping[Study, Curves]) -> dict[tuple[str, float], dict[float, _Mean]]:
+def _compared(runs: Mapping[Study, Curves]) -> dict[tuple[str, float], dict[float, Interval]]:
     """Return over all episodes by momentum, for each instance and step."""
-    found: dict[tuple[str, float], dict[float, _Mean]] = {}
+    found: dict[tuple[str, float], dict[float, Interval]] = {}
     for study, curves in runs.items():
         if study.part == COMPARED:
             place = (study.instance, float(study.solver.primal_step))
@@ -132,8 +117,8 @@ def _compared(runs: Mapping[Study, Curves]) -> dict[tuple[str, float], dict[floa
 def _faster_at_equal_steps(runs: Mapping[Study, Curves]) -> Iterator[Claim]:
     table = _compared(runs)
     for momentum in sorted({m for row in table.values() for m in row} - {1.0}):
-        better = [place for place, row in table.items() if row[momentum].above(row[1.0])]
-        worse = [place for place, row in table.items() if row[1.0].above(row[momentum])]
+        better = [place for place, row in table.items() if _above(row[momentum], row[1.0])]
+        worse = [place for place, row in table.items() if _above(row[1.0], row[momentum])]
         steps = {
             name: [f"{step:g}" for step in sorted({step for _, step in places})]
             for name, places in (("better", better), ("worse", worse))
@@ -152,16 +137,14 @@ def _faster_at_own_steps(runs: Mapping[Study, Curves]) -> Iterator[Claim]:
     words, better, worse = [], 0, 0
     instances = list(dict.fromkeys(instance for instance, _ in table))
     for instance in instances:
-        best: dict[bool, _Mean] = {}
+        best: dict[bool, Interval] = {}
         for (name, _), row in table.items():
             for momentum, mean in row.items() if name == instance else ():
                 kept = best.setdefault(momentum < 1, mean)
                 best[momentum < 1] = max(kept, mean, key=lambda one: one.value)
-        words.append(f"{instance}: {best[True]} against {best[False]}")
-        better, worse = (
-            better + best[True].above(best[False]),
-            worse + best[False].above(best[True]),
-        )
+        with_memory, without = best[True], best[False]
+        words.append(f"{instance}: {with_memory.words(1)} against {without.words(1)}")
+        better, worse = better + _above(with_memory, without), worse + _above(without, with_memory)
     if words:
         measured = f"best return over all episodes of five steps, {'; '.join(words)}"
         yield Claim(
@@ -174,12 +157,11 @@ def _reaches_the_optimum(runs: Mapping[Study, Curves]) -> Iterator[Claim]:
     words, missed = [], 0
     for study, curves in runs.items():
         if study.part == OURS and study.method.startswith(MEMORY):
-            ends = curves.after(int(curves.at[-1]))[0]
+            ends = curves.after(curves.end)[0]
             best = float(curves.returns.max())
             missed += int((ends < best - 0.05).sum())
-            words.append(
-                f"{study.instance}, {study.method.partition(', ')[2]}: {_mean(ends)} of {best:.1f}"
-            )
+            what = f"{study.instance}, {study.method.partition(', ')[2]}"
+            words.append(f"{what}: {interval(ends).words(1)} of {best:.1f}")
     if words:
         verdict = "confirmed in every run" if not missed else f"missed in {missed} runs"
         yield Claim(
@@ -194,7 +176,7 @@ def _averaging(runs: Mapping[Study, Curves]) -> Iterator[Claim]:
     if not pairs:
         return
     ends = [(name, _end(one), _end(other)) for name, one, other in pairs]
-    words = [f"{name}: {one} against {other}" for name, one, other in ends]
+    words = [f"{name}: {one.words(1)} against {other.words(1)}" for name, one, other in ends]
     gains = [one.value - other.value for _, one, other in ends]
     marginal = all(abs(gain) < 5.0 for gain in gains)
     yield Claim(
@@ -214,7 +196,7 @@ def _averaging(runs: Mapping[Study, Curves]) -> Iterator[Claim]:
 
 def _samples(curves: Curves) -> float:
     """Per iteration."""
-    return float(curves.samples.mean()) / float(curves.at[-1])
+    return float(curves.samples.mean()) / curves.end
 
 
 def _published_by_algorithm_1(runs: Mapping[Study, Curves]) -> Iterator[Claim]:
@@ -222,11 +204,10 @@ def _published_by_algorithm_1(runs: Mapping[Study, Curves]) -> Iterator[Claim]:
     mine = [(s, c) for s, c in runs.items() if s.part == PAPER and s.method == MEMORY]
     for study, curves in mine:
         theirs = published_curves(study.instance)[VARIANCE_REDUCED]
-        end = int(curves.at[-1])
-        row = max(int(np.searchsorted(theirs.episode, end, side="right")) - 1, 0)
+        row = theirs.row(curves.end)
         ours, mean, band = _end(curves), theirs.returns[row], theirs.returns_std[row]
         inside += abs(ours.value - mean) <= band
-        words.append(f"{study.instance}: {ours} against {mean:.1f} ± {band:.1f}")
+        words.append(f"{study.instance}: {ours.words(1)} against {mean:.1f} ± {band:.1f}")
     if words:
         verdict = f"in the published band on {inside} of {len(words)} instances"
         yield Claim(

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from cvxmdp.base.errors import CvxmdpError
-from cvxmdp.base.notebooks import new_figure
+from cvxmdp.base.notebooks import new_figure, save_figure
 from cvxmdp.models.layout import DIRECTIONS, GridLayout
 
 if TYPE_CHECKING:
@@ -67,7 +67,7 @@ def plot_solution(solution: Solution, path: str | Path | None = None) -> Any:
     if constraints:
         draw_slack(axes[1], solution)
     if path is not None:
-        figure.savefig(path, dpi=150)
+        save_figure(figure, path)
     return figure
 
 

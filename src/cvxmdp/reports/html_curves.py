@@ -14,7 +14,7 @@ from cvxmdp.runs.record import RunRecord, Series
 
 LINEAR_BINS, LOG_BINS = 150, 75  # both, so that a curve is fine on either axis
 MOST_POINTS = 400
-CONFIDENCE = 0.975  # each side of the 95% band
+QUANTILE = 0.975  # each side of the 95% band
 
 
 @dataclass(frozen=True)
@@ -179,7 +179,7 @@ def averaged(series: Sequence[Series]) -> dict[str, Any]:
     if len(series) > 1:
         spread = np.nansum((columns - mean) ** 2, axis=0) / np.maximum(count - 1, 1)
         error = np.sqrt(spread / np.maximum(count, 1))
-        half = stdtrit(np.maximum(count - 1, 1), CONFIDENCE) * error
+        half = stdtrit(np.maximum(count - 1, 1), QUANTILE) * error
         half = np.where(count > 1, half, np.nan)
         curve["low"], curve["high"] = rounded(mean - half), rounded(mean + half)
     return curve

@@ -235,9 +235,9 @@ def _problem(runs: Sequence[RunRecord]) -> dict[str, Any]:
     below += [(facts.name, facts.units, facts.inside) for facts in first.constraints]
     units = [
         f"{name}: "
-        + "; ".join(part for part in (words, *(" ".join(line.split()) for line in inside)) if part)
-        for name, words, inside in below
-        if words or inside
+        + "; ".join(part for part in (unit, *(" ".join(line.split()) for line in inside)) if part)
+        for name, unit, inside in below
+        if unit or inside
     ]
     signals = [
         {"name": name, "total": number(total), "step": number(mean)}

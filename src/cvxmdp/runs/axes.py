@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, fields, is_dataclass, replace
 from typing import Any
 
 from cvxmdp.base.errors import SolverError, did_you_mean
 from cvxmdp.base.removed import refuse_removed
 from cvxmdp.problems.problem import Problem
+from cvxmdp.runs.specification import setting_text
 
 BUDGET = "budget/"
 
@@ -41,7 +42,7 @@ def read_cases(
             f"a sweep takes a solver such as VRPDPG(...) or PDPG(...); got {solver!r}"
         )
     axes = {name: _values(name, values) for name, values in (over or {}).items()}
-    _check_names(problem, solver, axes)
+    check_axes(problem, solver, axes)
     if isinstance(seeds, str | bytes) or not isinstance(seeds, Iterable):
         raise SolverError(f"seeds are several whole numbers, seeds=range(16); got {seeds!r}")
     numbers = [_seed(seed) for seed in seeds]
@@ -66,6 +67,8 @@ def _values(name: str, values: Any) -> list[Any]:
     ]
     if not found:
         raise SolverError(f"the axis {name!r} has no values")
+    if len({setting_text(value) for value in found}) != len(found):
+        raise SolverError(f"a value occurs twice in the axis {name!r}: {found}")
     return found
 
 
@@ -75,7 +78,8 @@ def _seed(seed: Any) -> int:
     return int(seed)
 
 
-def _check_names(problem: Problem, solver: Any, axes: Mapping[str, Any]) -> None:
+def check_axes(problem: Problem, solver: Any, axes: Collection[str]) -> None:
+    """An error for what is no setting of the solver and no budget."""
     refuse_removed(type(solver).__name__, axes)
     known = [field.name for field in fields(solver)]
     known += [BUDGET + name for name in problem.constraints]

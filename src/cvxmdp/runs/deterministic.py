@@ -22,6 +22,7 @@ from cvxmdp.policies.timed_policy import from_rows
 from cvxmdp.problems.lowered import Evidence, Lowered
 from cvxmdp.problems.problem import Problem
 from cvxmdp.problems.solution import Solution, Status
+from cvxmdp.runs.interruption import unless_interrupted
 from cvxmdp.runs.solving import read_seconds, solve
 
 SMALL = 120  # pairs up to which branch and bound is tried
@@ -136,7 +137,8 @@ def deterministic(
     lowered = Lowered(problem)
     if branch and not lowered.affine:
         raise SettingsError("branch=True is for problems with linear objective and constraints")
-    relaxed = solve(problem, progress=False)
+    with unless_interrupted():
+        relaxed = solve(problem, progress=False)
     if not relaxed.has_policy:
         return Deterministic(relaxed, relaxed, None, False, "", "")
     evidence = relaxed.evidence or Evidence(

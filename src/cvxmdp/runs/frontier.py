@@ -43,6 +43,7 @@ from cvxmdp.problems.solution import Solution
 from cvxmdp.runs.backends.backend import Answers, Backend
 from cvxmdp.runs.backends.this_process import ThisProcess
 from cvxmdp.runs.frontier_figures import plot_frontier
+from cvxmdp.runs.interruption import unless_interrupted
 from cvxmdp.runs.solving import solve
 
 FREE_GAP = 1e-5  # of what the budget matters: the gap up to which a constraint is said not to bind
@@ -285,12 +286,14 @@ def frontier(
         problem: any problem with this constraint.
         constraint: its name.
         budgets: the budgets to solve; or
-        n: how many to solve, at least 3: the problem's own budget, where the problem becomes infeasible, where
+        n: how many to solve, at least 2: the problem's own budget, where the problem becomes infeasible, where
             the constraint stops binding, and others between them, spread by what they cost and what they buy.
             Without either, n = 9.
         backend: where to solve: ``Ray()`` for the workers of a cluster, by default this process. With ``n``,
             workers that are left over solve what will probably be asked next; the answer is the same.
     """
+    if not isinstance(problem, Problem):
+        raise ProblemError(f"frontier takes a Problem; got {problem!r}")
     if constraint not in problem.constraints:
         hint = did_you_mean(constraint, problem.constraints)
         raise ProblemError(f"no constraint {constraint!r}. {hint}")
@@ -319,7 +322,8 @@ Certified = tuple[Solution, Certificate]
 
 
 def _certified(problem: Problem, cautious: float | None) -> Certified:
-    solution = solve(problem, cautious=cautious)
+    with unless_interrupted():
+        solution = solve(problem, cautious=cautious)
     return solution, certify(problem, solution)
 
 

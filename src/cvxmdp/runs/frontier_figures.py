@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from cvxmdp.base.notebooks import new_figure
+from cvxmdp.base.notebooks import new_figure, save_figure
 
 if TYPE_CHECKING:
     from cvxmdp.runs.front import Front
@@ -27,7 +27,7 @@ def plot_front(front: Front, path: str | Path | None = None) -> Any:
         names = list(front.objectives)
         axes.set(xlabel=names[pair[0]], ylabel=names[pair[1]])
     if path is not None:
-        figure.savefig(path, dpi=150)
+        save_figure(figure, path)
     return figure
 
 
@@ -86,5 +86,5 @@ def plot_frontier(frontier: Frontier, path: str | Path | None = None) -> Any:
     )
     axes.legend()
     if path is not None:
-        figure.savefig(path, dpi=150)
+        save_figure(figure, path)
     return figure

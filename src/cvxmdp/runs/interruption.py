@@ -38,6 +38,15 @@ def listening() -> Iterator[Stop]:
         signal.signal(signal.SIGINT, own)
 
 
+@contextmanager
+def unless_interrupted() -> Iterator[None]:
+    """For a solve among many: after Ctrl-C what it gives is no answer to go on with, and the whole ends."""
+    with listening() as stop:
+        yield
+        if stop.asked:
+            raise KeyboardInterrupt
+
+
 def leave_on_interrupts(error: str, output: str = "") -> None:
     """For a command: outside of a run Ctrl-C ends the process at once, with these words.
 
@@ -47,6 +56,20 @@ def leave_on_interrupts(error: str, output: str = "") -> None:
     """
     if _is_main() and signal.getsignal(signal.SIGINT) is signal.default_int_handler:
         signal.signal(signal.SIGINT, _Leaving(error, output))
+
+
+@contextmanager
+def last_words(more: str) -> Iterator[None]:
+    """What a command says besides, where Ctrl-C ends it in this block."""
+    own = signal.getsignal(signal.SIGINT) if _is_main() else None
+    if not isinstance(own, _Leaving):
+        yield
+        return
+    signal.signal(signal.SIGINT, _Leaving(own.error + more, own.output))
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, own)
 
 
 class _Leaving:

@@ -37,6 +37,7 @@ TARGET = "target/"
 SNAPSHOTS = ("snapshot_iteration", "snapshot_occupancy")
 ENVELOPE_POINTS = 121
 PLACES = {
+    "iteration": "iteration",
     "objective": "iteration",
     "slack": "iteration",
     "played_objective": "played",
@@ -70,9 +71,8 @@ class ConstraintFacts:
     units: str = ""
     status: str = ""  # "satisfied", "violated" or "open", where there is a policy
     interval: Interval | None = None  # of the slack, where it was measured
-    inside: tuple[
-        str, ...
-    ] = ()  # lines with the values of what stands inside minima, spreads and the like
+    # Lines with the values of what stands inside minima, spreads and the like.
+    inside: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -309,24 +309,29 @@ def _signals(solution: Solution) -> dict[str, tuple[float, float]]:
     return {name: (total, total / steps) for name, total in sums.items()}
 
 
-def _series(history: Mapping[str, Any]) -> Iterator[tuple[str, Series]]:
-    """The curves of a history.
+def places_of(history: Mapping[str, Any], name: str, count: int) -> np.ndarray:
+    """The iterations that so many records under a name are of.
 
     Exact evaluations are at ``iteration``, policies that were played at ``played``, samples at ``recorded``
     where a history has them; where it has none, at 1, 2, 3, ...
     """
+    place = PLACES.get(name, OTHERS_AT if OTHERS_AT in history else "iteration")
+    at = np.asarray(history.get(place, ()), dtype=np.int64)
+    return at if at.size == count else np.arange(1, count + 1)
+
+
+def _series(history: Mapping[str, Any]) -> Iterator[tuple[str, Series]]:
+    """The curves of a history."""
     for name, values in history.items():
         if name in (*PLACES.values(), OTHERS_AT, *SNAPSHOTS):
             continue
-        place = PLACES.get(name, OTHERS_AT if OTHERS_AT in history else "iteration")
-        at = np.asarray(history.get(place, ()), dtype=np.int64)
         parts = values.items() if isinstance(values, Mapping) else [(None, values)]
         for part, column in parts:
             array = np.asarray(column, dtype=np.float64)
             if array.ndim != 1 or not array.size:
                 continue
-            fitting = at if at.size == array.size else np.arange(1, array.size + 1)
-            yield (name if part is None else f"{name}/{part}"), Series(fitting, array)
+            at = places_of(history, name, array.size)
+            yield (name if part is None else f"{name}/{part}"), Series(at, array)
 
 
 def _targets(problem: Problem) -> Iterator[tuple[str, np.ndarray]]:

@@ -22,7 +22,7 @@ import hashlib
 import json
 import time
 import warnings
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager, nullcontext
 from enum import Enum
 from pathlib import Path, PurePosixPath
@@ -40,8 +40,12 @@ from cvxmdp.runs.record import SNAPSHOTS, RunRecord, Series, record_facts, recor
 
 FORMAT = "cvxmdp run 1"
 MANIFEST = "run.json"
+CHECKPOINT = "checkpoint"  # the folder in a run's, and the file in it
 LOCKS = ".parts"  # the folder with a lock for every part of its work
 CERTIFICATE = "certificate.json"
+PATIENCE = (
+    0.2  # seconds of a writer: who looks whether a folder is locked has its lock for a moment
+)
 LARGEST = 2**31  # bytes of one file, and of the numbers in it
 LARGEST_MANIFEST = 2**22
 MOST_FILES = 1_000
@@ -82,6 +86,15 @@ def _state(folder: Path, manifest: Mapping[str, Any]) -> RunState:
     return RunState.RUNNING if _is_locked(folder) else RunState.UNFINISHED
 
 
+def require_ours(folder: Path, ours: Collection[str]) -> None:
+    """An error where a folder has other things in it than these and hidden files."""
+    for entry in sorted(folder.glob("*")):
+        if entry.name not in ours and not entry.name.startswith("."):
+            raise StoreError(
+                f"{folder} is a folder with other things in it ({entry.name}); choose another"
+            )
+
+
 def find_runs(paths: Iterable[str | Path]) -> list[Path]:
     """The run folders among these paths and below them, in order."""
     found: list[Path] = []
@@ -90,9 +103,14 @@ def find_runs(paths: Iterable[str | Path]) -> list[Path]:
             raise FileFormatError(
                 f"{path} is not a folder; runs are folders that have a {MANIFEST}"
             )
-        inside = sorted(manifest.parent for manifest in path.rglob(MANIFEST))
+        folders = sorted(manifest.parent for manifest in path.rglob(MANIFEST))
+        # Checkpoints have a file of that name, too.
+        inside = [folder for folder in folders if folder == path or folder.name != CHECKPOINT]
         if not inside:
-            raise FileFormatError(f"there are no runs in {path}: no folder has a {MANIFEST}")
+            raise FileFormatError(
+                f"there are no runs in {path}: no folder has a {MANIFEST}, as cvxmdp solve -o and sweep write "
+                "it. What solve(folder=...) kept is read by load_solution."
+            )
         found += inside
     return list(dict.fromkeys(found))
 
@@ -125,7 +143,7 @@ def locked(folder: str | Path, part: str = "") -> Iterator[Path]:
     except OSError as error:
         raise StoreError(f"cannot write the folder {folder}: {error.strerror}") from error
     with lock:
-        if not _take(lock, shared=bool(part)):
+        if not _take(lock, shared=bool(part), patience=PATIENCE):
             raise StoreError(f"another process is writing {folder}; wait for it, or choose another")
         with locked(folder / LOCKS / part) if part else nullcontext():
             yield folder
@@ -166,6 +184,12 @@ def save_run(folder: str | Path, record: RunRecord) -> None:
 def specification_of(folder: str | Path) -> str:
     """The checksum of what was run in a folder."""
     return str(_manifest(Path(folder)).get("specification", ""))
+
+
+def is_run_of(folder: str | Path, specification: str) -> bool:
+    """Whether a folder holds the whole run of this checksum."""
+    complete = state_of(folder) is RunState.COMPLETE
+    return complete and specification_of(folder) == specification
 
 
 def read_run(folder: str | Path) -> RunRecord:
@@ -211,7 +235,7 @@ def _inconsistency(record: RunRecord) -> str:
     if SNAPSHOTS[1] in arrays and arrays[SNAPSHOTS[1]].shape[1:] != shape:
         return "the snapshots are of another model"
     table = table_of(policy)
-    if table is not None and table.shape != shape:
+    if table is not None and table.shape[-2:] != shape:  # (T, S, A) where it depends on time
         return f"the policy has shape {table.shape}, its occupancy {shape}"
     if shape is not None and layout is not None and layout.rows * layout.columns != shape[0]:
         return f"a grid of {layout.rows} x {layout.columns} does not have {shape[0]} states"
@@ -370,15 +394,19 @@ def _read_metrics(path: Path) -> dict[str, Series]:
 # --- the lock -------------------------------------------------------------------------------------------
 
 
-def _take(file: Any, shared: bool = False) -> bool:
+def _take(file: Any, shared: bool = False, patience: float = 0.0) -> bool:
     """Take the lock of an open file, for as long as it is open; False when another process has it."""
     import fcntl  # part of Python on Linux and macOS
 
-    try:
-        fcntl.flock(file, (fcntl.LOCK_SH if shared else fcntl.LOCK_EX) | fcntl.LOCK_NB)
-    except OSError:
-        return False
-    return True
+    ends = time.monotonic() + patience
+    while True:
+        try:
+            fcntl.flock(file, (fcntl.LOCK_SH if shared else fcntl.LOCK_EX) | fcntl.LOCK_NB)
+            return True
+        except OSError:
+            if time.monotonic() >= ends:
+                return False
+            time.sleep(0.01)
 
 
 def _is_locked(folder: Path) -> bool:

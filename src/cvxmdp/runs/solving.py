@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import time
+from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -13,25 +14,17 @@ from cvxmdp.base.compiling import let_go
 from cvxmdp.base.errors import ExperienceError, ProblemError, SettingsError
 from cvxmdp.base.progress import Progress
 from cvxmdp.problems.problem import Problem
-from cvxmdp.problems.problem_folder import write_problem
+from cvxmdp.problems.problem_folder import DOCUMENT, write_problem
 from cvxmdp.problems.solution import Solution, Status
-from cvxmdp.problems.solution_folder import NEAREST, write_solution
+from cvxmdp.problems.solution_folder import write_solution
 from cvxmdp.runs.interruption import listening
 from cvxmdp.runs.run import Keeper, Run, drive
-from cvxmdp.runs.run_folder import StoreError, locked
+from cvxmdp.runs.run_folder import CHECKPOINT, StoreError, locked
 from cvxmdp.runs.specification import specification_of_run
 from cvxmdp.runs.tensorboard import Scalars
 from cvxmdp.solvers.cautious import Cautious
 from cvxmdp.solvers.choice import choose_solver
 from cvxmdp.solvers.contract import Solver, Task
-
-CHECKPOINT = "checkpoint"  # the folder, and the file in it
-KEPT_FILES = (
-    CHECKPOINT,
-    *(f"{name}.{ending}" for name in ("problem", "solution") for ending in ("json", "safetensors")),
-    "policy.safetensors",
-    NEAREST,
-)
 
 
 def solve(
@@ -82,25 +75,24 @@ def solve(
     if cautious is not None:
         solver = Cautious(solver, cautious)
     task = Task(problem, start, seed)
-    with listening():  # to the last file that is written: Ctrl-C ends iterations, and nothing else
-        if folder is None:
-            solution = run_task(solver, task, None, time_limit, progress, tensorboard)
-        else:
-            with locked(folder) as held:
-                facts = specification_of_run(problem, solver, start, seed)
-                place = Checkpoints(held / CHECKPOINT, "run", facts)
-                write_question(held, problem)
-                solution = run_task(solver, task, place, time_limit, progress, tensorboard)
-                write_answer(held, solution)
+    # To the last file that is written: Ctrl-C ends iterations, and nothing else.
+    with listening(), nullcontext() if folder is None else locked(folder) as held:
+        place = None
+        if held is not None:
+            facts = specification_of_run(problem, solver, start, seed)
+            place = Checkpoints(held / CHECKPOINT, "run", facts)
+        solution = run_task(solver, task, place, time_limit, progress, tensorboard)
     if reason is None:
         return solution
     return replace(solution, stats={**solution.stats, "chosen": reason})
 
 
 def write_question(folder: Path, problem: Problem) -> None:
-    """Keep the problem beside its run; an environment cannot be kept."""
+    """Keep the problem beside its run; of an environment, which cannot be kept, nor one of an earlier run."""
     if problem.environment is None:
         write_problem(folder, problem)
+    else:
+        (folder / DOCUMENT).unlink(missing_ok=True)
 
 
 def write_answer(folder: Path, solution: Solution) -> None:
@@ -136,7 +128,9 @@ def run_task(
     progress: bool | None,
     tensorboard: str | Path | None = None,
 ) -> Solution:
-    """A run from its beginning, or from its checkpoint, to its end."""
+    """A run from its beginning, or from its checkpoint, to its end; with checkpoints, kept beside them."""
+    if place is not None:
+        write_question(place.path.parent, task.problem)
     started = time.perf_counter()
     deadline = math.inf if time_limit is None else started + read_seconds(time_limit)
     timed = replace(task, seconds_left=lambda: deadline - time.perf_counter())
@@ -169,6 +163,8 @@ def run_task(
     solution = run.solution(stopped or Status.INTERRUPTED)
     if scalars is not None:
         scalars.close(solution)
+    if place is not None:
+        write_answer(place.path.parent, solution)
     return solution
 
 

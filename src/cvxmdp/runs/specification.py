@@ -71,12 +71,12 @@ def start_text(start: Any) -> str | None:
     """A checksum of where a run starts, or None where it is the solver's own start."""
     if start is None:
         return None
-    digest = hashlib.sha256(type(start).__name__.encode())
     if isinstance(start, str | Path):
-        path = Path(start)
+        path, digest = Path(start), hashlib.sha256(b"path")
         places = [path] if path.is_file() else sorted(path.rglob("*.safetensors"))
         parts = [np.frombuffer(place.read_bytes(), np.uint8) for place in places]
     else:
+        digest = hashlib.sha256(type(start).__name__.encode())
         policy = getattr(start, "policy", start)
         params = getattr(policy, "params", None)
         numbers = list((getattr(start, "multipliers", None) or {}).values())

@@ -12,11 +12,12 @@ import numpy as np
 from cvxmdp.base.errors import SolverError, did_you_mean, require
 from cvxmdp.base.interval import Interval, half_width
 from cvxmdp.base.notebooks import InNotebooks
-from cvxmdp.base.text_tables import number, text_table
+from cvxmdp.base.text_tables import number, several, text_table
 from cvxmdp.problems.problem import Problem
-from cvxmdp.problems.solution import Solution
+from cvxmdp.problems.solution import Solution, Status, violation_of
 from cvxmdp.problems.while_learning import SUM, WORST, share_violated
 from cvxmdp.runs.lanes import Member
+from cvxmdp.runs.record import places_of
 
 LATEST = 250  # episodes over which samples are averaged, as in the published figures
 SHOWN = (
@@ -54,10 +55,10 @@ class SweepRun:
 
 def interval(values: np.ndarray) -> Interval:
     """The mean of independent numbers with its 95% interval (Student's t); unknown for a single one."""
-    finite = np.asarray(values, dtype=float)
-    mean = float(finite.mean()) if finite.size else math.nan
-    half = float(half_width(finite))
-    method = f"Student's t over {finite.size} seeds"
+    numbers = np.asarray(values, dtype=float)
+    mean = float(numbers.mean()) if numbers.size else math.nan
+    half = float(half_width(numbers))
+    method = f"Student's t over {several(numbers.size, 'seed')}"
     return Interval(mean, mean - half, mean + half, method, proven=False)
 
 
@@ -116,18 +117,21 @@ class Sweep(InNotebooks):
         return [_row(run) for run in self.runs]
 
     def summary(self) -> list[dict[str, Any]]:
-        """One row per combination of settings: means over seeds with intervals."""
+        """One row per combination of settings: means over seeds with intervals, NaN where one failed."""
         groups: dict[str, list[dict[str, Any]]] = {}
+        columns: dict[str, None] = {}  # in their order; runs that failed have few
+        axes = list(self.axes)
         for row, run in zip(self.rows(), self.runs, strict=True):
             groups.setdefault(repr(dict(run.settings)), []).append(row)
-        axes = list(self.axes)
+            numbers = (name for name, value in row.items() if isinstance(value, float))
+            columns |= dict.fromkeys(name for name in numbers if name not in axes)
         found = []
         for members in groups.values():
             summary: dict[str, Any] = {name: members[0][name] for name in axes}
             summary["runs"] = len(members)
-            for name, value in members[0].items():
-                if name not in (*axes, "seed", "status") and isinstance(value, float):
-                    summary[name] = interval(np.array([row[name] for row in members]))
+            summary["failed"] = sum(row["status"] == "failed" for row in members)
+            for name in columns:
+                summary[name] = interval(np.array([row.get(name, math.nan) for row in members]))
             found.append(summary)
         return found
 
@@ -142,27 +146,21 @@ class Sweep(InNotebooks):
         Returns:
             The row of ``summary()``.
         """
+        self._require_runs()
         summary = self.summary()
         columns = [name for name, value in summary[0].items() if isinstance(value, Interval)]
         if by not in columns:
             raise SolverError(f"no column {by!r}. {did_you_mean(by, columns)}")
-        feasible = [
-            row
-            for row in summary
-            if all(
-                value.value <= tolerance
-                for name, value in row.items()
-                if name.startswith("violation/")
+        known = [row for row in summary if math.isfinite(row[by].value + _worst(row))]
+        if not known:
+            raise SolverError(
+                f"no settings have a mean of {by!r}: with each of them a run failed or is infeasible"
             )
-        ]
+        feasible = [row for row in known if _worst(row) <= tolerance]
         if not feasible:
-            least = min(
-                max(v.value for n, v in row.items() if n.startswith("violation/"))
-                for row in summary
-            )
             raise SolverError(
                 f"no settings have a mean violation within tolerance={tolerance:g}; the smallest is "
-                f"{least:.3g}. Give a larger tolerance."
+                f"{min(map(_worst, known)):.3g}. Give a larger tolerance."
             )
         smaller = by.startswith(("violation/", "learning_", "tracking_error/", "seconds"))
         if by in ("objective", "episode_objective"):
@@ -176,7 +174,14 @@ class Sweep(InNotebooks):
             name: of the history; parts of a table of histories as ``"slack/NAME"``.
             smooth: records that a moving average runs over first.
         """
-        columns = [_column(run.solution.history, name) for run in self.runs]
+        self._require_runs()
+        columns = [_column(run, name) for run in self.runs]
+        for run, (_, column) in zip(self.runs, columns, strict=True):
+            if len(column) != len(columns[0][1]):
+                raise SolverError(
+                    f"only histories of one length are averaged: of {name!r} {self.runs[0]!r} has "
+                    f"{len(columns[0][1])} records, {run!r} has {len(column)}. Keep like ones with select(...)."
+                )
         values = np.stack([column for _, column in columns])
         if smooth > 1:
             window = np.ones(min(smooth, values.shape[1])) / min(smooth, values.shape[1])
@@ -184,6 +189,10 @@ class Sweep(InNotebooks):
         at = columns[0][0][-values.shape[1] :]
         mean, half = values.mean(axis=0), half_width(values)
         return {"at": at, "mean": mean, "low": mean - half, "high": mean + half}
+
+    def _require_runs(self) -> None:
+        if not self.runs:
+            raise SolverError("there are no runs: the sweep has fewer sets of runs than parts")
 
     def to_pandas(self) -> Any:
         """``rows()`` as a DataFrame."""
@@ -201,9 +210,9 @@ def _row(run: SweepRun) -> dict[str, Any]:
     solution = run.solution
     row: dict[str, Any] = {**run.settings, "seed": run.seed, "status": solution.status.name.lower()}
     row["objective"] = float(solution.objective)
-    for name in solution.problem.constraints:
+    for name, violation in violation_of(solution.slack).items():
         row[f"slack/{name}"] = float(solution.slack[name])
-        row[f"violation/{name}"] = max(0.0, -row[f"slack/{name}"])
+        row[f"violation/{name}"] = float(violation)
         row[f"multiplier/{name}"] = float(solution.multipliers[name])
     for name in ("episode_return", "episode_objective"):
         if name in solution.history:
@@ -237,20 +246,27 @@ def _latest(history: Mapping[str, Any], column: np.ndarray) -> float:
     return float(recent.mean()) if recent.size else math.nan
 
 
-def _column(history: Mapping[str, Any], name: str) -> tuple[np.ndarray, np.ndarray]:
+def _column(run: SweepRun, name: str) -> tuple[np.ndarray, np.ndarray]:
+    """Where something was recorded of a run, and what."""
+    history = run.solution.history
     outer, _, inner = name.partition("/")
     known = [
         f"{key}/{part}" if isinstance(value, Mapping) else key
         for key, value in history.items()
         for part in (value if isinstance(value, Mapping) else ("",))
     ]
+    if run.solution.status is Status.FAILED and name not in known:
+        raise SolverError(f"{run!r} failed and has no history {name!r}: {run.solution.message}")
     if name not in known:
         raise SolverError(f"no history {name!r}. {did_you_mean(name, known)}")
     column = history[outer][inner] if inner else history[outer]
-    exact = outer in ("iteration", "objective", "slack") or "recorded" not in history
-    place = "iteration" if exact and "iteration" in history else "recorded"
-    at = history.get("played" if outer.startswith("played") else place)
-    return np.arange(1, len(column) + 1) if at is None else at, column
+    return places_of(history, outer, len(column)), column
+
+
+def _worst(row: Mapping[str, Any]) -> float:
+    """The largest mean violation in a row of a summary."""
+    found = (value.value for name, value in row.items() if name.startswith("violation/"))
+    return max(found, default=0.0)
 
 
 def _distinct(values: list[Any]) -> list[Any]:
@@ -274,7 +290,7 @@ def sweep_text(sweep: Sweep) -> str:
                 for name in axes
             ),
             str(row["runs"]),
-            *(str(row[name]) for name in columns),
+            *("-" if math.isnan(row[name].value) else str(row[name]) for name in columns),
         ]
         for row in summary[:MOST_ROWS]
     ]
@@ -286,6 +302,9 @@ def sweep_text(sweep: Sweep) -> str:
         head += f", {sweep.programs} compiled program{'s' if sweep.programs != 1 else ''}"
     if any(row["runs"] > 1 for row in summary):
         head += "; mean over seeds ± half of the 95% interval"
+    failed = sum(row["failed"] for row in summary)
+    if failed:
+        head += f"; {several(failed, 'run')} failed"
     if sweep.interrupted:
         head += "; interrupted: repeat the call to go on"
     machines = sweep.machines

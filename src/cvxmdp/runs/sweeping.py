@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import AbstractContextManager, closing, nullcontext
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -13,7 +13,7 @@ import jax
 from cvxmdp.base.checkpoints import Checkpoints, recorded
 from cvxmdp.base.errors import ProblemError, SettingsError
 from cvxmdp.base.progress import Progress
-from cvxmdp.base.settings import whole
+from cvxmdp.base.settings import number, whole
 from cvxmdp.problems.problem import Problem
 from cvxmdp.runs.axes import Case, read_cases
 from cvxmdp.runs.backends.backend import Backend
@@ -74,11 +74,16 @@ def sweep(
     if not isinstance(problem, Problem):
         raise ProblemError(f"sweep takes a Problem; got {problem!r}")
     whole("rows", rows)
+    number("checkpoint_seconds", checkpoint_seconds, positive=False)
     cases = [_rarely_evaluated(case) for case in read_cases(problem, solver, over, seeds)]
     if lanes is not None:
         whole("lanes", lanes)
     where: Backend = ThisProcess() if backend is None else backend
     if is_played(problem):
+        if lanes not in (None, 1):
+            raise SettingsError(
+                f"lanes={lanes!r}: runs take turns with a simulator that Python steps; leave lanes out"
+            )
         lanes = 1
     elif lanes is None:
         # A sweep that goes on keeps its lanes, also on a machine with more or fewer cores.
@@ -92,8 +97,8 @@ def sweep(
         numbers = _numbers(len(plan.sets), shard)
         count = sum(len(plan.sets[number].cases) for number in numbers)
         line = Progress(f"sweep of {count:,} runs", count, progress)
-        members, stopped = where.sweep(plan, numbers, place, checkpoint_seconds, stop, line)
-        line.close()
+        with closing(line):
+            members, stopped = where.sweep(plan, numbers, place, checkpoint_seconds, stop, line)
     runs = [SweepRun(member, k) for member in members for k in range(len(member.cases))]
     return Sweep(problem, solver, runs, plan.programs, stopped is not None)
 
@@ -146,15 +151,15 @@ def _recorded_lanes(folder: str | Path | None) -> int | None:
 def _specification(
     problem: Problem, solver: Any, start: Any, cases: list[Case], width: int, rows: int
 ) -> dict[str, Any]:
-    """What must be the same for a folder to be continued."""
-    axes = {
-        name: sorted({setting_text(case.settings[name]) for case in cases})
+    """What must be the same for a folder to be continued; the order, too: checkpoints go by place."""
+    axes = [
+        [name, list(dict.fromkeys(setting_text(case.settings[name]) for case in cases))]
         for name in cases[0].settings
-    }
+    ]
     return {
         **specification_of_run(problem, solver, start, None),
         "axes": axes,
-        "seeds": sorted({case.seed for case in cases}),
+        "seeds": list(dict.fromkeys(case.seed for case in cases)),
         "rows": rows,
         "lanes": width,
     }

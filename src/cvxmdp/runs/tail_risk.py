@@ -26,6 +26,7 @@ from cvxmdp.models.budget_states import SO_FAR
 from cvxmdp.models.table import TabularMDP
 from cvxmdp.problems.problem import Problem
 from cvxmdp.problems.solution import Solution
+from cvxmdp.runs.interruption import unless_interrupted
 from cvxmdp.runs.solving import solve
 
 
@@ -166,7 +167,8 @@ class _Solved:
 
 
 def _solved(problem: Problem, threshold: float) -> _Solved:
-    solution = solve(problem, progress=False)
+    with unless_interrupted():
+        solution = solve(problem, progress=False)
     proof = certify(problem, solution)
     if proof.infeasible:
         return _Solved(threshold)

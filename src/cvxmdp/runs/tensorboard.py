@@ -47,9 +47,9 @@ class Scalars:
             return [(name, columns[:, 0])]
         return [(f"{name}/{part}", columns[:, k]) for k, part in enumerate(parts)]
 
-    def close(self, solution: Solution | None) -> None:
-        """With what the answer is worth, where there is one."""
-        if solution is not None and solution.has_policy:
+    def close(self, solution: Solution) -> None:
+        """With what the answer is worth, where there is a policy."""
+        if solution.has_policy:
             at = int(solution.stats.get("iterations") or 0)
             self.writer.add_scalar("answer/objective", solution.objective, at)
             for name, slack in solution.slack.items():

@@ -9,7 +9,6 @@ both go on with the same bits.
 from __future__ import annotations
 
 import io
-import os
 import pickle
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
@@ -18,6 +17,7 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
 
+from cvxmdp.base.blocks import own_cores
 from cvxmdp.base.checkpoints import Checkpoints
 from cvxmdp.base.errors import ExperienceError, SettingsError, require
 from cvxmdp.base.progress import Progress
@@ -64,7 +64,7 @@ class Ray(Backend):
         if self.workers is not None:
             return self.workers
         if self.address is None:
-            return os.cpu_count() or 1
+            return own_cores()
         with connected(self.address, None) as ray:
             return max(1, int(ray.cluster_resources().get("CPU", 1)))
 

@@ -116,9 +116,8 @@ class Workers:
         self.actors = [actor.remote() for _ in range(count)]
         self.joining = {one.hello.remote(self.shared): one for one in self.actors}
         self.idle: list[Any] = []
-        self.busy: dict[
-            Any, tuple[Any, Job, Any]
-        ] = {}  # by the first result: actor, job, the others
+        # By the first result: actor, job, the other result.
+        self.busy: dict[Any, tuple[Any, Job, Any]] = {}
         self.machines: dict[Any, str] = {}
 
     def submit(self, job: Job, actor: Any = None) -> None:

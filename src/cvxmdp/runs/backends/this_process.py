@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from itertools import groupby
 
+from cvxmdp.base.blocks import own_cores
 from cvxmdp.base.checkpoints import Checkpoints
 from cvxmdp.base.compiling import let_go
 from cvxmdp.base.progress import Progress
@@ -27,7 +27,7 @@ class ThisProcess(Backend):
     ahead = 0
 
     def cores(self) -> int:
-        return os.cpu_count() or 1
+        return own_cores()
 
     def sweep(
         self,

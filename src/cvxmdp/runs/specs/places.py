@@ -69,8 +69,8 @@ def at(keys: tuple[str, ...], build: Callable[..., Any], *arguments: Any) -> Any
     except LocatedError:
         raise
     except (CvxmdpError, OverflowError, MemoryError) as error:
-        named = next((k for k in re.findall(r"setting '([^']+)'", str(error))), None)
-        raise LocatedError((*keys, named) if named else keys, error) from error
+        named = re.findall(r"setting '([^']+)'", str(error))[:1]
+        raise LocatedError(keys if named == [keys[-1]] else (*keys, *named), error) from error
 
 
 def validated(model: type[Any], table: Any, keys: tuple[str, ...]) -> Any:

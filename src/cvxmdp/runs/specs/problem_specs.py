@@ -38,6 +38,7 @@ from cvxmdp.base.removed import refuse_removed
 from cvxmdp.experience.environments.gymnasium_env import GymnasiumEnv
 from cvxmdp.models import TabularMDP
 from cvxmdp.problems.problem import Problem
+from cvxmdp.runs.axes import BUDGET, check_axes
 from cvxmdp.runs.specs.array_specs import ArrayFolder
 from cvxmdp.runs.specs.expressions import Reader
 from cvxmdp.runs.specs.model_specs import Strict, build_model
@@ -163,6 +164,11 @@ def read_sweep(path: str | Path) -> SweepSpec:
     name = file.solver.get("name")
     base = read_problem(inner, name if isinstance(name, str) else None, file.solver)
     with errors_in(path, text):
+        if base.solver is None:
+            names = ", ".join(SOLVERS)
+            raise SpecError(
+                f'a sweep needs a solver: add [solver] with a name = "...", one of {names}'
+            )
         over = {
             setting: at(("over", setting), _varied, base, setting, values)
             for setting, values in file.over.items()
@@ -186,21 +192,13 @@ def _varied(base: ProblemSpec, setting: str, values: list[Any]) -> tuple[Any, ..
     """The values of a sweep as the solver takes them: words such as "MLP(32)" become what they say."""
     if not values:
         raise SpecError("give at least one value")
-    if setting.startswith("budget/"):
-        name = setting.removeprefix("budget/")
+    if setting.startswith(BUDGET):
         for value in values:
-            base.problem.with_budget(name, value)
+            base.problem.with_budget(setting.removeprefix(BUDGET), value)
         return tuple(values)
-    if base.solver is None:
-        raise SpecError(f"{setting!r} is varied, but no [solver] is named")
-    refuse_removed(type(base.solver).__name__, [setting])
-    known = [field.name for field in dataclasses.fields(base.solver)]
-    if setting not in known:
-        budgets = [f"budget/{name}" for name in base.problem.constraints]
-        raise SpecError(
-            f"{type(base.solver).__name__} has no setting {setting!r}. "
-            f"{did_you_mean(setting, [*known, *budgets])}"
-        )
+    if isinstance(base.solver, Cautious):
+        raise SpecError("where [solver] says cautious, a sweep varies budgets alone")
+    check_axes(base.problem, base.solver, [setting])
     reader = Reader(ArrayFolder(base.path.parent))
     solvers = (build_solver({**base.solver_table, setting: one}, reader)[0] for one in values)
     return tuple(getattr(solver, setting) for solver in solvers)
