@@ -24,7 +24,6 @@ from __future__ import annotations
 
 import json
 import os
-import resource
 import subprocess
 import sys
 import time
@@ -38,7 +37,7 @@ import cvxmdp as cm
 from cvxmdp.base.blocks import cores
 from cvxmdp.models.systems import LIGHT_BEYOND
 from general_solvers import CONCAVE, LINEAR, UNCONSTRAINED, installed
-from hardware import hardware
+from hardware import hardware, peak
 
 FIGURE = Path(__file__).parent.parent / "docs" / "figures" / "scale.png"
 LONGEST = 1_200  # seconds for one measurement
@@ -131,11 +130,6 @@ def measure(kind: str, size: int, name: str, tolerance: float) -> dict[str, Any]
         share = moved(problem, solution.stats) / seconds / most
         found["steps"] += f"; {share:.0%} of a triad ({most / 1e9:.0f} GB/s)"
     return found
-
-
-def peak() -> float:
-    """Peak memory of this process, GB."""
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1e6
 
 
 def apart(kind: str, size: int, name: str, tolerance: float) -> dict[str, Any]:
