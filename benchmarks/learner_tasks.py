@@ -18,7 +18,8 @@ import gymnasium
 import numpy as np
 
 import cvxmdp as cm
-from four_examples import examples, large_grid
+from four_examples import examples
+from pdpg import reference_grid
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "examples"))
 import cart_pole
@@ -266,7 +267,7 @@ def near_the_expert() -> cm.Problem:
 def budgeted_grid() -> cm.Problem:
     """The paper's first example on 8x8 with its hazards in a budget instead of a barrier."""
     hazard = cm.linear("hazard") <= 1.0
-    return cm.Problem(large_grid(), maximize=cm.linear("reward"), subject_to={"hazard": hazard})
+    return cm.Problem(reference_grid(), maximize=cm.linear("reward"), subject_to={"hazard": hazard})
 
 
 CONCAVE = (

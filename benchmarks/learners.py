@@ -1,12 +1,13 @@
 """ActorCritic with no settings, and a PPO-Lagrangian beside it: every run is kept, one table of all.
 
     python benchmarks/learners.py [--kind listed tight concave worked paper velocity] [--only WORDS ...]
-        [--methods ours theirs] [--seeds 2] [--steps N] [--again]
+        [--methods ours theirs best] [--seeds 2] [--first 0] [--steps N] [--again]
     python benchmarks/learners.py --table
 
 Runs are kept in ``benchmarks/results/learners.jsonl``, a line each with date and commit; what is there is not
 run again, so that a table grows with every call. Ours is ``ActorCritic(steps)`` alone; ``theirs`` is the
-PPO-Lagrangian of ``learner_rivals`` with each of three steps of its multiplier. Answers of both are judged by a
+PPO-Lagrangian of ``learner_rivals`` with each of three steps of its multiplier, ``best`` the same with the one
+that did best so far: over the budget by the least, then with the most return. Answers of both are judged by a
 hundred fresh episodes of the same seeds, drawn as the policy draws; where there is a table, exactly.
 """
 
@@ -22,6 +23,7 @@ from typing import Any
 import numpy as np
 
 import cvxmdp as cm
+from cvxmdp.runs.sweep_results import interval
 from hardware import hardware
 from kept_measurements import Kept, Key
 from learner_rivals import ppo_lagrangian
@@ -69,7 +71,8 @@ def safe_row(task: SafeTask, method: str, seed: int, steps: int) -> Row:
         act = ppo_lagrangian(task, float(method.split()[-1]), steps, seed)
     returns, costs = played(task, act, seed)
     found = {"return": float(returns.mean()), "cost": float(costs.mean()), "budget": task.budget}
-    errors = {"return_error": float(returns.std()) / 10.0, "cost_error": float(costs.std()) / 10.0}
+    root = EPISODES**0.5
+    errors = {"return_error": float(returns.std()) / root, "cost_error": float(costs.std()) / root}
     return {**found, **errors, **said}
 
 
@@ -105,15 +108,28 @@ def run(
     methods: list[str],
 ) -> None:
     """Everything that is not kept yet."""
-    known = {"ours": [OURS], "theirs": [f"{THEIRS} {step:g}" for step in MULTIPLIER_STEPS]}
+    every = [f"{THEIRS} {step:g}" for step in MULTIPLIER_STEPS]
     for seed in seeds:
         for task in tasks:
             safe, count = isinstance(task, SafeTask), steps or task.steps
+            known = {"ours": [OURS], "theirs": every, "best": best_of(kept, (task.name, count))}
             for method in [one for name in methods for one in known[name] if safe or one == OURS]:
                 make = safe_row if safe else concave_row
                 kept.measure(
                     (task.name, count, method, seed), partial(make, task, method, seed, count)
                 )
+
+
+def best_of(kept: Kept, which: tuple[str, int]) -> list[str]:
+    """Their method with the best runs of a task so far; none where there are none."""
+
+    def rank(method: str) -> tuple[float, float]:
+        rows = kept.of(*which, method)
+        over = np.mean([max(0.0, row["cost"] - row["budget"]) for row in rows])
+        return -float(over), float(np.mean([row["return"] for row in rows]))
+
+    found = {str(key[2]) for key in kept.known if key[:2] == which and key[2] != OURS}
+    return [max(sorted(found), key=rank)] if found else []
 
 
 def table(kept: Kept) -> None:
@@ -128,8 +144,8 @@ def table(kept: Kept) -> None:
     for (task, steps, method), rows in groups.items():
         safe = "return" in rows[0]
         kind = "return" if safe else "gap" if "gap" in rows[0] else "objective"
-        first = interval([row[kind] for row in rows]) + (" %" if kind == "gap" else "")
-        second = interval([row["cost" if safe else "over"] for row in rows])
+        first = spread([row[kind] for row in rows]) + (" %" if kind == "gap" else "")
+        second = spread([row["cost" if safe else "over"] for row in rows])
         second += f" ({rows[0]['budget']:g})" if safe else ""
         said = Counter(word for row in rows for word in row.get("said", {}).values())
         told = ", ".join(f"{count} {word}" for word, count in sorted(said.items()))
@@ -138,13 +154,36 @@ def table(kept: Kept) -> None:
         print(f"| {' | '.join(cells)} |")
 
 
-def interval(values: list[float]) -> str:
-    """Mean and half width of its 95% interval over the seeds; with few of them, the worst and the best, too."""
-    numbers = np.array(values)
-    if numbers.size < 2:
-        return f"{numbers[0]:.4g}"
-    half = 1.96 * numbers.std(ddof=1) / np.sqrt(numbers.size)
-    return f"{numbers.mean():.4g} ± {half:.2g} [{numbers.min():.4g}, {numbers.max():.4g}]"
+def spread(values: list[float]) -> str:
+    """Mean with its 95% interval over the seeds, the least and the largest."""
+    if len(values) < 2:
+        return f"{values[0]:.4g}"
+    return f"{interval(np.array(values))} [{min(values):.4g}, {max(values):.4g}]"
+
+
+def comparison(kept: Kept) -> None:
+    """Ours less the best of theirs, by seeds that both have."""
+    print(
+        "\n| task | steps | seeds | ours: return at cost | theirs | step | return, ours less theirs | cost |"
+    )
+    print("|---|---|---|---|---|---|---|---|")
+    for task, steps in sorted({key[:2] for key in kept.known if str(key[2]).startswith(THEIRS)}):
+        rival = best_of(kept, (task, steps))[0]
+        mine, theirs = (
+            {row["key"][3]: row for row in kept.of(task, steps, method)} for method in (OURS, rival)
+        )
+        seeds = sorted(set(mine) & set(theirs))
+        if not seeds:
+            continue
+        found = {
+            name: np.array([[rows[seed][name] for seed in seeds] for rows in (mine, theirs)])
+            for name in ("return", "cost")
+        }
+        each = [f"{found['return'][k].mean():.4g} at {found['cost'][k].mean():.3g}" for k in (0, 1)]
+        apart = [str(interval(both[0] - both[1])) for both in found.values()]
+        step = rival.removeprefix(THEIRS).strip()
+        cells = [task, f"{steps:,}", str(len(seeds)), *each, step, *apart]
+        print(f"| {' | '.join(cells)} |")
 
 
 def main() -> None:
@@ -157,7 +196,9 @@ def main() -> None:
     parser.add_argument("--seeds", type=int, default=5)
     parser.add_argument("--first", type=int, default=0, help="seed")
     parser.add_argument("--steps", type=int, help="instead of the task's own")
-    parser.add_argument("--methods", nargs="*", default=["ours"], choices=["ours", "theirs"])
+    parser.add_argument(
+        "--methods", nargs="*", default=["ours"], choices=["ours", "theirs", "best"]
+    )
     parser.add_argument("--again", action="store_true", help="run what is kept already")
     parser.add_argument("--table", action="store_true", help="only print what is kept")
     given = parser.parse_args()
@@ -173,6 +214,7 @@ def main() -> None:
         seeds = range(given.first, given.first + given.seeds)
         run(kept, chosen, seeds, given.steps, given.methods)
     table(kept)
+    comparison(kept)
 
 
 if __name__ == "__main__":

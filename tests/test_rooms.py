@@ -247,3 +247,38 @@ def test_slow_tests_are_there() -> None:
         file, _, function = name.partition("::")
         found = (tests / file).is_file() and f"def {function}(" in (tests / file).read_text("utf-8")
         assert found, f"{name} is in slow_tests.txt alone"
+
+
+@functools.cache
+def _names_of(path: Path) -> set[str]:
+    """Names that a file defines or imports, and files of its folder where it is a package."""
+    found = {one.stem for one in path.parent.glob("*")} if path.name == "__init__.py" else set()
+    for node in ast.walk(ast.parse(path.read_text("utf-8"))):
+        if isinstance(node, ast.FunctionDef | ast.ClassDef):
+            found.add(node.name)
+        elif isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
+            found.add(node.id)
+        elif isinstance(node, ast.Import | ast.ImportFrom):
+            found |= {one.asname or one.name for one in node.names}
+    return found
+
+
+def test_what_scripts_import_is_there() -> None:
+    """No test runs benchmarks: what they take from elsewhere may move away unnoticed."""
+    folders = [ROOT.parents[1] / name for name in ("benchmarks", "examples")]
+    known = {path.stem: path for folder in folders for path in folder.glob("*.py")}
+    scripts = list(known.values())
+    assert len(scripts) > 40
+    for path in ROOT.rglob("*.py"):
+        parts = path.relative_to(ROOT.parent).with_suffix("").parts
+        known[".".join(part for part in parts if part != "__init__")] = path
+    missing = [
+        f"{script.name}: {node.module}.{one.name}"
+        for script in scripts
+        for node in ast.walk(ast.parse(script.read_text("utf-8")))
+        if isinstance(node, ast.ImportFrom) and node.module
+        if node.module in known or node.module.startswith("cvxmdp.")
+        for one in node.names
+        if node.module not in known or one.name not in _names_of(known[node.module])
+    ]
+    assert missing == []
