@@ -12,7 +12,7 @@ import pytest
 from scipy.stats import norm
 
 import cvxmdp as cm
-from cvxmdp.base.errors import PolicyError, SettingsError
+from cvxmdp.base.errors import PolicyError, ProblemError, SettingsError
 from cvxmdp.policies.gaussian import BoundGaussian
 
 
@@ -118,3 +118,23 @@ def test_masks_in_info_are_kept_while_learning_and_afterwards():
     assert found.objective > 1.4 / (1 - 0.9 * 0.8)
     action, _ = found.policy.predict(np.ones(1, np.float32), action_masks=[True, False, False])
     assert action == 0
+
+
+def test_a_number_of_the_box_may_be_fixed() -> None:
+    class Fixed(Aim):
+        action_space = gymnasium.spaces.Box(np.float32([-5.0, 1.0]), np.float32([15.0, 1.0]))
+
+    problem = cm.Problem(cm.GymnasiumEnv(Fixed(), 0.9), maximize=cm.linear("reward"))
+    found = cm.solve(problem, cm.ActorCritic(500), seed=0, progress=False)
+    action, _ = found.policy.predict(np.zeros(1, np.float32))
+    assert action[1] == 1.0
+
+
+def test_returns_need_no_features() -> None:
+    env = cm.GymnasiumEnv(Aim(), 0.9)
+    near = cm.distance(cm.returns("reward", "cost"), (-0.2, 1.0))
+    problem = cm.Problem(env, minimize=near)
+    found = cm.solve(problem, cm.ActorCritic(500), seed=0, progress=False)
+    assert np.isfinite(found.objective)
+    with pytest.raises(ProblemError, match="reads states or features"):
+        cm.Problem(env, maximize=cm.entropy())

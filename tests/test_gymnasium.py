@@ -307,3 +307,38 @@ def test_ids_that_are_none_name_one_that_is(asked, said) -> None:
         cm.from_gymnasium_table(asked, 0.9)
     with pytest.raises(ExperienceError, match=said):
         cm.record_episode(cm.TabularPolicy(np.ones((1, 1))), asked, seed=0)
+
+
+class Quiet(Counter):
+    """Its info has a cost on steps, not where an episode begins."""
+
+    def reset(self, *, seed=None, options=None):
+        return super().reset(seed=seed, options=options)[0], {}
+
+    def step(self, action):
+        *seen, _ = super().step(action)
+        return *seen, {"cost": 1.0}
+
+
+def test_a_lane_that_begins_owes_no_signals() -> None:
+    vector = SyncVectorEnv([Quiet] * 2)
+    problem = cm.Problem(cm.GymnasiumEnv(vector, 0.9), minimize=cm.linear("cost"))
+    assert cm.solve(problem, cm.ActorCritic(500), seed=0, progress=False).policy is not None
+
+
+def test_a_reset_without_info_is_not_taken_apart() -> None:
+    class Old(Trouble):
+        def reset(self, *, seed=None, options=None):
+            return np.zeros(2)
+
+    with pytest.raises(ExperienceError, match=r"Old: a reset gave array\(\[0\., 0\.\]\); expected"):
+        play(cm.GymnasiumEnv(Old("box"), 0.9, features=cm.UniformBins([-1, -1], [1, 1], 2)), seed=0)
+
+
+def test_an_info_of_none_has_no_entries() -> None:
+    class Silent(Counter):
+        def step(self, action):
+            return *super().step(action)[:4], None
+
+    with pytest.raises(ExperienceError, match=r"Silent gave no info\['price'\] at step 0"):
+        play(cm.GymnasiumEnv(Silent(), 0.9), signals=("price",), seed=0)

@@ -58,7 +58,7 @@ class Gaussian:
                 "Gaussian is for actions that are vectors in a box, and here they are a list: use MLP(64, 64)"
             )
         low, high = (np.asarray(end, np.float32).ravel() for end in box)
-        if not (np.isfinite(low).all() and np.isfinite(high).all() and (low < high).all()):
+        if not (np.isfinite(low).all() and np.isfinite(high).all() and (low <= high).all()):
             raise PolicyError(
                 f"the box of actions has the borders {low} and {high}; expected finite ones, in order "
                 "(gymnasium.wrappers.TransformAction gives others)"

@@ -136,7 +136,8 @@ class Problem(InNotebooks):
                 "side by side: minimum(a, b, c) for minimum(minimum(a, b), c)"
             )
         function = utility.lower(self.space)
-        if not self.space.shape[0] and any(step.node.maps() for step in walk(function)):
+        maps = [map for step in walk(function) for map in step.node.maps()]
+        if any(map.shape[0] == 0 for map in maps):  # returns of signals have rows of their own
             raise ProblemError(
                 f"{utility!r} reads states or features, and {self.environment!r} has observations that are no "
                 "states. Give features=, for instance UniformBins(low, high, bins) or RandomFourier(dimension, "

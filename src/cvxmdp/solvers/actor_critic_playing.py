@@ -84,8 +84,8 @@ class SteppedLanes:
         masks = None if environment.masks is None else environment.masks.copy()
         actions = draw(inputs, masks, random)
         when = f"at step {int(self.ages.max())} of an episode"
-        step = environment.step(self.given(actions), self.names, self.resting, when)
         playing = ~self.waiting & ~self.resting
+        step = environment.step(self.given(actions), self.names, ~playing, when)
         environment.steps += int(playing.sum())
         own = (step.terminated | step.truncated) & playing
         over = own | (playing & (self.ages + 1 >= self.limits))

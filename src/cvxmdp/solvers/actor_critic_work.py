@@ -265,8 +265,8 @@ class ActorCriticWork(Work[ActorProgress]):
         if not fine.all():
             raise DivergedError(
                 f"iteration {done + int(np.argmin(fine))}: the objective or a step is not finite. Likely "
-                "causes: signals so large that squares overflow (scale them), or a utility of your own that is "
-                "not finite at points that are no occupancies."
+                "causes: signals that are NaN or so large that squares overflow (look at the simulator, scale "
+                "them), or a utility of your own that is not finite at points that are no occupancies."
             )
 
     def judge(self, state: ActorProgress) -> Judgement:

@@ -289,6 +289,8 @@ class GymnasiumEnv(Environment):
         where = when
         if isinstance(self.env, SideBySide) and self.env.seeds[self.env.lane] is not None:
             where += f" (lane {self.env.lane}, seeded with {self.env.seeds[self.env.lane]})"
+        if isinstance(error, ExperienceError):
+            return ExperienceError(f"{self.name}: {error}")
         if isinstance(error, ImpatientError):
             return ExperienceError(
                 f"{self.name} gave {error} {where}. If it is only slow, allow more: step_seconds=..."

@@ -17,6 +17,8 @@ from typing import Any
 
 import numpy as np
 
+from cvxmdp.base.errors import ExperienceError
+
 MASK = "action_mask"  # the entry of info that says which actions are available
 # (observation, action, next observation, reward, terminated) -> number
 Outcome = Callable[[Any, Any, Any, Any, bool], float]
@@ -30,7 +32,7 @@ class Told:
         self._before: Any = None
 
     def reset(self, **arguments: Any) -> tuple[Any, Any]:
-        self._before, info = self.env.reset(**arguments)
+        self._before, info = begun(self.env.reset(**arguments))
         return self._before, info
 
     def step(self, action: Any) -> tuple[Any, ...]:
@@ -44,6 +46,16 @@ class Told:
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self.env, name)
+
+
+def begun(answer: Any) -> tuple[Any, Any]:
+    """What a reset gave; an array of two numbers would come apart like a pair."""
+    if not isinstance(answer, tuple) or len(answer) != 2:
+        raise ExperienceError(
+            f"a reset gave {answer!r:.200}; expected (observation, info). Older Gym environments need a "
+            "compatibility wrapper."
+        )
+    return answer
 
 
 def declared_rewards(env: Any) -> Any:
@@ -120,7 +132,7 @@ class SideBySide(ABC):
 
     def _begun(self, lanes: Sequence[int], seeds: Sequence[int | None]) -> None:
         for k, answer in zip(lanes, self.resetting(lanes, seeds), strict=True):
-            self._seen[k], self.infos[k] = answer
+            self._seen[k], self.infos[k] = begun(answer)
 
     def step(self, actions: np.ndarray, done: np.ndarray) -> tuple[Any, ...]:
         """One step of those that are not done; the others keep what they showed last."""

@@ -93,7 +93,7 @@ class SignalReader:
         if (missing & ~done).any():
             key = self.keys.get(name, name)
             infos = [info] if isinstance(info, Mapping) else info
-            known = {*given, *(str(one_key) for one in infos for one_key in one)}
+            known = {*given, *(str(one_key) for one in infos for one_key in one or ())}
             known = {one_key for one_key in known if not one_key.startswith("_")}
             raise ExperienceError(
                 f"{self.name} gave no info[{key!r}] {when}. {did_you_mean(key, sorted(known))} If it is only "
