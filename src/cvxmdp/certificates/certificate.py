@@ -48,6 +48,7 @@ NOTES = (
     "level",
     "one_sign",
 )
+NAMES = ("state_names", "action_names")  # of the policy, where it has some
 
 UNDERFLOW = 1e-290  # bounds allow for it, and are no further from zero where everything is zero
 
@@ -199,11 +200,14 @@ class Certificate(InNotebooks):
         if self.confidence is not None:
             claimed = (*claimed, *ON_TRUTH)
             evidence["values"] = [encode_array(one) for one in self.values]
+        notes = {name: getattr(self, name) for name in NOTES}
+        # Names of states and actions: by them another model uses the policy.
+        notes |= {name: getattr(self.policy, name, None) for name in NAMES}
         document = {
             "format": FORMAT,
             "problem": self.fingerprint,
             "claims": to_jsonable({name: getattr(self, name) for name in claimed}),
-            "notes": to_jsonable({name: getattr(self, name) for name in NOTES}),
+            "notes": to_jsonable({name: note for name, note in notes.items() if note is not None}),
             "evidence": evidence,
             "evidence_sha256": evidence_digest(evidence),
         }
@@ -248,7 +252,8 @@ def _encoded(tree: Any) -> Any:
 
 def _rebuilt(document: Any) -> Certificate:
     claims, notes = document["claims"], document["notes"]
-    policy = document["evidence"]["policy"]
+    given, names = document["evidence"]["policy"], [notes.get(name) for name in NAMES]
+    policy = None if given is None else table_policy(decode(given)).named(*names)
     on_truth: dict[str, Any] = {}
     if "confidence" in claims:
         values = tuple(decode(one) for one in document["evidence"]["values"])
@@ -260,7 +265,7 @@ def _rebuilt(document: Any) -> Certificate:
     known |= {name: float(notes[name]) for name in ("repair_share", "flow_residual", "flow_cost")}
     return Certificate(
         **known,
-        policy=None if policy is None else table_policy(decode(policy)),
+        policy=policy,
         slack=_numbers(claims.get("slack", {})),
         given_slack=_numbers(notes["given_slack"]),
         multipliers=_numbers(claims.get("multipliers", {})),

@@ -101,7 +101,7 @@ class Claims:
 
     def policy(self, rows: np.ndarray) -> TabularPolicy:
         """The policy that has these rows in the flow."""
-        return from_rows(rows, self.lowered.horizon.steps)
+        return from_rows(rows, self.lowered.model)
 
     def achieved(self, policy: np.ndarray, near: np.ndarray | None = None) -> Achieved:
         """What a policy, (S, A) probabilities, surely achieves: nothing where it never ends its episodes.

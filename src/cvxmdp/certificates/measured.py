@@ -107,7 +107,7 @@ def up_to_rounding(achieved: Achieved) -> bool:
 
 def conflicting(problem: Problem, certifier: Certifier, **details: Any) -> Solution:
     """The answer where constraints conflict: which do, and the policy that violates least."""
-    slater, space = certifier.slater(), problem.space
+    slater = certifier.slater()
     policy: TabularPolicy = slater.policy
     slack: Mapping[str, float] = slater.margins
     if slater.margin < slater.margin_bound - LEAST * abs(slater.margin_bound):
@@ -117,7 +117,7 @@ def conflicting(problem: Problem, certifier: Certifier, **details: Any) -> Solut
             if min(room.achieved.slack.values()) > slater.margin:
                 policy, slack = certifier.claims.policy(room.policy), room.achieved.slack
     policy, slack = _fewest(certifier.claims, policy, slack)
-    nearest = Nearest(policy.named(space.state_names, space.action_names), slack)
+    nearest = Nearest(policy, slack)
     details.setdefault("evidence", replace(slater.evidence, infeasible=True))
     details["stats"] = {**details.get("stats", {}), "nearest_slack": dict(slack)}
     message = infeasible_message(str(slater), nearest, slater.conflict)

@@ -61,10 +61,10 @@ def certify_policy(
     violated = _violated(spec.problem, certificate)
     if out is not None:
         certificate.save(out)
-    better = certificate.policy if repaired is not None else None
+    # One about the true model is of the policy that was given, whatever that violates.
+    better = certificate.policy if repaired is not None and certificate.feasible else None
     if repaired is not None and better is not None:
-        space = spec.problem.space
-        write_policy(better.named(space.state_names, space.action_names), repaired)
+        write_policy(better, repaired)
     code = _proof_code(certificate, bool(violated), gap)
     if as_json:
         say_json(
@@ -81,14 +81,20 @@ def certify_policy(
         return code
     if violated:
         names = ", ".join(f"{name!r} by {number(by)}" for name, by in violated.items())
-        say(f"The policy given violates {names}.\n")
+        here = "The" if certificate.confidence is None else "On the model as it stands, the"
+        say(f"{here} policy given violates {names}.\n")
     say(str(certificate))
     if out is not None:
         note(f"\nWritten to {out}. Check it: cvxmdp check {out} {problem}")
     if better is not None:
         note(f"The policy of this certificate, which violates nothing: {repaired}")
     elif repaired is not None:
-        note(f"There is no policy to write to {repaired}: none is known that violates nothing.")
+        plan = (
+            ""
+            if certificate.confidence is None
+            else " cautious = 0.95 under [solver] looks for one."
+        )
+        note(f"Nothing is written to {repaired}: no policy is known that violates nothing.{plan}")
     return code
 
 

@@ -6,7 +6,7 @@ Whatever a row contradicts is named by its row.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 import numpy as np
@@ -16,7 +16,9 @@ from cvxmdp.base.errors import ModelError
 from cvxmdp.experience.log_rows import LogRows
 from cvxmdp.experience.log_table import LogTable
 from cvxmdp.models.counts import SignalCounts
+from cvxmdp.models.names import Names
 from cvxmdp.models.table import TabularMDP
+from cvxmdp.models.validation import numbers
 
 SAME = 1e-9  # relative: what a value in a log may differ from the known one by its rounding
 
@@ -34,7 +36,12 @@ def read_available(given: Any, rows: LogRows, data: LogTable) -> np.ndarray:
         numbers = {rows.action_label(action): action for action in range(rows.n_actions)}
         available[:] = False
         for state in np.flatnonzero(rows.listed).tolist():
-            for action in given(rows.state_label(state)):
+            found = _called(given, "actions=", rows.state_label(state))
+            if isinstance(found, str) or not isinstance(found, Iterable):
+                raise ModelError(
+                    f"actions= gave {found!r} for {rows.state_label(state)!r}; expected a list of actions"
+                )
+            for action in found:
                 available[state, _number(numbers, action, "actions")] = True
     elif given is not None:
         available = np.asarray(given)
@@ -52,6 +59,16 @@ def read_available(given: Any, rows: LogRows, data: LogTable) -> np.ndarray:
         ),
     )
     return available
+
+
+def _called(function: Callable[..., Any], what: str, *labels: Any) -> Any:
+    """What a user's function says."""
+    try:
+        return function(*labels)
+    except TypeError as error:
+        raise ModelError(
+            f"{what} is a function that could not be called with {', '.join(map(repr, labels))}: {error}"
+        ) from error
 
 
 def _number(numbers: Mapping[Any, int], label: Any, what: str) -> int:
@@ -76,7 +93,10 @@ def read_supports(
     if given is None:
         return None
     size = (rows.n_states * rows.n_actions, rows.n_states + 1)
+    if isinstance(given, TabularMDP) and _named_alike(given, rows):
+        given = _successors(given)  # the log numbers what it saw in its own order
     supports = _as_supports(given, rows, available, size)
+    _require_states(supports, rows, available)
     outside = np.asarray(supports[rows.pairs, outcomes]).ravel() == 0
     data.wrong(
         np.flatnonzero(outside),
@@ -92,6 +112,38 @@ def _led(rows: LogRows, outcome: int) -> str:
     return "ended" if outcome == rows.n_states else f"led to {rows.state_label(outcome)!r}"
 
 
+def _named_alike(model: TabularMDP, rows: LogRows) -> bool:
+    """Whether states or actions have names on both sides."""
+    pairs = ((model.state_names, rows.state_names), (model.action_names, rows.action_names))
+    return any(mine is not None and theirs is not None for mine, theirs in pairs)
+
+
+def _successors(model: TabularMDP) -> Callable[[Any, Any], list[Any]]:
+    """The states that may follow in a model, by name, None among them for an end."""
+    states = Names("state", model.n_states, model.state_names, where="supports=")
+    actions = Names("action", model.n_actions, model.action_names, where="supports=")
+
+    def follow(state: Any, action: Any) -> list[Any]:
+        row = states.number(state) * model.n_actions + actions.number(action)
+        entries = slice(*model.transition.indptr[[row, row + 1]])
+        met = model.transition.indices[entries][model.transition.data[entries] > 0]
+        labels = met.tolist() if model.state_names is None else map(model.state_label, met)
+        return [*labels, *[None] * bool(model.ending.ravel()[row])]
+
+    return follow
+
+
+def _require_states(supports: sp.csr_array, rows: LogRows, available: np.ndarray) -> None:
+    """An error where something may lead to a number that is no state."""
+    named = supports[available.ravel()].sum(axis=0)[:-1] > 0
+    missing = np.flatnonzero(np.asarray(named).ravel() & ~rows.listed)
+    if missing.size:
+        raise ModelError(
+            f"supports= says that state {missing[0]} may follow, which no row names: give n_states="
+            f"{rows.n_states}, which says that every number below it is a state"
+        )
+
+
 def _as_supports(
     given: Any, rows: LogRows, available: np.ndarray, size: tuple[int, int]
 ) -> sp.csr_array:
@@ -100,7 +152,15 @@ def _as_supports(
         entries = []
         for state, action in np.argwhere(available):
             row = int(state) * rows.n_actions + int(action)
-            for label in given(rows.state_label(state), rows.action_label(action)):
+            following = _called(
+                given, "supports=", rows.state_label(state), rows.action_label(action)
+            )
+            if isinstance(following, str) or not isinstance(following, Iterable):
+                raise ModelError(
+                    f"supports= gave {following!r} for {rows.state_label(state)!r}, "
+                    f"{rows.action_label(action)!r}; expected a list of states, None among them for an end"
+                )
+            for label in following:
                 end = label is None
                 entries.append((row, rows.n_states if end else _number(numbers, label, "supports")))
         places = np.array(entries, dtype=np.int64).reshape(-1, 2).T
@@ -166,9 +226,16 @@ def _per_pair(given: Any, rows: LogRows, name: str) -> np.ndarray:
         values = np.zeros(shape)
         for state in np.flatnonzero(rows.listed).tolist():
             for action in range(rows.n_actions):
-                values[state, action] = given(rows.state_label(state), rows.action_label(action))
+                labels = rows.state_label(state), rows.action_label(action)
+                found = _called(given, f"known[{name!r}]", *labels)
+                try:
+                    values[state, action] = found
+                except (TypeError, ValueError):
+                    raise ModelError(
+                        f"known[{name!r}] gave {found!r} for {labels}; expected a number"
+                    ) from None
     else:
-        values = np.asarray(given, dtype=np.float64)
+        values = numbers(given, f"known[{name!r}], where it is no function,", ModelError)
         if values.ndim == 1 and len(values) == shape[0]:
             values = np.repeat(values[:, None], shape[1], axis=1)
     if values.shape != shape or not np.isfinite(values).all():

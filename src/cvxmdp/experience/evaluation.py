@@ -25,6 +25,7 @@ from cvxmdp.models.table import TabularMDP
 from cvxmdp.policies.feature_space import FeatureSpace
 from cvxmdp.policies.features import Features
 from cvxmdp.policies.occupancies import as_policy
+from cvxmdp.policies.tables import TabularPolicy
 from cvxmdp.problems.problem import Problem
 
 Bounds = Mapping[str, tuple[float, float]]
@@ -218,7 +219,7 @@ def _play_model(
     mdp: TabularMDP, policy: Any, episodes: int, horizon: int, seed: int, deterministic: bool
 ) -> Sample:
     acts, draws = _seeds(seed, 2)
-    if isinstance(policy, Mapping) or not hasattr(policy, "predict"):
+    if isinstance(policy, Mapping | TabularPolicy) or not hasattr(policy, "predict"):
         policy = as_policy(mdp, policy)
     act: Actor = actor_of(
         policy, mdp.n_actions, acts, n_states=mdp.n_states, deterministic=deterministic

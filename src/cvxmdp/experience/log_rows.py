@@ -13,7 +13,9 @@ from cvxmdp.base.errors import ModelError
 from cvxmdp.experience.log_table import LogTable
 
 ALIKE = 0.8  # of difflib's ratio, from which an action that appears once passes for a misspelling
-JUMPS = 0.5  # of the rows that follow no other, from which a log is in no order
+JUMPS = 0.5  # of the rows that would follow no other by chance, from which a log is in no order
+LOOSE_ENDS = 5  # breaks that nobody marked: where logs were put together
+FEW = 50  # rows, below which chance explains anything
 SHORTEST = 4  # letters of names that are compared letter by letter
 
 
@@ -213,6 +215,17 @@ def _size(
     return highest + 1
 
 
+def _by_chance(rows: LogRows) -> float:
+    """How many rows would begin elsewhere than where the row before led, if they were shuffled."""
+    count = len(rows.states)
+    if count < FEW:
+        return float(count)
+    going = rows.following[~rows.terminated]
+    begun = np.bincount(rows.states, minlength=rows.n_states) / count
+    met = np.bincount(going, minlength=rows.n_states) / max(len(going), 1)
+    return len(going) * (1.0 - float(begun @ met))
+
+
 def episode_starts(data: LogTable, rows: LogRows, *, ordered: bool) -> tuple[np.ndarray, int]:
     """The rows episodes begin with, and how many of the episodes were truncated.
 
@@ -227,7 +240,8 @@ def episode_starts(data: LogTable, rows: LogRows, *, ordered: bool) -> tuple[np.
         data.require_clean()
     connected = rows.states[1:] == rows.following[:-1]
     broken = int((~over[:-1] & ~connected).sum())
-    if ordered and "episode" not in data.arrays and broken > JUMPS * len(over):
+    said = max(int(over.sum()), LOOSE_ENDS) if "truncated" in data.arrays else len(over)
+    if ordered and "episode" not in data.arrays and broken > min(JUMPS * _by_chance(rows), said):
         raise ModelError(
             f"{broken:,} of {len(over):,} rows do not begin where the row before led, and nothing says that an "
             "episode was over: the rows seem to be in no order, and which states are first is not known. Sort "

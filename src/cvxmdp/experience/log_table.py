@@ -7,6 +7,7 @@ the end before anything is raised, so that one message has them all.
 from __future__ import annotations
 
 import csv
+import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
@@ -20,6 +21,7 @@ from cvxmdp.base.storage import require_file
 from cvxmdp.base.table_files import read_parquet
 
 WORDS = {"true": True, "false": False, "1": True, "0": False, "1.0": True, "0.0": False}
+ZEROS = re.compile(r"0\d+")  # digits that are no way to write a number
 EMPTY = ("", "nan", "none", "null", "na")
 LONGEST_HEADER = 100_000  # characters
 NAMES_MEANT = ". If names are meant, give all of them names: 's1' for 1"
@@ -124,7 +126,7 @@ class LogTable:
         """A column as indices 0, 1, ...; -1 where it is missing; None where it holds other labels."""
         given = self.column(name)
         needed = np.ones(len(given), dtype=bool) if missing is None else ~missing
-        if not is_numeric(given[needed]):
+        if not is_numeric(given[needed]) or _has_zeros_in_front(given[needed]):
             return None
         values = self.numbers(name, missing=missing, hint=NAMES_MEANT)
         absent = ~np.isfinite(values)
@@ -211,6 +213,13 @@ def is_numeric(given: np.ndarray) -> bool:
     values, text = read_numbers(given)
     filled = int(np.isfinite(values).sum() + text.sum())
     return not text.sum() > (1 - MOSTLY) * filled
+
+
+def _has_zeros_in_front(given: np.ndarray) -> bool:
+    """Whether some text is a number only by its digits: "007" is a name, and another one than "7"."""
+    if given.dtype.kind not in "USO":
+        return False
+    return any(ZEROS.fullmatch(str(cell).strip()) for cell in set(given.tolist()))
 
 
 def read_log_table(

@@ -34,7 +34,7 @@ from cvxmdp.models.estimate import estimated_model
 from cvxmdp.models.table import TabularMDP
 
 ROLES = ("state", "action", "next_state", "terminated", "truncated", "episode")
-NO_SIGNALS = ("step", "time", "t")  # columns that number the rows of an episode
+NO_SIGNALS = ("step", "time", "t")  # columns that may number the rows of an episode
 MANY = 0.25  # of the rows: distinct values that make a measurement, and copies that nobody measures
 LEAST_COPIED = 20  # rows below which copies may be chance
 COMMA = re.compile(r"[-+]?\d+,\d+")  # a number as some countries write it
@@ -64,7 +64,8 @@ def from_transitions(
     """Estimate a model from logged transitions, one per row; it carries its counts (``mdp.counts``).
 
     Columns ``state``, ``action``, ``next_state`` and ``terminated`` are needed. ``truncated`` and
-    ``episode`` are used where they are there; every other column that holds numbers is a signal.
+    ``episode`` are used where they are there; every other column that holds numbers is a signal, unless it is
+    called ``step``, ``time`` or ``t`` and numbers the rows of an episode, or has no name.
 
     - An episode goes on from row to row. It is over after a terminated or truncated row, where
       ``episode`` changes, and, without that column, where a row does not begin in the state the row
@@ -112,15 +113,25 @@ def from_transitions(
     named = actions if _is_names(actions) else None
     promised = read_bounds(bounds)
     values = {name: data.numbers(name) for name in _signal_names(data, signals, known, promised)}
+    may_count = set() if signals is not None else {*NO_SIGNALS} - {*promised, *names_in(known)}
     rows = read_rows(data, n_states, n_actions, named)
     _require_room(rows, max_pairs)
     functions, exact = read_known(known, rows, data)
     starts, truncated = episode_starts(data, rows, ordered=initial is None)
     data.require_clean()
+    for name in may_count & {*values}:
+        if _rises(values[name], starts):
+            del values[name]
     available = read_available(None if named is not None else actions, rows, data)
     outcomes, unleft = _outcomes(rows, unknown)
     if unknown == "end":
         available[unleft] = False
+    elif (idle := np.flatnonzero(unleft & ~available.any(axis=1))).size:
+        raise ModelError(
+            f"actions= gives no action for state {rows.state_label(idle[0])!r}, which nobody left: "
+            'unknown="end" makes such states ends'
+        )
+    _require_first(initial, rows)
     restricted = read_supports(supports, rows, available, outcomes, data)
     counted = {
         name: counted_signal(name, value, promised.get(name), name in exact, rows, data)
@@ -141,6 +152,7 @@ def from_transitions(
         counted,
         restricted,
         treatment,
+        promises=_ends_declared(rows, unleft) if unknown == "end" else (),
     )
     return estimated_model(
         counts,
@@ -172,6 +184,32 @@ def _require_log(data: LogTable, signals: Iterable[str] | None) -> None:
     )
 
 
+def _require_first(initial: Any, rows: LogRows) -> None:
+    """Episodes begin in states: a log that counts from one has no state zero."""
+    if isinstance(initial, str) or rows.state_names is not None or initial is None:
+        return
+    given = np.asarray(initial)
+    if given.ndim == 0 and given.dtype.kind in "iu":
+        first = given.reshape(1)
+    else:
+        first = np.flatnonzero(given) if given.shape == rows.listed.shape else np.zeros(0, int)
+    strange = [int(one) for one in first if 0 <= one < rows.n_states and not rows.listed[one]]
+    if strange:
+        known = np.flatnonzero(rows.listed)
+        raise ModelError(
+            f"initial= begins in state {strange[0]}, which no row names: the log's states are {known[0]} to "
+            f"{known[-1]}. If it is one, give n_states={rows.n_states}, which says that every number below "
+            "it is a state"
+        )
+
+
+def _rises(values: np.ndarray, starts: np.ndarray) -> bool:
+    """Whether a column numbers the rows of every episode."""
+    within = np.ones(max(len(values) - 1, 0), dtype=bool)
+    within[starts[1:] - 1] = False
+    return bool((np.diff(values)[within] > 0).all())
+
+
 def _require_room(rows: LogRows, max_pairs: int) -> None:
     if rows.n_states * rows.n_actions > max_pairs:
         raise ModelError(
@@ -192,7 +230,7 @@ def _signal_names(
     promised = [*promised, *(() if functions else names_in(known))]
     if asked is None:
         # A column without a name numbers the rows: pandas writes one.
-        others = [name for name in data.arrays if name and name not in (*ROLES, *NO_SIGNALS)]
+        others = [name for name in data.arrays if name and name not in ROLES]
         names = [name for name in others if is_numeric(data.arrays[name])]
         for name in set(others) - set(names):
             _require_points(name, data.arrays[name], data)
@@ -249,6 +287,15 @@ def _outcomes(rows: LogRows, unknown: str) -> tuple[np.ndarray, np.ndarray]:
     unleft = rows.listed & ~left
     ended = rows.terminated | ((unknown == "end") & unleft[rows.following])
     return np.where(ended, rows.n_states, rows.following), unleft
+
+
+def _ends_declared(rows: LogRows, unleft: np.ndarray) -> tuple[str, ...]:
+    """That states nobody left are ends, where there are any."""
+    met = [rows.state_label(state) for state in np.flatnonzero(unleft).tolist()]
+    several = f"{met[0]!r}{f' and {len(met) - 1:,} more' if len(met) > 1 else ''}" if met else ""
+    return (
+        (f"states that nobody left ({several}) are ends, at which nothing is paid",) if met else ()
+    )
 
 
 def _treatment(

@@ -54,6 +54,7 @@ class Counts:
         known: signals that are known functions of state and action, (S, A), pairs that nobody tried included.
         supports: the outcomes that are possible, boolean like ``outcomes``; None where nobody said.
         treatment: how rows were read, in words.
+        promises: what was declared besides, in words.
     """
 
     outcomes: sp.csr_array
@@ -63,6 +64,7 @@ class Counts:
     supports: sp.csr_array | None = None
     treatment: tuple[str, ...] = ()
     known: Mapping[str, np.ndarray] = field(default_factory=dict)
+    promises: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         size, shape = self.available.size, self.available.shape
@@ -82,6 +84,7 @@ class Counts:
             )
         object.__setattr__(self, "signals", MappingProxyType(dict(self.signals)))
         object.__setattr__(self, "treatment", tuple(self.treatment))
+        object.__setattr__(self, "promises", tuple(self.promises))
         object.__setattr__(self, "known", MappingProxyType(dict(self.known)))
         arrays = (self.outcomes, self.available, self.initial, self.supports, self._sums())
         for array in (*arrays, dict(self.known)):
@@ -92,7 +95,7 @@ class Counts:
 
     def __reduce__(self) -> tuple[Any, ...]:
         given = (self.outcomes, self.available, self.initial, dict(self.signals))
-        return Counts, (*given, self.supports, self.treatment, dict(self.known))
+        return Counts, (*given, self.supports, self.treatment, dict(self.known), self.promises)
 
     @cached_property
     def visits(self) -> np.ndarray:
@@ -156,7 +159,14 @@ class Counts:
         if (self.tried & ~available).any():
             outcomes = drop_masked_rows(outcomes, available)
         known |= known_signals(given, available.shape)
-        return Counts(outcomes, available, initial, kept, self.supports, self.treatment, known)
+        return replace(
+            self,
+            outcomes=outcomes,
+            available=available,
+            initial=initial,
+            signals=kept,
+            known=known,
+        )
 
     def __str__(self) -> str:
         visits = self.visits[self.available]
@@ -197,7 +207,7 @@ def counts_parts(counts: Counts) -> tuple[dict[str, np.ndarray], dict[str, Any]]
     arrays.update({f"counts/signal/{name}": one.sums for name, one in counts.signals.items()})
     arrays.update({f"counts/known/{name}": one for name, one in counts.known.items()})
     said = {name: {"bounds": s.bounds, "exact": s.exact} for name, s in counts.signals.items()}
-    words = {"treatment": list(counts.treatment), "known": list(counts.known)}
+    words = {name: list(getattr(counts, name)) for name in ("treatment", "known", "promises")}
     return arrays, {"signals": said, **words}
 
 
@@ -224,4 +234,5 @@ def counts_from_parts(arrays: Mapping[str, np.ndarray], description: Mapping[str
         sparse("supports") if "counts/supports/data" in arrays else None,
         tuple(description["treatment"]),
         {name: arrays[f"counts/known/{name}"] for name in description.get("known", ())},
+        tuple(map(str, description.get("promises", ()))),
     )

@@ -15,7 +15,9 @@ import numpy as np
 from cvxmdp.base.errors import CvxmdpWarning, PolicyError
 from cvxmdp.models.names import Names, thing_named
 from cvxmdp.models.space import Space
+from cvxmdp.policies.mixtures import ROUNDING, MixturePolicy
 from cvxmdp.policies.tables import TabularPolicy
+from cvxmdp.policies.timed_policy import table_policy
 
 SHOWN = 5  # names that a warning lists
 
@@ -45,23 +47,31 @@ def by_name(policy: TabularPolicy, space: Space) -> TabularPolicy:
     """
     actions = _numbers(policy.action_names, space.action_names, policy.n_actions)
     states = _numbers(policy.state_names, space.state_names, policy.n_states)
-    given = policy.probabilities()
     found = [actions.get(space.action_label(action), -1) for action in range(space.shape[1])]
     places, met = np.maximum(found, 0), np.array(found) >= 0
-    matrix, unknown = space.actions / space.actions.sum(axis=1, keepdims=True), []
-    for state in range(space.shape[0]):
-        here = states.get(space.state_label(state))
-        if here is None:
-            unknown.append(space.state_label(state))
-            continue
-        row = given[here, places] * met
-        if abs(row.sum() - 1.0) > 1e-9:
-            lost = [name for name, a in actions.items() if given[here, a] > 0]
-            raise PolicyError(
-                f"in state {space.state_label(state)!r} the policy takes {', '.join(map(repr, lost))}; the "
-                f"model knows the actions {', '.join(map(repr, space.action_names or ()))}"
-            )
-        matrix[state] = row
+    labels = [space.state_label(state) for state in range(space.shape[0])]
+    unknown = [label for label in labels if label not in states]
+
+    def carried(tables: np.ndarray) -> np.ndarray:
+        """Probabilities (..., S, A) in the states and actions of the model."""
+        uniform = space.actions / space.actions.sum(axis=1, keepdims=True)
+        matrix = np.broadcast_to(uniform, (*tables.shape[:-2], *uniform.shape)).copy()
+        for state, label in enumerate(labels):
+            if label not in states:
+                continue
+            given = tables[..., states[label], :]
+            row = given[..., places] * met
+            if (np.abs(row.sum(axis=-1) - 1.0) > ROUNDING).any():
+                taken = given.reshape(-1, given.shape[-1]).max(axis=0) > 0
+                lost = [name for name, a in actions.items() if taken[a]]
+                raise PolicyError(
+                    f"in state {label!r} the policy takes {', '.join(map(repr, lost))}; the model knows the "
+                    f"actions {', '.join(map(repr, space.action_names or ()))}"
+                )
+            matrix[..., state, :] = row
+        return matrix
+
+    tables = carried(policy.probabilities())
     if unknown:
         warnings.warn(
             f"the policy does not know {len(unknown):,} of {space.shape[0]:,} states ({_listed(unknown)}); "
@@ -69,7 +79,11 @@ def by_name(policy: TabularPolicy, space: Space) -> TabularPolicy:
             CvxmdpWarning,
             stacklevel=3,
         )
-    return TabularPolicy(matrix).named(space.state_names, space.action_names)
+    if isinstance(policy, MixturePolicy):
+        read: TabularPolicy = MixturePolicy(tables, carried(policy.components))
+    else:
+        read = table_policy(tables)
+    return read.named(space.state_names, space.action_names)
 
 
 def written_policy(space: Space, given: Any) -> TabularPolicy:
@@ -100,7 +114,8 @@ def written_policy(space: Space, given: Any) -> TabularPolicy:
             state: given(thing_named(space.state_label(state)) if named else state)
             for state in range(states.count)
         }
-    return TabularPolicy([_decision(said[state], actions) for state in range(states.count)])
+    written = TabularPolicy([_decision(said[state], actions) for state in range(states.count)])
+    return written.named(space.state_names, space.action_names)
 
 
 def _decision(said: Any, actions: Names) -> np.ndarray:

@@ -130,8 +130,8 @@ class BoundFamily(Pytree):
 
 def deployed(family: BoundFamily, params: Params, space: Space) -> Any:
     """The policy of these parameters, by the step where the horizon counts steps."""
-    policy, steps = family.deploy(params), space.horizon.steps
-    return policy if steps is None else from_rows(policy.probabilities(), steps)
+    policy = family.deploy(params)
+    return policy if space.horizon.steps is None else from_rows(policy.probabilities(), space)
 
 
 @run_once()

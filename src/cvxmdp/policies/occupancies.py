@@ -22,7 +22,8 @@ MASK_ROUNDING = 1e-12
 
 def uniform_policy(mdp: TabularMDP) -> TabularPolicy:
     """The policy that is uniform over the available actions."""
-    return TabularPolicy(mdp.actions / mdp.actions.sum(axis=1, keepdims=True))
+    rows = mdp.actions / mdp.actions.sum(axis=1, keepdims=True)
+    return TabularPolicy(rows).named(mdp.state_names, mdp.action_names)
 
 
 def as_policy(mdp: TabularMDP, given: Any) -> Policy:
@@ -85,7 +86,7 @@ def occupancy_of(mdp: TabularMDP, policy: Any) -> np.ndarray:
 
 def measured_policy(mdp: TabularMDP, x: np.ndarray) -> TabularPolicy:
     """The policy of an occupancy as the model's flow has it."""
-    return from_rows(mdp.flow.policy(x), mdp.horizon.steps)
+    return from_rows(mdp.flow.policy(x), mdp)
 
 
 def policy_of(mdp: TabularMDP, occupancy: Any) -> TabularPolicy:

@@ -9,6 +9,7 @@ import numpy as np
 
 from cvxmdp.base.errors import PolicyError
 from cvxmdp.base.table_files import Columns
+from cvxmdp.models.space import Space
 from cvxmdp.models.validation import numbers
 from cvxmdp.policies.policy import Arrays, draw_actions, likeliest
 from cvxmdp.policies.tables import TabularPolicy
@@ -99,10 +100,8 @@ def table_policy(given: Any) -> TabularPolicy:
     return TimedPolicy(given) if np.ndim(given) == 3 else TabularPolicy(given)
 
 
-def from_rows(rows: np.ndarray, steps: int | None) -> TabularPolicy:
-    """The policy of the rows of a flow: with so many steps (None for no time) above each other."""
-    return (
-        TabularPolicy(rows)
-        if steps is None
-        else TimedPolicy(rows.reshape(steps, -1, rows.shape[1]))
-    )
+def from_rows(rows: np.ndarray, space: Space) -> TabularPolicy:
+    """The policy of the rows of a model's flow, with its names: by the step where its horizon counts steps."""
+    steps = space.horizon.steps
+    tables = rows if steps is None else rows.reshape(steps, -1, rows.shape[1])
+    return table_policy(tables).named(space.state_names, space.action_names)

@@ -50,7 +50,7 @@ def with_fallback(
     except (ModelError, np.linalg.LinAlgError):  # no best response: staying pays for ever
         return policy.marked(never)
     rows[never] = np.eye(rows.shape[1])[actions[never]]
-    return from_rows(rows, mdp.horizon.steps).marked(never)
+    return from_rows(rows, mdp).marked(never)
 
 
 def marginal_reward(

@@ -21,6 +21,7 @@ import numpy as np
 from cvxmdp.atoms import walk
 from cvxmdp.atoms.shapes import MinimumShape, Shape
 from cvxmdp.base.errors import ModelError, ProblemError
+from cvxmdp.models.table import TabularMDP
 from cvxmdp.problems.uncertainty import Uncertainty, uncertainty_of, with_uncertainty
 
 if TYPE_CHECKING:
@@ -72,6 +73,11 @@ class Lowered:
         self.objective: Shape = problem.objective_function
         self.slacks: dict[str, Shape] = dict(problem.slack_functions)
         self._problem = problem
+
+    @property
+    def model(self) -> TabularMDP:
+        """What it is about."""
+        return self._problem.mdp
 
     @cached_property
     def uncertainty(self) -> Uncertainty | None:

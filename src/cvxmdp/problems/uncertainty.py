@@ -130,6 +130,11 @@ def _promises(counts: Counts, problem: Problem) -> list[str]:
         made.append("nothing happens outside the supports that were declared")
     if counts.initial is None:
         made.append("episodes begin as was declared")
+    else:
+        made.append(
+            "episodes begin independently, in the first states that the order of rows tells"
+        )
+    made += counts.promises
     if not counts.available[counts.listed].all():
         made.append("actions that are masked are not available")
     targets = [

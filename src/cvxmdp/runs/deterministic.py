@@ -175,7 +175,7 @@ def _branched(
 
 def _judged(problem: Problem, relaxed: Solution, best: Candidate, said: str) -> Deterministic:
     rows = np.eye(problem.mdp.flow.shape[1])[best.actions]
-    policy = from_rows(rows, problem.mdp.horizon.steps)
+    policy = from_rows(rows, problem.mdp)
     solution = Solution.of_policy(
         problem,
         policy,

@@ -18,8 +18,7 @@ from cvxmdp.base.notebooks import InNotebooks
 from cvxmdp.base.text_tables import number, text_table
 from cvxmdp.certificates.certificate import Certificate
 from cvxmdp.policies import TabularPolicy
-from cvxmdp.policies.occupancies import measured_occupancy
-from cvxmdp.policies.timed_policy import from_rows
+from cvxmdp.policies.occupancies import measured_occupancy, measured_policy
 from cvxmdp.problems.problem import Problem
 from cvxmdp.problems.solution import Solution
 from cvxmdp.runs.frontier_figures import plot_front
@@ -165,7 +164,7 @@ class Front(InNotebooks):
         mdp = self.problem.mdp
         used = [(share, self.policies[j]) for j, share in enumerate(found.x[:-1]) if share > 0]
         mixed = sum(share * measured_occupancy(mdp, policy) for share, policy in used)
-        return from_rows(mdp.flow.policy(np.asarray(mixed)), mdp.horizon.steps)
+        return measured_policy(mdp, np.asarray(mixed))
 
     def rows(self) -> list[tuple[str, ...]]:
         """The points as cells: its number, the objectives, and their weights in units of the ranges."""

@@ -81,7 +81,7 @@ class VRPDPG:
             satisfies: at most so many, at least 100, and no more steps than were learned from.
         evaluate_every: iterations between exact evaluations.
         record_every: iterations between records of episodes, weights and multipliers in the history; recording
-            all of them takes about a third of the time. By default as many as give at most 10,000 records.
+            all of them takes about a tenth of the time. By default as many as give at most 10,000 records.
 
     Departures from the paper, all off unless settings come from the problem (docs/vr-pdpg.md says what each
     does, measured):
