@@ -105,7 +105,7 @@ def test_a_certificate_that_is_asked_for_later_is_the_same(problem, tmp_path):
     (tmp_path / "log.csv").write_text("state,action,next_state,reward,terminated\n" + rows)
     problem.write_text(
         'maximize = \'linear("reward")\'\n[model]\nkind = "log"\npath = "log.csv"\ndiscount = 0.5\n'
-        'known = ["reward"]\n[solver]\ncautious = 0.5\n'
+        'known = ["reward"]\ninitial = 0\n[solver]\ncautious = 0.5\n'
     )
     words = ("solve", problem, "-o")
     Done(*words, tmp_path / "once")

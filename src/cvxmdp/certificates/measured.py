@@ -120,7 +120,7 @@ def conflicting(problem: Problem, certifier: Certifier, **details: Any) -> Solut
     nearest = Nearest(policy, slack)
     details.setdefault("evidence", replace(slater.evidence, infeasible=True))
     details["stats"] = {**details.get("stats", {}), "nearest_slack": dict(slack)}
-    message = infeasible_message(str(slater), nearest, slater.conflict)
+    message = infeasible_message(problem, str(slater), nearest, slater.conflict)
     return Solution.without_policy(
         problem, Status.INFEASIBLE, message=message, nearest=nearest, **details
     )

@@ -34,6 +34,10 @@ from cvxmdp.problems.solution_text import solution_html, solution_text
 # What to ask when nothing satisfies the constraints; a status alone helps nobody to go on.
 ASK_WHY = "cm.slater(problem) says which constraints conflict and by how much they miss."
 ASK_PROOF = "cm.certify(problem, solution) gives the proof."
+ASK_OF_ESTIMATE = (
+    "That is so of the estimate: cm.certify(problem, solution, confidence=None) gives the proof. "
+    "What is known of the true model: cm.certify(problem, solution)."
+)
 PLAIN = (TabularPolicy, TimedPolicy)  # tables whose rows are no functions of parameters
 
 if TYPE_CHECKING:
@@ -91,17 +95,20 @@ def violation_of(slack: Mapping[str, float]) -> dict[str, float]:
 
 
 def infeasible_message(
-    reason: str = "", nearest: Nearest | None = None, conflict: Sequence[str] = ()
+    problem: Problem, reason: str = "", nearest: Nearest | None = None, conflict: Sequence[str] = ()
 ) -> str:
     """The message of an infeasible solution: what is known, what comes nearest, and what to ask next.
 
     Args:
+        problem: that has no answer.
         reason: which constraints conflict, where the solver knows it (``str(slater)``).
         nearest: the policy that violates least.
         conflict: the constraints whose budgets are in the way.
     """
+    known = problem.environment is not None or problem.mdp.counts is None
+    proof = ASK_PROOF if known else ASK_OF_ESTIMATE
     if not reason:
-        return f"{Status.INFEASIBLE.value} {ASK_WHY} {ASK_PROOF}"
+        return f"{Status.INFEASIBLE.value} {ASK_WHY} {proof}"
     # The status is printed before the message, so the reason need not repeat it.
     lines = [reason.removeprefix("Infeasible: "), *([] if nearest is None else [str(nearest)])]
     if conflict:
@@ -110,7 +117,7 @@ def infeasible_message(
             f"From which budget on there is one: cm.frontier(problem, {conflict[0]!r}), or cvxmdp frontier "
             f"PROBLEM.toml {asked}."
         )
-    return "\n".join([*lines, ASK_PROOF])
+    return "\n".join([*lines, proof])
 
 
 @dataclass(frozen=True)
@@ -253,7 +260,7 @@ class Solution:
         """A solution that only says why there is none."""
         nothing = dict.fromkeys(problem.constraints, math.nan)
         infeasible = status is Status.INFEASIBLE
-        details.setdefault("message", infeasible_message() if infeasible else status.value)
+        details.setdefault("message", infeasible_message(problem) if infeasible else status.value)
         return cls(problem, status, math.nan, nothing, nothing, None, None, **details)
 
     def columns(self) -> dict[str, np.ndarray]:

@@ -22,6 +22,7 @@ from cvxmdp.policies.timed_policy import from_rows
 from cvxmdp.problems.lowered import Evidence, Lowered
 from cvxmdp.problems.problem import Problem
 from cvxmdp.problems.solution import Solution, Status
+from cvxmdp.problems.solution_text import said_of_model
 from cvxmdp.runs.interruption import unless_interrupted
 from cvxmdp.runs.solving import read_seconds, solve
 
@@ -39,9 +40,9 @@ class Deterministic(InNotebooks):
         solution: the policy with its objective and slack; ``solution.has_policy`` is False where the problem
             has no feasible policy at all.
         relaxed: the optimum over all policies, which may randomise.
-        certificate: what is proven: the bound on every policy, and of this policy where it surely satisfies all
-            constraints. None where there is no policy.
-        feasible: whether it satisfies every constraint.
+        certificate: what is proven of the model as it stands: the bound on every policy, and of this policy
+            where it surely satisfies all constraints. None where there is no policy.
+        feasible: whether it satisfies every constraint there.
         found_by: how it was found.
         branched: what branch and bound says; empty where it was not asked.
     """
@@ -98,7 +99,14 @@ class Deterministic(InNotebooks):
                 f"{number(self.bound)} (proven): {100.0 * max(self.relative_gap, 0.0):.2g}% away."
             )
         said.append(f"Found by {self.found_by}.")
-        return " ".join([*said, *([self.branched] if self.branched else [])])
+        text = " ".join([*said, *([self.branched] if self.branched else [])])
+        mdp = self.solution.problem.mdp
+        if mdp.counts is None and not mdp.relative_error:
+            return text
+        return (
+            f"Of the model as it stands: {said_of_model(text, mdp.note)} certify(problem, policy) says what "
+            "holds of the true one."
+        )
 
     def _feasibility(self) -> str:
         if self.feasible:
@@ -185,7 +193,7 @@ def _judged(problem: Problem, relaxed: Solution, best: Candidate, said: str) -> 
         stats={"solver": "deterministic", "found by": best.found_by},
         message="the best deterministic policy that was found; a randomised one may be better.",
     )
-    certificate = certify(problem, solution)
+    certificate = certify(problem, solution, confidence=None)
     if certificate.relative_gap <= CLOSE and best.violation == 0:
         # The status is about the problem, whose policies may randomise: none of them is better.
         solution = replace(solution, status=Status.OPTIMAL)

@@ -21,6 +21,7 @@ from cvxmdp.policies import TabularPolicy
 from cvxmdp.policies.occupancies import measured_occupancy, measured_policy
 from cvxmdp.problems.problem import Problem
 from cvxmdp.problems.solution import Solution
+from cvxmdp.problems.solution_text import said_of_model
 from cvxmdp.runs.frontier_figures import plot_front
 
 SAME = 1e-9  # of the ranges: targets that are reached
@@ -196,7 +197,7 @@ class Front(InNotebooks):
         )
         if self.distance > self.tolerance:
             lines.append(f"That is more than the tolerance of {self.tolerance:g} that was asked.")
-        return "\n".join(lines)
+        return said_of_model("\n".join(lines), self.problem.mdp.note)
 
     def __repr__(self) -> str:
         names = ", ".join(self.objectives)

@@ -190,7 +190,8 @@ class Frontier(InNotebooks):
                     number(certificate.lower),
                     number(certificate.upper),
                     number(certificate.worth(self.constraint, self.step)),
-                    "not binding" if free else "binding",
+                    # Of the true model it is not known whether another policy would need it.
+                    "not binding" if free else "binding" if certificate.confidence is None else "",
                 )
             )
         return table

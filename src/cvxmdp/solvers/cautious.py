@@ -25,10 +25,12 @@ from typing import Any, ClassVar, NamedTuple
 import numpy as np
 
 from cvxmdp.atoms import Constraint, Utility, linear, minimum
+from cvxmdp.atoms.utility import signal_names
 from cvxmdp.base.errors import SettingsError
 from cvxmdp.base.text_tables import number, several
 from cvxmdp.certificates.true_claims import Pessimism, TrueClaims
 from cvxmdp.experience.confidence import confidence_level
+from cvxmdp.models.counts import Counts
 from cvxmdp.policies.occupancies import rows_of
 from cvxmdp.problems.problem import Problem
 from cvxmdp.problems.solution import Solution, Status
@@ -317,9 +319,13 @@ class _Search:
             named = order[: int(np.searchsorted(np.cumsum(weights[order]), most)) + 1]
             lacking[named] = np.maximum(lacking[named], price / room)
         counts = self.claims.counts
+        if counts is not None and not all(math.isfinite(one.lower) for one in plan.seen[1:]):
+            return [], self._unbounded(counts)
         if counts is None or not (lacking > 1).any():
             return [], "The models allowed differ too much for that."
         visits, factors = counts.visits.ravel(), self._often_enough(plan, lacking)
+        if factors is None:
+            return [], f"More of the same would not prove it.{self._nobody_left(counts)}"
         listed = [
             {
                 "state": mdp.state_label(pair // mdp.n_actions),
@@ -335,8 +341,29 @@ class _Search:
         often = "" if begun is None else f", in {begun:,} episodes"
         return listed, f"Roughly, these would have to be tried: {'; '.join(shown)}{more}{often}."
 
-    def _often_enough(self, plan: ProvenPlan, lacking: np.ndarray) -> np.ndarray:
-        """How many times as often each pair would have to be tried for the plan to be proven.
+    def _unbounded(self, counts: Counts) -> str:
+        """Why nothing at all is known of a constraint: a signal that may be anything where nobody looked."""
+        read = {name for one in self.problem.constraints.values() for name in signal_names(one.slack)}
+        free = [name for name, one in counts.signals.items() if name in read and one.bounds is None]
+        ranges = ", ".join(f"{name!r}: (least, largest)" for name in free)
+        partly = all(counts.signals[name].exact for name in free)
+        where = " in pairs that nobody tried" if partly else ""
+        told = f"Of {', '.join(map(repr, free))} nothing is known{where}: give bounds={{{ranges}}}."
+        return f"{told if free else 'Of a constraint nothing is known.'}{self._nobody_left(counts)}"
+
+    def _nobody_left(self, counts: Counts) -> str:
+        """That states are unknown, where some are."""
+        states = [self.problem.mdp.state_label(state) for state in np.flatnonzero(counts.unknown)]
+        if not states:
+            return ""
+        named = f"{states[0]!r}{f' and {len(states) - 1:,} more' if len(states) > 1 else ''}"
+        return (
+            f" Nobody left the state {named}, so what follows may be anything: try what can be done there, or "
+            'say that it is an end, unknown="end".'
+        )
+
+    def _often_enough(self, plan: ProvenPlan, lacking: np.ndarray) -> np.ndarray | None:
+        """How many times as often each pair would have to be tried for the plan to be proven; None for never.
 
         Args:
             plan: the one with the most room.
@@ -349,5 +376,5 @@ class _Search:
             seen = mdp.replace(counts=counts.repeated(factors.reshape(counts.available.shape)))
             more = TrueClaims.about(self.problem.with_model(seen), self.claims.confidence)
             if more.reached(plan.policy).feasible:
-                break
-        return factors
+                return factors
+        return None

@@ -49,6 +49,14 @@ class ModelBased:
 
     def prepare(self, task: Task) -> Work[Any]:
         """See ``Solver``. ``start=`` is a policy to begin with, or a solution that has one."""
+        known = task.problem.environment is not None or task.problem.mdp.counts is None
+        if not known:
+            raise SettingsError(
+                "ModelBased would play an estimate, and what it says of the true model would be of that: plan "
+                "on the counts there are, solve(problem) or solve(problem, cautious=0.95), or learn in the "
+                "environment itself. To play the estimate as if it were true: problem.with_model(mdp.replace("
+                "transition=mdp.transition)), which has no counts."
+            )
         require_stationary(task.problem, "ModelBased")
         require_listed_actions(task.problem, "ModelBased")
         if task.problem.space.horizon.limit is not None:

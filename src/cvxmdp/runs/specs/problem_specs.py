@@ -31,7 +31,6 @@ from typing import Annotated, Any
 
 from pydantic import Field
 
-from cvxmdp.atoms import Constraint
 from cvxmdp.atoms.utility import signal_names
 from cvxmdp.base.errors import did_you_mean
 from cvxmdp.base.removed import refuse_removed
@@ -242,23 +241,22 @@ def build_solver(table: Mapping[str, Any], reader: Reader) -> tuple[Any, int | N
         raise SpecError(message.replace("positional argument", "setting")) from error
 
 
-def _bind(mdp: TabularMDP | GymnasiumEnv, constraint: Constraint) -> None:
-    """Where a constraint does not fit the model, that is an error of its own."""
-    slack = constraint.slack
-    space: Any = mdp if isinstance(mdp, TabularMDP) else mdp.space(signal_names(slack))
-    slack.lower(space)
-
-
 def _problem(file: ProblemFile, mdp: TabularMDP | GymnasiumEnv, reader: Reader) -> Problem:
-    utilities = {}
-    for sense in ("maximize", "minimize"):
-        text = getattr(file, sense)
-        if text is not None:
-            utilities[sense] = at((sense,), reader.utility, text)
-    constraints = {}
-    for name, text in file.subject_to.items():
-        constraints[name] = at(("subject_to", name), reader.constraint, text)
-        at(("subject_to", name), _bind, mdp, constraints[name])
-    for sense, utility in utilities.items():  # one by one, so that an error knows its key
-        at((sense,), partial(Problem, mdp, **{sense: utility}))
+    utilities = {
+        sense: at((sense,), reader.utility, text)
+        for sense in ("maximize", "minimize")
+        if (text := getattr(file, sense)) is not None
+    }
+    constraints = {
+        name: at(("subject_to", name), reader.constraint, text)
+        for name, text in file.subject_to.items()
+    }
+    read = [*utilities.values(), *(constraint.slack for constraint in constraints.values())]
+    names = dict.fromkeys(name for utility in read for name in signal_names(utility))
+    space: Any = mdp if isinstance(mdp, TabularMDP) else mdp.space(names)
+    # One by one, so that an error knows its key.
+    for name, constraint in constraints.items():
+        at(("subject_to", name), constraint.slack.lower, space)
+    for sense, utility in utilities.items():
+        at((sense,), partial(Problem, mdp, **{sense: utility}, subject_to=constraints))
     return Problem(mdp, **utilities, subject_to=constraints)
