@@ -645,3 +645,33 @@ def test_help_does_not_load_the_numerical_packages():
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"
+
+
+def test_a_policy_that_violates_is_not_called_repaired(problem, tmp_path):
+    """On a log a certificate is of the policy that was given."""
+    rows = "0,0,1,1,0\n1,0,0,0,0\n0,1,0,0,0\n1,1,1,0,0\n" * 200
+    (tmp_path / "log.csv").write_text("state,action,next_state,cost,terminated\n" + rows)
+    (tmp_path / "go.csv").write_text("state,action,probability\n0,0,1\n0,1,0\n1,0,1\n1,1,0\n")
+    problem.write_text(
+        "maximize = 'linear(\"cost\")'\n[subject_to]\ncost = 'linear(\"cost\") <= 0.1'\n[model]\n"
+        'kind = "log"\npath = "log.csv"\ndiscount = 0.5\ninitial = 0\nknown = ["cost"]\n'
+    )
+    repaired = tmp_path / "repaired.csv"
+    done = Done("certify", problem, tmp_path / "go.csv", "--repaired", repaired)
+    assert done.code == Exit.NOT_CONVERGED
+    assert "On the model as it stands, the policy given violates 'cost'" in done.out
+    assert f"Nothing is written to {repaired}" in " ".join(done.err.split())
+    assert not repaired.exists()
+
+
+def test_a_run_begins_with_another_or_with_a_policy(solved, tmp_path):
+    """Another start is another run."""
+    learn, exact = solved / "learn.toml", solved / "runs" / "exact"
+    policy = tmp_path / "policy.csv"
+    assert Done("export", exact, "-o", policy).code == Exit.OK
+    words = ("solve", learn, "--seed", 0, "-o", tmp_path / "run", "--start")
+    assert Done(*words, exact).code == Exit.NOT_CONVERGED
+    assert read_run(tmp_path / "run").stats["start"].startswith("probabilities and multipliers")
+    assert Done(*words, policy).code == Exit.BAD_INPUT
+    Done(*words, policy, "--overwrite")
+    assert read_run(tmp_path / "run").stats["start"] == "probabilities of the policy"

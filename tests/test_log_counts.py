@@ -270,3 +270,123 @@ def test_a_log_that_was_appended_to_itself_is_asked_about() -> None:
         cm.from_transitions({name: np.tile(one, 2) for name, one in chain.items()}, 0.9)
     with pytest.warns(CvxmdpWarning, match="60 of 120 rows repeat another .* digit of cost"):
         cm.from_transitions({name: np.tile(one, 2) for name, one in log.items()}, 0.9, initial=0)
+
+
+def walked(shuffled: bool = False) -> dict[str, np.ndarray]:
+    """Episodes of sixty steps that begin on a ramp, which is left for a yard."""
+    random, rows = np.random.default_rng(0), []
+    for _ in range(100):
+        place = "ramp"
+        for step in range(60):
+            stays = random.random() < (0.8 if place == "ramp" else 0.95)
+            after = place if stays else {"ramp": "yard", "yard": "ramp"}[place]
+            rows.append((place, "go", after, False, step == 59, float(place == "ramp"), step))
+            place = after
+    order = random.permutation(len(rows)) if shuffled else np.arange(len(rows))
+    names = ("state", "action", "next_state", "terminated", "truncated", "cost", "time")
+    return {
+        name: np.array(column)[order]
+        for name, column in zip(names, zip(*rows, strict=True), strict=True)
+    }
+
+
+@pytest.mark.parametrize("without", ["truncated", "cost"])
+def test_shuffled_rows_tell_no_first_states(without) -> None:
+    rows, mixed = ({n: c for n, c in walked(s).items() if n != without} for s in (False, True))
+    np.testing.assert_array_equal(cm.from_transitions(rows, 0.9).initial, [1, 0])
+    with pytest.raises(ModelError, match=r"in no order.*give initial="):
+        cm.from_transitions(mixed, 0.9)
+
+
+def test_a_clock_is_no_signal_and_a_duration_is_one() -> None:
+    rows = walked()
+    assert set(cm.from_transitions(rows, 0.9).signals) == {"cost"}
+    lasted = {**rows, "time": rows["cost"] + 1.0}
+    assert set(cm.from_transitions(lasted, 0.9).signals) == {"cost", "time"}
+
+
+def test_ids_with_zeros_in_front_are_names(tmp_path) -> None:
+    path = tmp_path / "log.csv"
+    path.write_text("state,action,next_state,terminated\n01,a,1,0\n1,a,01,0\n01,a,1,0\n")
+    assert cm.from_transitions(path, 0.9).state_names == ("01", "1")
+
+
+GAPS = {
+    "state": [0, 1, 3] * 20,
+    "action": [0] * 60,
+    "next_state": [0] * 60,
+    "terminated": [False] * 60,
+    "truncated": [True] * 60,
+}
+
+
+@pytest.mark.parametrize(
+    ("declared", "message"),
+    [
+        ({"supports": lambda s, a: [0, 2], "initial": 0}, r"state 2 may follow.*give n_states=4"),
+        ({"initial": 2}, "begins in state 2, which no row names: the log's states are 0 to 3"),
+        ({"supports": lambda s, a: None, "initial": 0}, "supports= gave None for 0, 0"),
+        ({"actions": lambda s: 3, "initial": 0}, "actions= gave 3 for 0"),
+        ({"known": {"k": lambda s: 1.0}, "initial": 0}, "could not be called with 0, 0"),
+        (
+            {"known": {"k": lambda s, a: "x"}, "initial": 0},
+            "gave 'x' for .0, 0.; expected a number",
+        ),
+        ({"known": {"k": {0: 1.0}}, "initial": 0}, r"known\['k'\].*an array of real numbers"),
+    ],
+)
+def test_what_is_declared_is_read_or_refused(declared, message) -> None:
+    with pytest.raises(ModelError, match=message):
+        cm.from_transitions(GAPS, 0.9, **declared)
+
+
+def test_numbers_that_are_promised_are_states() -> None:
+    mdp = cm.from_transitions(
+        GAPS, 0.9, initial=0, n_states=4, supports=lambda s, a: [0, 2], known={"k": lambda s, a: s}
+    )
+    np.testing.assert_array_equal(mdp.signal("k").ravel(), [0, 1, 2, 3])
+
+
+def test_supports_of_a_model_go_by_name() -> None:
+    """The log numbers states in the order it saw them, the model in its own."""
+    true = cm.TabularMDP(
+        [[[0.9, 0.1], [0.5, 0.5]], [[0.0, 1.0], [0.5, 0.5]]],
+        "a",
+        0.9,
+        state_names=["a", "b"],
+        action_names=["x", "y"],
+    )
+    rows = [("b", "y", "a"), ("b", "x", "b"), ("a", "x", "b"), ("a", "y", "a")]
+    table = dict(
+        zip(("state", "action", "next_state"), map(list, zip(*rows, strict=True)), strict=True)
+    )
+    table |= {"terminated": [False] * 4, "truncated": [True] * 4}
+    supports = cm.from_transitions(table, 0.9, initial="a", supports=true).counts.supports
+    assert supports.toarray().sum(axis=1).tolist() == [2, 1, 2, 2]  # (b, y), (b, x), (a, y), (a, x)
+    wrong = {**table, "next_state": ["a", "a", "b", "a"]}
+    with pytest.raises(
+        ModelError, match="state 'b', action 'x' led to 'a', which supports= rules out"
+    ):
+        cm.from_transitions(wrong, 0.9, initial="a", supports=true)
+
+
+def test_an_end_that_was_declared_is_a_promise_and_an_unknown_state_is_named() -> None:
+    rows = {
+        "state": ["a"] * 40,
+        "action": ["x"] * 40,
+        "next_state": ["a"] * 30 + ["gone"] * 10,
+        "terminated": [False] * 40,
+        "truncated": [True] * 40,
+        "cost": [1.0] * 40,
+    }
+    ended = cm.from_transitions(rows, 0.9, initial="a", unknown="end", bounds={"cost": (0, 1)})
+    problem = cm.Problem(ended, minimize=cm.linear("cost"))
+    assert any("'gone'" in one for one in cm.certify(problem, cm.solve(problem)).assumes)
+    known = cm.from_transitions(rows, 0.9, initial="a", known=["cost"])
+    asked = cm.Problem(
+        known, minimize=cm.linear("cost"), subject_to={"cost": cm.linear("cost") <= 100.0}
+    )
+    said = cm.solve(asked, cautious=0.95).message
+    assert "Nobody left the state 'gone'" in said
+    assert "bounds={'cost': (least, largest)}" in said
+    assert "times" not in said

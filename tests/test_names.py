@@ -9,6 +9,7 @@ import cvxmdp as cm
 from cvxmdp.base.errors import ExperienceError, ModelError, PolicyError, UtilityError
 from cvxmdp.policies.mixtures import MixturePolicy
 from cvxmdp.policies.observers import mixture_on_observations
+from cvxmdp.policies.occupancies import as_policy
 from cvxmdp.runs.specs.problem_specs import read_problem
 
 STATES, ACTIONS = ("good", "worn", "broken"), ("wait", "repair")
@@ -343,3 +344,54 @@ def test_problem_files_and_csv_by_name(tmp_path) -> None:
     (tmp_path / "cost.csv").write_text("state,action,value\nbroken,repar,5\n")
     with pytest.raises(cm.CvxmdpError, match=r"no action 'repar'.*Did you mean 'repair'"):
         read_problem(tmp_path / "problem.toml")
+
+
+def turned(**changes: object) -> cm.TabularMDP:
+    """The machine with its states and actions in another order."""
+    states, actions = [2, 0, 1], [1, 0]
+    given = {
+        "state_names": [STATES[s] for s in states],
+        "action_names": [ACTIONS[a] for a in actions],
+    }
+    mdp = machine(**changes, **given)
+    return mdp.replace(transition=WEAR[np.ix_(states, actions, states)])
+
+
+@pytest.mark.parametrize(
+    "looks", [{}, {"discount": None, "horizon": 4}], ids=["discounted", "timed"]
+)
+def test_policies_of_every_kind_act_by_name_in_another_model(looks, tmp_path) -> None:
+    problem = cm.Problem(
+        machine(**looks),
+        maximize=cm.linear("reward") - cm.linear("cost"),
+        subject_to={"cost": cm.linear("cost") <= 1.0},
+    )
+    other = problem.with_model(turned(**looks))
+    solution = cm.solve(problem)
+    certificate = cm.certify(problem, solution)
+    certificate.save(tmp_path / "proof.json")
+    loaded = cm.Certificate.from_json((tmp_path / "proof.json").read_text())
+    visits = solution.occupancy_by_time if looks else solution.occupancy
+    made = {
+        "solution": solution.policy,
+        "certificate": certificate.policy,
+        "its file": loaded.policy,
+        "slater": cm.slater(problem).policy,
+        "uniform": cm.uniform_policy(problem.mdp),
+        "occupancy": cm.policy_of(problem.mdp, visits),
+    }
+    for policy in made.values():
+        assert policy.state_names == STATES
+        here, there = problem.evaluate(policy), other.evaluate(policy)
+        assert there.objective == pytest.approx(here.objective, abs=1e-9)
+    played = cm.evaluate(solution.policy, other.mdp, 400, seed=0, problem=other).objective
+    assert played.lower <= solution.objective <= played.upper
+
+
+def test_a_mixture_keeps_its_members_in_another_model() -> None:
+    first, second = np.eye(2)[[0, 1, 1]], np.eye(2)[[1, 0, 1]]
+    mixture = MixturePolicy((first + second) / 2, np.stack([first, second]))
+    other = turned()
+    read = as_policy(other, mixture.named(STATES, ACTIONS))
+    assert isinstance(read, MixturePolicy)
+    np.testing.assert_array_equal(read.components[0], first[[2, 0, 1]][:, [1, 0]])

@@ -154,3 +154,28 @@ def test_curves_from_the_command_line(tmp_path) -> None:
     words = ("--seed", 0, "--no-certify", "--tensorboard", tmp_path / "curves")
     assert Done("solve", tmp_path / "grid.toml", *words).code == 4
     assert "multipliers/hazard" in events(tmp_path / "curves")
+
+
+def test_what_was_learned_in_an_environment_is_kept_with_its_model_and_its_proof(tmp_path) -> None:
+    """The states of an environment that does not count from zero have names."""
+
+    env = cm.GymnasiumEnv("Blackjack-v1", discount=0.9, bounds={"reward": (-1, 1)})
+    problem = cm.Problem(env, maximize=cm.linear("reward"))
+    learned = cm.solve(problem, cm.ModelBased(600), seed=0, folder=tmp_path / "run")
+    learned.save(tmp_path / "saved")
+    for folder in (tmp_path / "run", tmp_path / "saved"):
+        with pytest.raises(cm.FileFormatError, match=r"load_solution\(folder, problem=problem\)"):
+            cm.load_solution(folder)
+        read = cm.load_solution(folder, problem=problem)
+        assert read.objective == learned.objective
+        model = read.stats["model"]
+        assert model.counts.total == learned.stats["model"].counts.total
+        assert "(12, 3, 0)" in model.state_names
+        estimate = problem.with_model(model)
+        assert cm.solve(estimate).policy.predict((12, 3, 0))[0] in (0, 1)
+        assert cm.certify(estimate, read).upper >= learned.objective - 2.0
+        proof = folder / "estimate" / "certificate.json"
+        assert cm.check(proof, folder / "estimate").accepted
+    exported = tmp_path / "policy.csv"
+    assert Done("export", tmp_path / "run", "-o", exported).code == 0
+    assert "(12, 3, 0)" in exported.read_text()

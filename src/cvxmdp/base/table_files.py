@@ -62,7 +62,10 @@ def _finite(value: Any) -> Any:
 
 
 def _read_json(path: Path) -> dict[str, list[Any]]:
-    rows = json.loads(path.read_text("utf-8"))["rows"]
+    document = json.loads(path.read_text("utf-8"))
+    if not isinstance(document, dict) or not document.get("rows"):
+        raise FileFormatError(f"{path} does not hold a table: it has no 'rows'")
+    rows = document["rows"]
     return {name: [row[name] for row in rows] for name in rows[0]}
 
 

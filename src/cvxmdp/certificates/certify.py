@@ -32,6 +32,7 @@ from cvxmdp.certificates.on_truth import TrueCertifier
 from cvxmdp.certificates.repair import Repaired, repair
 from cvxmdp.certificates.slater import Room, Slater, room_of, slater_of
 from cvxmdp.checker.bounds import Achieved
+from cvxmdp.experience.confidence import confidence_level
 from cvxmdp.policies.occupancies import rows_of
 from cvxmdp.problems.lowered import Evidence
 from cvxmdp.problems.problem import Problem
@@ -71,6 +72,8 @@ def certify(
             ``exact``).
     """
     mdp = problem.mdp
+    if confidence is not None:
+        confidence_level(confidence, 1)
     if confidence is not None and (mdp.counts is not None or mdp.relative_error):
         found = TrueCertifier(problem, confidence).certify(answer)
     else:

@@ -25,14 +25,14 @@ from cvxmdp.checker.fingerprint import fingerprint as plain_fingerprint
 from cvxmdp.checker.mps_files import linear_proof
 from cvxmdp.checker.proof_arithmetic import MOST_SECONDS, Exact
 from cvxmdp.problems.lowered import Lowered
-from cvxmdp.problems.problem import Problem
+from cvxmdp.problems.problem import Problem, load_problem
 
 EXACT_STEPS = 5  # of a check, besides one for each constraint
 
 
 def check(
     certificate: str | Path | Certificate,
-    problem: Problem,
+    problem: Problem | str | Path,
     exact: bool = False,
     *,
     time_limit: float = MOST_SECONDS,
@@ -43,7 +43,7 @@ def check(
     Args:
         certificate: path of a JSON file written by ``Certificate.save``, or a certificate, of which the file
             that it would write is checked.
-        problem: the problem it claims to be about.
+        problem: the problem it claims to be about, or the folder in which that was saved.
         exact: in exact arithmetic, with no word about rounding (python-flint, the extra ``exact``; a second
             for 1,000 states). A function of your own is computed in floats as ever, and the outcome says so.
         time_limit: seconds for that; a problem that would take longer is not begun, and the outcome says how
@@ -54,6 +54,8 @@ def check(
         The outcome; true when every claim was verified. A file that is no certificate is rejected,
         not an error; only a file that cannot be opened is.
     """
+    if isinstance(problem, str | Path):
+        problem = load_problem(problem)
     plain = Lowered(problem).plain()
     if not exact:
         return _checked(certificate, plain, None)

@@ -180,7 +180,9 @@ def _box(
     width = high - low
     scaled = (sums - visits * low) / width
     if ((scaled < -1e-9 * (visits + 1)) | (scaled > visits + 1e-9 * (visits + 1)))[usable].any():
-        raise CertificateError("a signal was seen outside the bounds that were promised of it")
+        raise CertificateError(
+            f"the signal {said['name']!r} was seen outside the bounds {low:g} to {high:g} promised of it"
+        )
     below, above = mean_bounds(np.clip(scaled, 0.0, visits), visits, level)
     # A sum of n numbers is off by at most n units in the last place of their sizes.
     off = (visits + 16.0) * EPS * (abs(low) + abs(high))

@@ -97,6 +97,12 @@ def solve(
         typer.Option("--time-limit", help="Seconds after which iterations end.", min=0.001),
     ] = None,
     overwrite: OverwriteOption = False,
+    start: Annotated[
+        str | None,
+        typer.Option(
+            "--start", metavar="RUN|POLICY", help="Begin with a run's folder or a policy."
+        ),
+    ] = None,
     modules: ImportOption = None,
     tensorboard: Annotated[
         Path | None, typer.Option("--tensorboard", help="Write curves for TensorBoard there.")
@@ -113,6 +119,7 @@ def solve(
         cvxmdp solve problem.toml -o runs/exact
         cvxmdp solve problem.toml --solver PDPG --set iterations=500 --gap 0.01
         cvxmdp solve problem.toml --seed 3 -o runs/learned-3
+        cvxmdp solve problem.toml --seed 4 -o runs/longer --start runs/learned-3 --set steps=500000
         cvxmdp solve problem.toml --import my_package --seed 0
 
     Exit codes: 0 solved; 2 bad input; 3 infeasible; 4 not converged (with --gap: a larger gap); 130
@@ -130,6 +137,7 @@ def solve(
         gap,
         time_limit,
         overwrite,
+        start,
         modules,
         tensorboard,
         as_json,

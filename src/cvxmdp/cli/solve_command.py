@@ -18,6 +18,7 @@ from cvxmdp.certificates.certificate import Certificate
 from cvxmdp.certificates.certify import certify
 from cvxmdp.cli.outcome import Exit, note, say, say_json, working
 from cvxmdp.cli.overrides import read
+from cvxmdp.cli.policy_arguments import read_policy
 from cvxmdp.problems.solution import Solution, Status, load_solution
 from cvxmdp.runs.record import RunRecord, record_of, settings_of
 from cvxmdp.runs.record_text import holds, record_json, record_text
@@ -34,7 +35,7 @@ from cvxmdp.runs.run_folder import (
     writing,
 )
 from cvxmdp.runs.solving import run_task
-from cvxmdp.runs.specification import machine_text
+from cvxmdp.runs.specification import machine_text, start_text
 from cvxmdp.runs.specs.imports import allow_imports
 from cvxmdp.runs.specs.places import SpecError
 from cvxmdp.runs.specs.problem_specs import ProblemSpec
@@ -57,6 +58,7 @@ def solve_file(
     gap: float | None,
     time_limit: float | None,
     overwrite: bool,
+    start: str | None,
     modules: list[str] | None,
     tensorboard: Path | None,
     as_json: bool,
@@ -78,16 +80,19 @@ def solve_file(
         why = "nothing is proven of an environment" if played else "leave out --no-certify"
         raise SpecError(f"--gap needs a certificate: {why}")
     prove = prove and not played
+    # A folder has more than a policy: a learner takes over multipliers and scales, too.
+    begin = start if start is None or Path(start).is_dir() else read_policy(start)
     task = SolveCommand(
         spec,
         chosen,
         reason,
         seed,
         prove,
-        rerun_line(problem, solver, settings, seed, modules or ()),
+        rerun_line(problem, solver, settings, seed, start, modules or ()),
         out,
-        specification(spec, chosen, seed),
+        specification(spec, chosen, seed, begin),
         time_limit,
+        begin,
         tensorboard,
     )
     record = _finished(out, task.specification, overwrite)
@@ -125,6 +130,7 @@ class SolveCommand:
     folder: Path | None
     specification: str
     time_limit: float | None
+    start: Any = None
     tensorboard: Path | None = None
 
     def run(self) -> RunRecord:
@@ -143,7 +149,7 @@ class SolveCommand:
         return replace(record, stats={**record.stats, "chosen": self.reason})
 
     def _solution(self) -> Solution:
-        task = Task(self.spec.problem, None, self.seed)
+        task = Task(self.spec.problem, self.start, self.seed)
         place = None
         if self.folder is not None:
             place = _checkpoints(self.folder / CHECKPOINT, self.specification)
@@ -199,12 +205,13 @@ def _checkpoints(path: Path, specification: str) -> Checkpoints:
     return Checkpoints(path, "run", facts)
 
 
-def specification(spec: ProblemSpec, solver: Any, seed: int | None) -> str:
-    """A checksum of everything a run depends on: the problem file, its files, the solver, the seed."""
+def specification(spec: ProblemSpec, solver: Any, seed: int | None, start: Any = None) -> str:
+    """A checksum of everything a run depends on: the problem file, its files, solver, seed and start."""
     digest = hashlib.sha256()
     for name, content in sorted(problem_files(spec).items()):
         digest.update(json.dumps([name, hashlib.sha256(content).hexdigest()]).encode())
     digest.update(json.dumps([settings_of(solver), seed]).encode())
+    digest.update((start_text(start) or "").encode())
     if spec.problem.environment is not None:  # whose code is in no file of the problem
         digest.update(spec.problem.environment.identity.encode())
     return digest.hexdigest()
@@ -221,7 +228,8 @@ def rerun_line(
     solver: str | None,
     settings: list[str] | None,
     seed: int | None,
-    modules: Sequence[str] = (),
+    start: str | None,
+    modules: Sequence[str],
 ) -> str:
     """The command that runs it again."""
     words = ["cvxmdp", "solve", problem.name]
@@ -229,6 +237,7 @@ def rerun_line(
     for setting in settings or ():
         words += ["--set", setting]
     words += ["--seed", str(seed)] if seed is not None else []
+    words += ["--start", start] if start is not None else []
     for module in modules:
         words += ["--import", module]
     return shlex.join(words)

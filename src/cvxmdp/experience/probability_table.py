@@ -44,7 +44,7 @@ def from_table(
         initial: the first state: its name or number, ``{name: probability}``, or (S,).
         ends: states at which episodes are over as soon as they are reached.
         missing: what it means where the probabilities of a pair sum to less than one: "error", or "ends" where
-            the rest is the probability that the episode ends.
+            the rest is the probability that the episode ends, a step that pays nothing.
         signals: which columns are signals; every other column of numbers when not given.
         columns: other names for the columns, as {"next_state": "to", "probability": "p"}.
         horizon: ``average`` or ``horizon``.

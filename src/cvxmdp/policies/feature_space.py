@@ -48,6 +48,8 @@ class FeatureSpace(Space):
             horizon if isinstance(horizon, Horizon) else horizon_of(horizon),
         )
         self.action_names = tuple(str(action) for action in range(n_actions))
+        if environment is not None and environment.features is None and environment.numbered:
+            self.state_names = environment.reader.state_names
         self._signals, self.environment = tuple(signals), environment
         self.offered = tuple(dict.fromkeys(offered))
 

@@ -127,9 +127,16 @@ class StatePolicy(ObservedPolicy):
             raise PolicyError(
                 f"a table of {table.n_states:,} states for {states or 0:,} observed ones"
             )
-        self.table, self.reader, self.features = table, reader, features
+        names = reader.state_names if features is None else None
+        self.table = table if table.state_names else table.named(names, table.action_names)
+        self.reader, self.features = reader, features
         self.numbered = features is None or isinstance(features, OneHot)
         self.n_actions = table.n_actions
+
+    @property
+    def n_states(self) -> int:
+        """Number of states, or of bins."""
+        return self.table.n_states
 
     def rows(self, inputs: np.ndarray) -> np.ndarray:
         states = inputs if self.features is None else np.asarray(self.features.index(inputs))

@@ -13,6 +13,7 @@ from cvxmdp.models.space import Space
 from cvxmdp.models.table import TabularMDP
 from cvxmdp.models.validation import numbers
 from cvxmdp.policies.by_name import by_name, needs_names, written_policy
+from cvxmdp.policies.observers import StatePolicy
 from cvxmdp.policies.policy import Policy
 from cvxmdp.policies.tables import TabularPolicy
 from cvxmdp.policies.timed_policy import from_rows, table_policy
@@ -33,8 +34,10 @@ def as_policy(mdp: TabularMDP, given: Any) -> Policy:
 
     One that carries other names than the model is read by name (``by_name``).
     """
-    if isinstance(getattr(given, "policy", None), Policy):
+    if hasattr(given, "has_policy") or isinstance(getattr(given, "policy", None), Policy):
         given = given.policy
+    if isinstance(given, StatePolicy) and given.features is None:
+        given = given.table  # of an environment whose states the model counts
     if isinstance(given, Policy):
         policy = given
     elif isinstance(given, Mapping) or callable(given):

@@ -109,6 +109,16 @@ class ObservationReader:
         """How many states; None where observations are not discrete."""
         return math.prod(self.sizes) if self.sizes else None
 
+    @property
+    def state_names(self) -> tuple[str, ...] | None:
+        """Observations as names of the states they are; None where states are their own numbers, or none."""
+        if not self.sizes or (not self.shape and self.starts == (0,)):
+            return None
+        if not self.shape:
+            return tuple(str(self.starts[0] + number) for number in range(self.sizes[0]))
+        every = np.indices(self.sizes).reshape(len(self.sizes), -1).T + np.array(self.starts)
+        return tuple(str(tuple(one)) for one in every.tolist())
+
     @classmethod
     def of(cls, space: Any, name: str) -> ObservationReader:
         """For discrete spaces, tuples of them, MultiDiscrete and boxes; others are refused."""

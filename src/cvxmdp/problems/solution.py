@@ -24,10 +24,12 @@ from cvxmdp.problems.fallback import with_fallback
 from cvxmdp.problems.findings import Finding, computed, status_of, unjudged
 from cvxmdp.problems.lowered import Evidence
 from cvxmdp.problems.problem import Evaluation, Problem, load_problem
+from cvxmdp.problems.problem_folder import DOCUMENT as QUESTION
 from cvxmdp.problems.problem_folder import write_problem
 from cvxmdp.problems.sensitivity import Sensitivity, sensitivity
 from cvxmdp.problems.solution_figures import plot_solution
-from cvxmdp.problems.solution_folder import read_solution, write_solution
+from cvxmdp.problems.solution_folder import DOCUMENT as SOLUTION
+from cvxmdp.problems.solution_folder import ESTIMATE, MODEL, read_solution, write_solution
 from cvxmdp.problems.solution_table import solution_columns
 from cvxmdp.problems.solution_text import solution_html, solution_text
 
@@ -298,8 +300,13 @@ class Solution:
         return plot_solution(self, path)
 
     def save(self, folder: str | Path) -> None:
-        """Write the solution and its problem into a folder; ``load_solution`` reads it again."""
-        write_problem(folder, self.problem)
+        """Write the solution and its problem into a folder; ``load_solution`` reads it again.
+
+        An environment is in no file: of a problem about one, the solution alone is written.
+        """
+        if self.problem.environment is None:
+            write_problem(folder, self.problem)
+        Path(folder).mkdir(parents=True, exist_ok=True)
         write_solution(folder, self)
 
     def __str__(self) -> str:
@@ -313,15 +320,25 @@ class Solution:
 
 
 def load_solution(
-    folder: str | Path, *, functions: Mapping[str, Utility] | None = None
+    folder: str | Path,
+    *,
+    problem: Problem | None = None,
+    functions: Mapping[str, Utility] | None = None,
 ) -> Solution:
-    """The solution that ``Solution.save`` wrote, with its problem.
+    """The solution that ``Solution.save``, or a run with a ``folder=``, wrote, with its problem.
 
     Args:
         folder: where it is.
+        problem: that it solves, where this is about an environment, which is in no file.
         functions: functions of your own by name; see ``load_problem``.
     """
-    problem = load_problem(folder, functions=functions)
+    if problem is None:
+        if (Path(folder) / SOLUTION).is_file() and not (Path(folder) / QUESTION).is_file():
+            raise FileFormatError(
+                f"{folder} holds a solution without its problem, as of an environment, which is in no file: "
+                "give the problem, load_solution(folder, problem=problem)"
+            )
+        problem = load_problem(folder, functions=functions)
     found = read_solution(folder)
     status, x = found.pop("status"), found["occupancy_or_none"]
     named = set(problem.constraints)
@@ -332,8 +349,10 @@ def load_solution(
         or not set(found["slack_interval"]) <= named
     ):
         raise FileFormatError(f"the solution in {folder} is not one of the problem beside it")
-    if found["policy_or_none"] is not None:
+    if found["policy_or_none"] is not None and problem.environment is None:
         as_policy(problem.mdp, found["policy_or_none"])
     if found["nearest"] is not None:
         found["nearest"] = Nearest(*found["nearest"])
+    if (Path(folder) / ESTIMATE / QUESTION).is_file():
+        found["stats"][MODEL] = load_problem(Path(folder) / ESTIMATE, functions=functions).mdp
     return Solution(problem, Status[status], **found)

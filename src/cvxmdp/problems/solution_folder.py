@@ -4,6 +4,7 @@
     solution.safetensors    occupancy, history and evidence
     policy.safetensors      the policy; ``load_policy`` reads it
     nearest.safetensors     where there is none, the policy that violates least
+    estimate/               where a model was learned: the problem about it, and what is proven of the true one
 
 What a solver kept besides, and is neither a number, a text nor an array, stays in memory.
 """
@@ -20,10 +21,11 @@ from cvxmdp.base.errors import FileFormatError, reading
 from cvxmdp.base.interval import Interval
 from cvxmdp.base.jsonable import from_jsonable
 from cvxmdp.base.storage import read_arrays, read_document, write_arrays, write_document
+from cvxmdp.models.table import TabularMDP
 from cvxmdp.policies import load_policy
 from cvxmdp.problems.findings import Finding
 from cvxmdp.problems.lowered import Evidence
-from cvxmdp.problems.problem_folder import Arrays, pack, unpack
+from cvxmdp.problems.problem_folder import Arrays, pack, unpack, write_problem
 
 if TYPE_CHECKING:
     from cvxmdp.problems.solution import Solution
@@ -31,6 +33,7 @@ if TYPE_CHECKING:
 SOLUTION_FORMAT = "cvxmdp solution 2"
 DOCUMENT, ARRAYS, POLICY = "solution.json", "solution.safetensors", "policy.safetensors"
 NEAREST = "nearest.safetensors"
+MODEL, ESTIMATE = "model", "estimate"  # that was learned, in the stats and in a folder
 
 
 def write_solution(folder: str | Path, solution: Solution) -> None:
@@ -58,6 +61,10 @@ def write_solution(folder: str | Path, solution: Solution) -> None:
         solution.policy.save(place / POLICY)
     if solution.nearest is not None:
         solution.nearest.policy.save(place / NEAREST)
+    if isinstance(model := solution.stats.get(MODEL), TabularMDP):
+        write_problem(place / ESTIMATE, solution.problem.with_model(model))
+        if (proof := solution.stats.get("certificate")) is not None:
+            proof.save(place / ESTIMATE / "certificate.json")
     write_document(place / DOCUMENT, document)
 
 

@@ -131,9 +131,7 @@ def _promises(counts: Counts, problem: Problem) -> list[str]:
     if counts.initial is None:
         made.append("episodes begin as was declared")
     else:
-        made.append(
-            "episodes begin independently, in the first states that the order of rows tells"
-        )
+        made.append("episodes begin independently, with the rows that were read as their first")
     made += counts.promises
     if not counts.available[counts.listed].all():
         made.append("actions that are masked are not available")

@@ -343,7 +343,9 @@ class _Search:
 
     def _unbounded(self, counts: Counts) -> str:
         """Why nothing at all is known of a constraint: a signal that may be anything where nobody looked."""
-        read = {name for one in self.problem.constraints.values() for name in signal_names(one.slack)}
+        read = {
+            name for one in self.problem.constraints.values() for name in signal_names(one.slack)
+        }
         free = [name for name, one in counts.signals.items() if name in read and one.bounds is None]
         ranges = ", ".join(f"{name!r}: (least, largest)" for name in free)
         partly = all(counts.signals[name].exact for name in free)
@@ -353,7 +355,8 @@ class _Search:
 
     def _nobody_left(self, counts: Counts) -> str:
         """That states are unknown, where some are."""
-        states = [self.problem.mdp.state_label(state) for state in np.flatnonzero(counts.unknown)]
+        unknown = np.flatnonzero(counts.unknown).tolist()
+        states = [self.problem.mdp.state_label(state) for state in unknown]
         if not states:
             return ""
         named = f"{states[0]!r}{f' and {len(states) - 1:,} more' if len(states) > 1 else ''}"

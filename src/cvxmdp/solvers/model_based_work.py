@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -19,6 +20,7 @@ from cvxmdp.experience.tallies import Tally
 from cvxmdp.models.estimate import estimated_model
 from cvxmdp.models.table import TabularMDP
 from cvxmdp.policies import TabularPolicy
+from cvxmdp.policies.by_name import written_policy
 from cvxmdp.policies.observers import on_observations
 from cvxmdp.policies.occupancies import as_policy
 from cvxmdp.policies.tables import table_of
@@ -88,6 +90,8 @@ class ModelBasedWork(Work[Counted]):
             return without_traces(as_policy(self.problem.mdp, start).probabilities())
         given = getattr(start, "policy", start)
         table = table_of(given)
+        if table is None and (isinstance(given, Mapping) or callable(given)):
+            table = written_policy(self.problem.space, given).probabilities()
         found = TabularPolicy(given).probabilities() if table is None else table
         expected = self.ground.counter.available.shape
         if found.shape != expected:
@@ -274,7 +278,7 @@ class ModelBasedWork(Work[Counted]):
         try:
             certificate = certify(asked, policy, confidence=self.solver.confidence)
         except (PolicyError, ProblemError) as error:
-            return {}, f" Of the true model nothing is proven: {error}."
+            return {}, f" Of this run: {error}."
         maximise = self.problem.sign > 0
         found = {
             "certificate": certificate,

@@ -129,12 +129,12 @@ def read_csv(path: Path) -> np.ndarray:
     text = _small_enough(path).read_text("utf-8", errors="replace")
     lines = [line for line in text.splitlines() if line.strip() and not line.startswith("#")]
     skip = 1 if lines and not _is_numbers(lines[0]) else 0
+    if not lines[skip:]:
+        raise FileFormatError(f"{path.name} holds no numbers")
     try:
         table = np.loadtxt(lines[skip:], delimiter=",", ndmin=2, dtype=np.float64)
     except ValueError as error:
         raise FileFormatError(f"{path.name} is not a table of numbers: {error}") from error
-    if table.size == 0:
-        raise FileFormatError(f"{path.name} holds no numbers")
     return table.ravel() if 1 in table.shape else table
 
 
