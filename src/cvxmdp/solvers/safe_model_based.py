@@ -44,8 +44,8 @@ class SafeWork(ModelBasedWork):
         """An error where nothing could ever be proven."""
         if self.start is None:
             raise SettingsError(
-                "safe=True begins with a policy that is promised to satisfy the constraints: give start= (--start "
-                "on the command line), a policy or an (S, A) array"
+                "safe=True begins with a policy that is promised to satisfy the constraints: give start=, a "
+                "policy or an (S, A) array (on the command line --start)"
             )
         if not self.ground.markov:
             raise SettingsError(
