@@ -330,10 +330,12 @@ def reached_from(start: np.ndarray, pointers: np.ndarray, successors: np.ndarray
     """Boolean (S,): places that can be reached from ``start``, boolean (S,), in a graph of compressed rows."""
     reached = start.copy()
     frontier = np.flatnonzero(reached)
-    while frontier.size:
+    missing = reached.size - frontier.size
+    while frontier.size and missing:
         lengths = pointers[frontier + 1] - pointers[frontier]
         within = np.arange(lengths.sum()) - np.repeat(np.cumsum(lengths) - lengths, lengths)
         candidates = successors[np.repeat(pointers[frontier], lengths) + within]
         frontier = np.unique(candidates[~reached[candidates]])
         reached[frontier] = True
+        missing -= frontier.size
     return reached
