@@ -535,7 +535,7 @@ def test_columns_that_creep_leave_a_small_model_to_one_program_also_after_a_stop
         subject_to={"cost": cm.linear("cost", per="step") <= 0.45},
     )
     whole, half = (Run(cm.ColumnGeneration().prepare(Task(problem))) for _ in range(2))
-    for _ in range(20):
+    for _ in range(6):
         half.advance()
     rest = Run(cm.ColumnGeneration().prepare(Task(problem)))
     rest.restore(half.dump())
