@@ -30,7 +30,7 @@ from cvxmdp.paper.tracking import expert_occupancy, tracking_model, tracking_pro
 from cvxmdp.solvers.contract import Task
 from hardware import hardware
 
-CHUNK = 500
+CHUNK = 1_000  # of a run of 20,000 iterations
 BANDWIDTH = {"H200": 4.8e12}  # bytes per second, by the maker's data sheet
 
 
@@ -138,7 +138,7 @@ def cpu(instance: str) -> None:
         seconds = compile_seconds(instance, solver_for(instance, policy))
         run = Chunks(instance, solver_for(instance, policy, record_every=10))
         problem = tracking_problem(instance)
-        many = replace(solver_for(instance, policy), iterations=10 * CHUNK)
+        many = replace(solver_for(instance, policy), iterations=5 * CHUNK)
         works = {
             "onefile": onefile(instance, count, units),
             "run": run.advance,

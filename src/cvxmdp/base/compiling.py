@@ -4,9 +4,10 @@ Every jitted function of the library is a ``Program``. Its compiled forms, one p
 ``MOST_PROGRAMS`` of them in all; then ``let_go`` drops them between two runs, so that a process that solves
 models of many sizes does not grow (about 10 MB for each program).
 
-On a CPU, XLA hands sums of 4,096 entries and more to a library (YNNPACK) and products of matrices to threads.
-Inside a loop over arrays as small as ours both cost many times the work itself (docs/sweeps.md has the
-measurement), so they are turned off for such loops (``small_loop``), and for them alone. What runs once,
+On a CPU, XLA hands sums of 4,096 entries and more to a library (YNNPACK) and products of matrices to threads,
+and orders the parts of a program so that threads may share them. Inside a loop over arrays as small as ours each
+costs many times the work itself (docs/sweeps.md has the measurement), so they are turned off for such loops
+(``small_loop``), and for them alone. What runs once,
 at the start of a run (``run_once``), is compiled with little care: a third of the time, and the same bits.
 """
 
@@ -22,6 +23,7 @@ import numpy as np
 SMALL_LOOPS: dict[str, Any] = {
     "xla_cpu_experimental_ynn_fusion_type": "",
     "xla_cpu_multi_thread_eigen": False,
+    "xla_cpu_scheduler_type": "CPU_SCHEDULER_TYPE_MEMORY_OPTIMIZED",
 }
 RUN_ONCE: dict[str, Any] = {
     "xla_backend_optimization_level": 1,
