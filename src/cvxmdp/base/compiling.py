@@ -5,10 +5,10 @@ Every jitted function of the library is a ``Program``. Its compiled forms, one p
 models of many sizes does not grow (about 10 MB for each program).
 
 On a CPU, XLA hands sums of 4,096 entries and more to a library (YNNPACK) and products of matrices to threads,
-and orders the parts of a program so that threads may share them. Inside a loop over arrays as small as ours each
-costs many times the work itself (docs/sweeps.md has the measurement), so they are turned off for such loops
-(``small_loop``), and for them alone. What runs once,
-at the start of a run (``run_once``), is compiled with little care: a third of the time, and the same bits.
+and orders the parts of a program so that threads may share them. Inside a loop over arrays as small as ours
+each costs many times the work itself (docs/sweeps.md has the measurement), so they are turned off for such
+loops (``small_loop``), and for them alone. What runs once, at the start of a run (``run_once``), is compiled
+with little care: a third of the time, and the same bits.
 """
 
 from __future__ import annotations
