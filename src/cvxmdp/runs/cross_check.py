@@ -170,17 +170,17 @@ class StormQuestion:
         yield f"@nr_states\n{mdp.n_states + 2}\n@nr_choices\n{len(self.rows) + 2}\n@model"
         # A first state that draws the initial one earns nothing.
         yield "state 0 init\n\taction 0"
-        for state in np.flatnonzero(mdp.initial).tolist():
-            yield f"\t\t{state + 1} : {self._first(state)}"
+        begun = np.flatnonzero(mdp.initial).tolist()
+        shares = [Fraction(float(mdp.initial[state])) for state in begun]
+        whole = sum(shares, Fraction(0))
+        yield from (
+            f"\t\t{state + 1} : {share / whole}" for state, share in zip(begun, shares, strict=True)
+        )
         for state in range(mdp.n_states):
             yield f"state {state + 1}"
             for place, action in enumerate(np.flatnonzero(mdp.actions[state])):
                 yield from self._choice(state, int(action), place)
         yield f"state {mdp.n_states + 1} end\n\taction 0\n\t\t{mdp.n_states + 1} : 1"
-
-    def _first(self, state: int) -> Fraction:
-        total = sum((Fraction(float(chance)) for chance in self.mdp.initial), Fraction(0))
-        return Fraction(float(self.mdp.initial[state])) / total
 
     def _choice(self, state: int, action: int, place: int) -> Iterator[str]:
         row = self.rows[state * self.mdp.n_actions + action]
