@@ -86,6 +86,7 @@ class LinearMaster:
         self.largest = sizes[0]  # no policy's objective exceeds it in size
         self.units = np.array([size or 1.0 for size in sizes[1:]])
         self.features = np.zeros((len(parts), 0))
+        self.roomy = False  # whether a mixture of these columns is known to satisfy the constraints
 
     def add(self, column: Column) -> None:
         seen = np.add(self.place.features(column, self.rewards), self.constants)
@@ -93,6 +94,7 @@ class LinearMaster:
 
     def keep(self, stay: np.ndarray) -> None:
         self.features = self.features[:, stay]
+        self.roomy = False
 
     def needed(self) -> np.ndarray:
         """No column is needed for its own sake."""
@@ -108,9 +110,11 @@ class LinearMaster:
             value = float(objective.max(initial=-math.inf))
             return Answer(weights, value, np.zeros(0), self.tangents, True)
         scaled = (self.features[1:] - self.margins[:, None]) / self.units[:, None]
-        room = self._most_room(scaled)
-        if room.value < 0:
-            return room
+        if not self.roomy:
+            room = self._most_room(scaled)
+            if room.value < 0:
+                return room
+            self.roomy = True  # and stays so: columns that come take no mixture away
         centre, unit = float(objective.mean()), float(np.ptp(objective)) or 1.0
         found = linprog(
             -(objective - centre) / unit,
@@ -125,6 +129,7 @@ class LinearMaster:
             },
         )
         if found.x is None:
+            room = self._most_room(scaled)
             return room._replace(value=min(room.value, -FEASIBILITY))
         weights = _simplex(found.x)
         multipliers = np.maximum(-found.ineqlin.marginals, 0.0) * unit / self.units
