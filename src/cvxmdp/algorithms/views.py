@@ -73,7 +73,7 @@ class AllStates(Pytree):
 
     def entropy(self, trajectories: Steps) -> Array:
         """The entropy of the policy in the states of the trajectories, (B, H)."""
-        return _entropy(self.logs[trajectories.states])
+        return _entropy(self.logs)[trajectories.states]
 
     def score_difference(
         self, previous: Alike, trajectories: Steps, fresh: Array, stale: Array
