@@ -18,7 +18,7 @@ unexport PYTHONDONTWRITEBYTECODE
 # The worked examples of docs/examples, in their order there.
 EXAMPLES := cliff_walking taxi inventory frozen_lake cart_pole mountain_car
 
-.PHONY: demo examples reproduce check test test-long coverage lint types browser bench bench-speed bench-scale bench-learners bench-velocity bench-storm rates experience learning four-examples screenshot docs docs-serve dist lock clean help
+.PHONY: demo examples reproduce check quick test every test-long coverage lint types browser bench bench-speed bench-scale bench-learners bench-velocity bench-storm rates experience learning four-examples screenshot docs docs-serve dist lock clean help
 
 help:            ## this list
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/' | expand -t 16
@@ -32,10 +32,17 @@ examples: $(READY) ## the worked examples in full; renews the pictures of docs/e
 reproduce: $(READY) ## the paper's experiments in full: figures, table and report in out/reproduce (goes on where it was)
 	$(BIN)/cvxmdp reproduce all -o out/reproduce
 
-check: lint types ## lint, types and the quick half of the tests, for daily work (under three minutes)
+# Types are checked beside the first tests: by itself that leaves a core idle for a minute.
+check: $(READY)  ## lint, types and the quick half of the tests, for daily work (under three minutes)
+	@$(MAKE) --no-print-directory --jobs lint types quick
+
+test: browser $(READY) ## lint, types and every test but the long campaigns
+	@$(MAKE) --no-print-directory --jobs lint types every
+
+quick: $(READY)
 	$(PYTEST) -m "not slow and not long"
 
-test: lint types browser ## lint, types and every test but the long campaigns
+every: $(READY)
 	$(PYTEST) -m "not long"
 
 test-long: browser $(READY) ## the long campaigns: what is learned, how fast, and what many models leave behind
