@@ -83,7 +83,8 @@ def ppo_lagrangian(task: SafeTask, step: float, steps: int, seed: int) -> Any:
 
     def act(observation: Any) -> Any:
         seen = lanes.normalize_obs(observation) if _has_numbers(task) else observation
-        return learner.predict(seen, deterministic=False)[0]
+        action = learner.predict(seen, deterministic=False)[0]
+        return action if task.continuous else int(action)
 
     return act
 
