@@ -54,9 +54,8 @@ class Utility(Tree["Utility"]):
         """What a named signal is multiplied with: one over the unit for sums per step."""
         return 1.0
 
-    bends_in_budget: ClassVar[bool] = (
-        False  # the best objective is no concave function of a budget for it
-    )
+    # Whether the best objective is no concave function of a budget for it.
+    bends_in_budget: ClassVar[bool] = False
 
     def check_comparison(self, sense: str, shown: str) -> None:
         """An error unless it can be compared this way, "<=" or ">="; ``shown`` begins the message."""

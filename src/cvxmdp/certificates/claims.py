@@ -131,9 +131,8 @@ class Claims:
         size = size_of(upper, lower, 0.0 if self.one_sign else abs(upper) + self.most)
         if self.one_sign:
             return gap / size if size > UNDERFLOW else 0.0
-        if size > largest_of(
-            upper, lower
-        ):  # it may be near zero: what the uniform policy has decides
+        # It may be near zero: what the uniform policy has decides.
+        if size > largest_of(upper, lower):
             span = abs(upper - self.uniform_value)
             size = size_of(upper, lower, span if math.isfinite(span) else 0.0)
         if min(upper, lower) <= 0 <= max(upper, lower) and gap > ENOUGH * size:
