@@ -18,7 +18,7 @@ import scipy.sparse as sp
 from scipy.optimize import linprog
 
 from cvxmdp.algorithms.conic import ProgramAnswer
-from cvxmdp.models.flow import Equations, Flow
+from cvxmdp.models.flow import Equations, Flow, successors_of_states
 from cvxmdp.problems.conic_statement import largest
 from cvxmdp.problems.lowered import Evidence, Lowered
 
@@ -33,12 +33,7 @@ LEAST_TOLERANCE, LEAST_GAP = 1e-10, 1e-12  # HiGHS takes none below
 
 def successors_per_state(model: Flow) -> float:
     """Different successors of a state, over all its actions, on average."""
-    pointers = model.transition.indptr[:: model.shape[1]]
-    ones = np.ones(model.transition.nnz, dtype=np.int8)
-    entries = (ones, model.transition.indices, pointers)
-    merged = sp.csr_array(entries, shape=(model.shape[0], model.shape[0])).copy()
-    merged.sum_duplicates()
-    return float(merged.nnz / model.shape[0])
+    return float(successors_of_states(model.transition).nnz / model.shape[0])
 
 
 def small(model: Flow) -> bool:
