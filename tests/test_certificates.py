@@ -356,6 +356,15 @@ def test_exact_solutions_under_curved_constraints_are_certified_tightly(kind):
     assert cm.certify(problem, solution).relative_gap <= 1e-6
 
 
+@pytest.mark.parametrize("sense", ["maximize", "minimize"])
+def test_the_bound_is_the_side_that_no_policy_gets_past(sense):
+    problem = cm.Problem(two_states(), **{sense: cm.linear("reward")})
+    uniform = cm.uniform_policy(problem.mdp)
+    best = cm.solve(problem).objective
+    assert cm.certify(problem, uniform).bound == pytest.approx(best, abs=1e-6)
+    assert problem.sign * (best - problem.evaluate(uniform).objective) > 0.01
+
+
 @settings(max_examples=12)
 @given(seed=seeds)
 def test_repaired_policies_are_feasible_in_exact_arithmetic(seed):

@@ -124,6 +124,11 @@ class Certificate(InNotebooks):
     one_sign: bool = False
 
     @property
+    def bound(self) -> float:
+        """No feasible policy is better: ``upper`` where it is maximised, ``lower`` where it is minimised."""
+        return self.upper if self.sense == "maximize" else self.lower
+
+    @property
     def gap(self) -> float:
         """upper - lower."""
         return self.upper - self.lower if not self.infeasible else math.nan
@@ -141,10 +146,7 @@ class Certificate(InNotebooks):
     @property
     def range(self) -> float:
         """|bound - objective of the uniform policy|; zero where there is none, or ``one_sign``."""
-        if self.one_sign:
-            return 0.0
-        bound = self.upper if self.sense == "maximize" else self.lower
-        return largest_of(bound - self.uniform)
+        return 0.0 if self.one_sign else largest_of(self.bound - self.uniform)
 
     @property
     def near_zero(self) -> bool:

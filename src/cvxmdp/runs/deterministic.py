@@ -69,10 +69,7 @@ class Deterministic(InNotebooks):
     @property
     def bound(self) -> float:
         """Proven: no policy that satisfies the constraints, randomised or not, is better."""
-        if self.certificate is None:
-            return math.nan
-        maximised = self.solution.problem.sign > 0
-        return self.certificate.upper if maximised else self.certificate.lower
+        return math.nan if self.certificate is None else self.certificate.bound
 
     @property
     def gap(self) -> float:

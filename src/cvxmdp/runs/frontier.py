@@ -145,7 +145,7 @@ class Frontier(InNotebooks):
             if point.certificate.infeasible or not point.certificate.multipliers:
                 continue
             slope = point.certificate.multipliers[self.constraint]
-            ceiling = _ceiling(self.problem, point.certificate)
+            ceiling = self.problem.sign * point.certificate.bound
             at = self._direction * point.budget
             lines.append(
                 lambda b, c=ceiling, m=slope, a=at: c + m * (b - a) * (most if b > a else least)
@@ -251,10 +251,6 @@ def _rounded(left: float, right: float, share: float) -> float:
 
 def _floor(problem: Problem, certificate: Certificate) -> float:
     return certificate.lower if problem.sign > 0 else -certificate.upper
-
-
-def _ceiling(problem: Problem, certificate: Certificate) -> float:
-    return certificate.upper if problem.sign > 0 else -certificate.lower
 
 
 def _chords(at: np.ndarray, value: np.ndarray, steps: np.ndarray, wanted: float) -> float:
@@ -450,7 +446,7 @@ class _Tracer:
             # policy reaches it, the constraint is free. (A small multiplier alone proves nothing:
             # budgets in small units have small prices.)
             free = self.free[1]
-            ceiling = _ceiling(self.problem, free)
+            ceiling = self.problem.sign * free.bound
             gaps = [ceiling - _floor(self.problem, point.certificate) for point in ordered]
             size = max((abs(one) for one in (ceiling, *gaps) if math.isfinite(one)), default=0.0)
             most = max(FREE_GAP * size, ROUNDING * max(free.size, free.range))

@@ -275,10 +275,9 @@ class ModelBasedWork(Work[Counted]):
             certificate = certify(asked, policy, confidence=self.solver.confidence)
         except (PolicyError, ProblemError) as error:
             return {}, f" Of this run: {error}."
-        maximise = self.problem.sign > 0
         found = {
             "certificate": certificate,
-            "true_bound": certificate.upper if maximise else certificate.lower,
+            "true_bound": certificate.bound,
             "true_objective": certificate.reaches,
             "true_slack": dict(certificate.slack),
         }
