@@ -358,7 +358,8 @@ def test_exact_solutions_under_curved_constraints_are_certified_tightly(kind):
 
 @pytest.mark.parametrize("sense", ["maximize", "minimize"])
 def test_the_bound_is_the_side_that_no_policy_gets_past(sense):
-    problem = cm.Problem(two_states(), **{sense: cm.linear("reward")})
+    mdp = cm.garnet(5, 2, 2, seed=1, discount=0.9)
+    problem = cm.Problem(mdp, **{sense: cm.linear("reward")})
     uniform = cm.uniform_policy(problem.mdp)
     best = cm.solve(problem).objective
     assert cm.certify(problem, uniform).bound == pytest.approx(best, abs=1e-6)

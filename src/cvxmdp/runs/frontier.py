@@ -43,8 +43,7 @@ from cvxmdp.problems.solution import Solution
 from cvxmdp.runs.backends.backend import Answers, Backend
 from cvxmdp.runs.backends.this_process import ThisProcess
 from cvxmdp.runs.frontier_figures import plot_frontier
-from cvxmdp.runs.interruption import unless_interrupted
-from cvxmdp.runs.solving import solve
+from cvxmdp.runs.solving import solve_among_many
 
 FREE_GAP = 1e-5  # of what the budget matters: the gap up to which a constraint is said not to bind
 CONFIDENCE = 0.95  # of statements about the true model
@@ -319,8 +318,7 @@ Certified = tuple[Solution, Certificate]
 
 
 def _certified(problem: Problem, cautious: float | None) -> Certified:
-    with unless_interrupted():
-        solution = solve(problem, cautious=cautious)
+    solution = solve_among_many(problem, cautious=cautious)
     return solution, certify(problem, solution)
 
 
