@@ -42,10 +42,6 @@ class Utility(Tree["Utility"]):
         """The function of occupancies of this model; names become arrays, sizes are checked."""
         raise NotImplementedError
 
-    def positive(self) -> tuple[Utility, ...]:
-        """Utilities that must be positive where this one, not a child, is to be finite."""
-        return ()
-
     def signals(self) -> tuple[str, ...]:
         """Names of signals that this utility itself, not a child, reads."""
         return ()

@@ -142,8 +142,8 @@ def _ways(lowered: Lowered) -> list[str]:
 
 def _no_conic_form(problem: Problem) -> str:
     written = [problem.utility, *problem.constraints.values()]
-    shapes = [problem.objective_function, *problem.slack_functions.values()]
-    own = next(u for u, shape in zip(written, shapes, strict=True) if not shape.has_conic_form)
+    both = zip(written, problem.functions, strict=True)
+    own = next(utility for utility, shape in both if not shape.has_conic_form)
     return (
         f"{own!r} contains a function of your own, which has no form that ConvexProgram can "
         "hand to a conic solver. A solver that only needs its gradient can do it: PDPG."

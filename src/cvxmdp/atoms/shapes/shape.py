@@ -201,10 +201,6 @@ class Shape(Tree["Shape"], Pytree):
         """A softened function whose dual weights have moved towards those at x."""
         return self.with_children([part.followed(x) for part in self.children()])
 
-    def positive(self) -> tuple[Shape, ...]:
-        """Functions that must be positive where this one, not a child, is to be finite."""
-        return ()
-
     def floored(self, floor: Any) -> Shape:
         """With another floor than that of ``extended``, where something must be positive."""
         return self
