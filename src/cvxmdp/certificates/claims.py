@@ -42,7 +42,7 @@ ENOUGH = 1e-6  # certified relative gap at which an answer is called optimal
 
 
 class Proof(NamedTuple):
-    """An upper bound and what proves it."""
+    """An upper bound, which is a finite number, and what proves it."""
 
     upper: float
     evidence: Evidence
@@ -181,6 +181,8 @@ class Claims:
             if evidence.remainder is None:
                 evidence = replace(evidence, remainder=self._remainder(kept, evidence))
             found = Proof(upper_bound(self.checked, kept, self.written(evidence)), evidence)
+            if not math.isfinite(found.upper):
+                return None
             rounding = self.one_sign and 0 < found.upper <= ROUNDING * self.most
             return self._at_zero(found) if rounding else found
         except CertificateError:
@@ -211,5 +213,5 @@ class Claims:
 
 def best(candidates: list[Proof | None]) -> Proof | None:
     """The proof with the lowest bound."""
-    found = [proof for proof in candidates if proof is not None and math.isfinite(proof.upper)]
-    return min(found, key=lambda proof: proof.upper) if found else None
+    found = (proof for proof in candidates if proof is not None)
+    return min(found, key=lambda proof: proof.upper, default=None)
