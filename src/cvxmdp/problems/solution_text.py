@@ -49,17 +49,13 @@ def constraint_rows(solution: Solution) -> list[ConstraintRow]:
     for name, constraint in solution.problem.constraints.items():
         slack = solution.slack[name]
         # Not budget minus slack: beside a budget of 1e20 nothing would be left of the value.
-        value = (
-            math.nan
-            if not solution.has_policy
-            else constraint.utility.measured(solution.problem.bind, solution.measured)
-        )
-        cells = (name, repr(constraint), number(value), number(slack))
-        units, inside = (
-            _units(solution, constraint),
-            individual_lines(solution, constraint.utility),
-        )
-        rows.append(ConstraintRow((*cells, number(solution.multipliers[name])), units, inside))
+        value = math.nan
+        if solution.has_policy:
+            value = constraint.utility.measured(solution.problem.bind, solution.measured)
+        cells: tuple[str, ...] = (name, repr(constraint), number(value), number(slack))
+        cells = (*cells, number(solution.multipliers[name]))
+        inside = individual_lines(solution, constraint.utility)
+        rows.append(ConstraintRow(cells, _units(solution, constraint), inside))
     return rows
 
 

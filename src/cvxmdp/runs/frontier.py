@@ -381,10 +381,8 @@ class _Tracer:
                 "no budget helps: the other constraints cannot be satisfied together "
                 f"({', '.join(repr(name) for name in best.conflict)})"
             )
-        proven, reached = (
-            (best.lower, best.upper) if self.direction > 0 else (best.upper, best.lower)
-        )
-        self.infeasible_until, self.free = proven, loosest()
+        reached = best.upper if self.direction > 0 else best.lower
+        self.infeasible_until, self.free = best.bound, loosest()
         used = float(self.problem.bind(utility).value(self.free[0].measured))
         # A little room at the tight end keeps a Slater point; none is lost at the loose end.
         size = max(best.size, best.range) or 1.0
