@@ -36,7 +36,7 @@ from cvxmdp.problems.problem import Problem
 from cvxmdp.problems.solution_text import said_of_model
 
 NEGLIGIBLE = 1e-6  # weight of a constraint that is a solver's rounding, not part of a conflict
-SHARES = (0.0, 1e-4, 1e-3, 1e-2, 0.1, 0.3, 0.5, 0.7, 0.9, 1.0)  # of a policy inside f's domain
+SHARES = (1e-4, 1e-3, 1e-2, 0.1, 0.3, 0.5, 0.7, 0.9, 1.0)  # of a policy inside f's domain
 
 
 @dataclass(frozen=True)
@@ -260,16 +260,14 @@ def _into_domain(claims: Claims, policy: np.ndarray | None) -> tuple[np.ndarray,
     if math.isfinite(first.objective) or min(first.slack.values()) <= 0:
         return policy, first
     inside = _inside(claims)
-    ends = (
-        [uniform] if inside is None or inside.evidence.policy is None else [inside.evidence.policy]
-    )
-    for other in [claims.achieved(end) for end in ends]:
-        for share in SHARES[1:]:
-            mixed = (1 - share) * first.occupancy + share * other.occupancy
-            candidate = claims.flow.policy(mixed)
-            found = claims.achieved(candidate)
-            if math.isfinite(found.objective) and min(found.slack.values()) > 0:
-                return candidate, found
+    end = None if inside is None else inside.evidence.policy
+    other = claims.achieved(uniform if end is None else end)
+    for share in SHARES:
+        mixed = (1 - share) * first.occupancy + share * other.occupancy
+        candidate = claims.flow.policy(mixed)
+        found = claims.achieved(candidate)
+        if math.isfinite(found.objective) and min(found.slack.values()) > 0:
+            return candidate, found
     return policy, first
 
 
