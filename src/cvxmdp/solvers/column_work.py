@@ -151,8 +151,8 @@ class ColumnWork(Work[Plain]):
         except MemoryError:
             count = len(generation.columns)
             trouble = f" Out of memory with {count} columns: ask for fewer (columns=)."
-            ended = Status.INTERRUPTED.name
-            return self._stopped(state, generation, trouble=trouble, ended=ended)
+            memory = {"trouble": trouble, "ended": Status.INTERRUPTED.name}
+            return self._stopped(state, generation, **memory)
         facts = {name: state[name] for name in ("tries", "target", "trouble")}
         ended, found = self._ended(generation, facts)
         following = self._kept(generation, done=until, ended=ended and ended.name, **facts)
