@@ -67,9 +67,7 @@ class Known:
         """The standard error of the optimum's Lagrangian that counts like these leave, in %."""
         slope = bounded_slope(shadow_reward(self.problem, self.best), self.best.occupancy)
         policy = np.asarray(self.best.policy.probabilities())
-        return float(
-            100 * standard_errors(model, model.counts, policy, slope[None])[0] / self.range
-        )
+        return float(100 * standard_errors(model, policy, slope[None])[0] / self.range)
 
     def learned(self, steps: int, seed: int) -> dict[str, Any]:
         """ModelBased, and a cautious plan (confidence 0.95) from what it counted."""

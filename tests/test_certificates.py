@@ -356,6 +356,16 @@ def test_exact_solutions_under_curved_constraints_are_certified_tightly(kind):
     assert cm.certify(problem, solution).relative_gap <= 1e-6
 
 
+@pytest.mark.parametrize("sense", ["maximize", "minimize"])
+def test_the_bound_is_the_side_that_no_policy_gets_past(sense):
+    mdp = cm.garnet(5, 2, 2, seed=1, discount=0.9)
+    problem = cm.Problem(mdp, **{sense: cm.linear("reward")})
+    uniform = cm.uniform_policy(problem.mdp)
+    best = cm.solve(problem).objective
+    assert cm.certify(problem, uniform).bound == pytest.approx(best, abs=1e-6)
+    assert problem.sign * (best - problem.evaluate(uniform).objective) > 0.01
+
+
 @settings(max_examples=12)
 @given(seed=seeds)
 def test_repaired_policies_are_feasible_in_exact_arithmetic(seed):

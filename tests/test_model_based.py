@@ -105,7 +105,7 @@ def jax_chain() -> object:
     return Chain()
 
 
-def counted(outcomes: np.ndarray) -> tuple[cm.TabularMDP, object]:
+def counted(outcomes: np.ndarray) -> cm.TabularMDP:
     states = outcomes.shape[1] - 1
     shape = (states, outcomes.shape[0] // states)
     counter = StepCounter(np.ones(shape, dtype=bool), (), {})
@@ -113,36 +113,36 @@ def counted(outcomes: np.ndarray) -> tuple[cm.TabularMDP, object]:
     full = type(counts)(
         sp.csr_array(outcomes), counts.available, np.array([1] + [0] * (states - 1))
     )
-    return estimated_model(full, 0.9), full
+    return estimated_model(full, 0.9)
 
 
 def test_the_explorer_goes_where_nobody_went_and_says_how_likely_that_is() -> None:
     # state 0: action 0 stays, action 1 goes to state 1, where action 1 was never tried
-    model, counts = counted(np.array([[50, 0, 0], [0, 50, 0], [0, 50, 0], [0, 0, 0]]))
-    table = explorer(model, counts, 60)
+    model = counted(np.array([[50, 0, 0], [0, 50, 0], [0, 50, 0], [0, 0, 0]]))
+    table = explorer(model, 60)
     np.testing.assert_array_equal(table, [[0.0, 1.0], [0.0, 1.0]])
-    assert meeting(model, counts, 60) == pytest.approx(0.9)  # one step away
-    known, all_known = counted(np.array([[50, 0, 0], [0, 50, 0], [0, 50, 0], [0, 9, 0]]))
-    assert meeting(known, all_known, 60) == pytest.approx(0.9)  # nine tries are few
-    often, many = counted(np.array([[50, 0, 0], [0, 50, 0], [0, 50, 0], [0, 10, 0]]))
-    assert meeting(often, many, 60) == 0.0
+    assert meeting(model, 60) == pytest.approx(0.9)  # one step away
+    known = counted(np.array([[50, 0, 0], [0, 50, 0], [0, 50, 0], [0, 9, 0]]))
+    assert meeting(known, 60) == pytest.approx(0.9)  # nine tries are few
+    often = counted(np.array([[50, 0, 0], [0, 50, 0], [0, 50, 0], [0, 10, 0]]))
+    assert meeting(often, 60) == 0.0
 
 
 def test_an_optimist_prefers_what_may_be_better() -> None:
     # both actions of state 0 reached the good state half of the time; one of them was seldom tried
-    model, counts = counted(np.array([[200, 200, 0], [10, 10, 0], [0, 400, 0], [0, 400, 0]]))
+    model = counted(np.array([[200, 200, 0], [10, 10, 0], [0, 400, 0], [0, 400, 0]]))
     reward = np.array([[0.0, 0.0], [1.0, 1.0]])
     plan = np.array([[1.0, 0.0], [1.0, 0.0]])
-    assert optimist(model, counts, reward, plan)[0] == 1
+    assert optimist(model, reward, plan)[0] == 1
 
 
 def test_an_optimist_tries_a_pair_again_that_was_unlucky_at_first() -> None:
     # action 1 of state 0 reached the good state once in 18 tries; a third would beat the plan's quarter
-    model, counts = counted(np.array([[300, 100, 0], [17, 1, 0], [400, 0, 0], [400, 0, 0]]))
+    model = counted(np.array([[300, 100, 0], [17, 1, 0], [400, 0, 0], [400, 0, 0]]))
     reward, plan = np.array([[0.0, 0.0], [1.0, 1.0]]), np.array([[1.0, 0.0], [1.0, 0.0]])
-    assert optimist(model, counts, reward, plan)[0] == 1
-    often, many = counted(np.array([[300, 100, 0], [170, 10, 0], [400, 0, 0], [400, 0, 0]]))
-    assert optimist(often, many, reward, plan)[0] == 0  # by now it is known to be worse
+    assert optimist(model, reward, plan)[0] == 1
+    often = counted(np.array([[300, 100, 0], [170, 10, 0], [400, 0, 0], [400, 0, 0]]))
+    assert optimist(often, reward, plan)[0] == 0  # by now it is known to be worse
 
 
 @pytest.mark.parametrize("kind", ["max-min", "l1", "sum of shortfalls"])
@@ -174,11 +174,11 @@ def test_standard_errors_are_those_of_repeated_experience() -> None:
     found, errors = [], []
     for _ in range(200):
         outcomes = np.array([random.multinomial(400, row) for row in rows])
-        model, counts = counted(outcomes)
-        model = model.replace(initial=0, discount=0.95, counts=counts)
+        model = counted(outcomes)
+        model = model.replace(initial=0, discount=0.95, counts=model.counts)
         x = cm.occupancy_of(model, uniform)
         found.append(np.vdot(reward, x))
-        errors.append(standard_errors(model, counts, uniform, reward[None])[0])
+        errors.append(standard_errors(model, uniform, reward[None])[0])
     assert np.mean(errors) == pytest.approx(np.std(found), rel=0.2)
 
 

@@ -19,8 +19,7 @@ from __future__ import annotations
 import math
 import time
 import warnings
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -39,18 +38,21 @@ SHARPER_LIMIT = 2_000  # pairs
 LEAST_SIZE = 1e-3  # of what the objective spans: the size of an optimum near zero
 
 
-@dataclass(frozen=True, eq=False)
-class ConicAnswer:
-    """What the program gave.
+class ProgramAnswer(NamedTuple):
+    """What a program of the whole problem gave.
 
     Attributes:
-        status: how the solver ended, in CVXPY's word: "optimal", "infeasible" and the like.
+        solver: whose it is.
+        method: the same in full.
+        word: how that ended, in its own words: "optimal", "infeasible" and the like.
         occupancy: (S, A), not negative; None where there is none.
-        evidence: multipliers and tangents, None where there is no occupancy.
+        evidence: of an upper bound; None where there is no occupancy.
         seconds, iterations: of the solver.
     """
 
-    status: str
+    solver: str
+    method: str
+    word: str
     occupancy: np.ndarray | None
     evidence: Evidence | None
     seconds: float
@@ -73,7 +75,7 @@ def solve_conic(
     verbose: bool = False,
     scaled: bool = True,
     seconds: float = math.inf,
-) -> ConicAnswer:
+) -> ProgramAnswer:
     """Build and solve the program of a problem that ``has_conic_form``.
 
     Args:
@@ -93,11 +95,12 @@ def solve_conic(
     status = _run(written, cp, program.places.size, tolerance, {"verbose": verbose, **limit})
     spent = time.perf_counter() - started
     iterations = written.solver_stats.num_iters if written.solver_stats else None
+    ended = "Clarabel", "CVXPY, Clarabel", status
     # It is infeasible, too, where the objective is infinite for every policy.
     infeasible = status in (cp.INFEASIBLE, cp.INFEASIBLE_INACCURATE)
     known = program.pairs.value is not None and not infeasible
     if not known or any(budget.dual_value is None for budget in budgets.values()):
-        return ConicAnswer(status, None, None, spent, iterations)
+        return ProgramAnswer(*ended, None, None, spent, iterations)
     x = np.zeros(model.shape)
     x[model.usable] = np.maximum(program.pairs.value, 0.0)  # at the border up to rounding
     duals = {name: float(np.ravel(held.dual_value)[0]) for name, held in budgets.items()}
@@ -118,7 +121,7 @@ def solve_conic(
     guess[model.reached] = stated.equations.values(duals_of_flow)
     multipliers, values = lowered.proving_values(multipliers, tangents, guess)
     evidence = Evidence(multipliers, tangents, values, model.policy(x))
-    return ConicAnswer(status, x, evidence, spent, iterations)
+    return ProgramAnswer(*ended, x, evidence, spent, iterations)
 
 
 def _run(written: Any, cp: Any, pairs: int, tolerance: float, further: dict[str, Any]) -> str:

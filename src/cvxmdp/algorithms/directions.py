@@ -33,7 +33,7 @@ from cvxmdp.algorithms.safe_steps import TINY, border_of, kept_inside, slopes
 from cvxmdp.algorithms.views import Steps
 from cvxmdp.atoms.shapes import Shape
 from cvxmdp.atoms.shapes.increasing import IncreasingShape
-from cvxmdp.base.pytrees import Pytree, inner, moved, norm
+from cvxmdp.base.pytrees import Pytree, inner, norm
 from cvxmdp.policies.families import BoundFamily
 
 Array = Any
@@ -108,13 +108,6 @@ def lagrangian(gradients: Params, weights: Array) -> Params:
         return leaf[0] + (columns * leaf[1 : 1 + weights.size]).sum(axis=0)
 
     return jax.tree.map(combined, gradients)
-
-
-def transformed(transform: Any, state: LearningState, ascent: Params) -> tuple[Params, Any]:
-    """theta_{t+1} and the state of an Optax transformation, which minimises."""
-    downwards = jax.tree.map(jnp.negative, ascent)
-    updates, optimiser = transform.update(downwards, state.optimiser, state.params)
-    return moved(state.params, 1.0, updates), optimiser
 
 
 def less_baseline(

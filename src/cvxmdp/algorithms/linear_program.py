@@ -11,14 +11,14 @@ from __future__ import annotations
 import importlib.util
 import math
 import time
-from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
 import scipy.sparse as sp
 from scipy.optimize import linprog
 
-from cvxmdp.models.flow import Equations, Flow
+from cvxmdp.algorithms.conic import ProgramAnswer
+from cvxmdp.models.flow import Equations, Flow, successors_of_states
 from cvxmdp.problems.conic_statement import largest
 from cvxmdp.problems.lowered import Evidence, Lowered
 
@@ -31,34 +31,9 @@ LOCAL = 5
 LEAST_TOLERANCE, LEAST_GAP = 1e-10, 1e-12  # HiGHS takes none below
 
 
-@dataclass(frozen=True, eq=False)
-class LinearAnswer:
-    """What HiGHS found.
-
-    Attributes:
-        message: HiGHS's own words.
-        method: "simplex" or "interior point".
-        occupancy: (S, A); None where there is none.
-        evidence: multipliers and values; None where there is no occupancy.
-        seconds, iterations: of the solver.
-    """
-
-    message: str
-    method: str
-    occupancy: np.ndarray | None
-    evidence: Evidence | None
-    seconds: float
-    iterations: int
-
-
 def successors_per_state(model: Flow) -> float:
     """Different successors of a state, over all its actions, on average."""
-    pointers = model.transition.indptr[:: model.shape[1]]
-    ones = np.ones(model.transition.nnz, dtype=np.int8)
-    entries = (ones, model.transition.indices, pointers)
-    merged = sp.csr_array(entries, shape=(model.shape[0], model.shape[0])).copy()
-    merged.sum_duplicates()
-    return float(merged.nnz / model.shape[0])
+    return float(successors_of_states(model.transition).nnz / model.shape[0])
 
 
 def small(model: Flow) -> bool:
@@ -115,7 +90,7 @@ def solve_linear(
     verbose: bool = False,
     seconds: float = math.inf,
     method: str | None = None,
-) -> LinearAnswer:
+) -> ProgramAnswer:
     """Solve a problem that is a linear program, in at most so many seconds, by one of ``METHODS``."""
     model, usable = lowered.flow, lowered.flow.usable
     simplex = small(model) if method is None else method == METHODS[0]
@@ -153,5 +128,5 @@ def solve_linear(
         if model.strict:
             named, values = lowered.proving_values(named, tangents)
         evidence = Evidence(named, tangents, values, model.policy(x))
-    ended = str(found.message), METHODS[not simplex]
-    return LinearAnswer(*ended, x, evidence, spent, int(found.nit))
+    ended = "HiGHS", f"HiGHS {METHODS[not simplex]}", str(found.message)
+    return ProgramAnswer(*ended, x, evidence, spent, int(found.nit))

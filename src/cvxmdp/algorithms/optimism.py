@@ -33,17 +33,21 @@ TIE = 1e-9  # relative difference below which two actions are as good
 SETTLED = 1e-3  # of the reward's range: what a better policy must gain per step
 
 
-def optimist(
-    model: TabularMDP, counts: Counts, reward: np.ndarray, policy: np.ndarray
-) -> np.ndarray:
+def counts_of(model: TabularMDP) -> Counts:
+    """What an estimate rests on."""
+    assert model.counts is not None
+    return model.counts
+
+
+def optimist(model: TabularMDP, reward: np.ndarray, policy: np.ndarray) -> np.ndarray:
     """The actions, (S,), of who hopes in one place, and goes on as planned.
 
     Args:
         model: the estimate.
-        counts: what it rests on.
         reward: r, (S, A), read where a pair was tried; any other is worth the largest of those.
         policy: the plan, (S, A).
     """
+    counts = counts_of(model)
     seen = reward[counts.tried]
     if not seen.size:
         return np.asarray(counts.available.argmax(axis=1))
@@ -70,34 +74,33 @@ def hopeful_balls(counts: Counts) -> Balls:
     return Balls(shares, radius, np.append(counts.listed, ends), supports)
 
 
-def explorer(model: TabularMDP, counts: Counts, steps: int) -> np.ndarray:
+def explorer(model: TabularMDP, steps: int) -> np.ndarray:
     """The policy, (S, A), that gathers the most of 1 / (1 + n); actions that are as good are as likely.
 
     Args:
         model: the estimate.
-        counts: what it rests on.
         steps: of an episode, beyond which nobody looks.
     """
+    counts = counts_of(model)
     reward = np.where(counts.tried, 1.0 / (1.0 + counts.visits), model.horizon.longest)
-    choices = _gathered(model, counts, counts.tried, reward, steps)
+    choices = _gathered(model, counts.tried, reward, steps)
     best = choices.max(axis=1, keepdims=True)
     ties = choices >= best - TIE * (1.0 + np.abs(best))
     return np.asarray(ties / ties.sum(axis=1, keepdims=True))
 
 
-def meeting(model: TabularMDP, counts: Counts, steps: int) -> float:
+def meeting(model: TabularMDP, steps: int) -> float:
     """The largest discounted probability of meeting a pair that was tried fewer than ten times."""
-    known = counts.visits >= FEW
-    choices = _gathered(model, counts, known, np.where(known, 0.0, 1.0), steps)
+    known = counts_of(model).visits >= FEW
+    choices = _gathered(model, known, np.where(known, 0.0, 1.0), steps)
     return float(np.clip(model.initial @ choices.max(axis=1), 0.0, 1.0))
 
 
-def _gathered(
-    model: TabularMDP, counts: Counts, known: np.ndarray, reward: np.ndarray, steps: int
-) -> np.ndarray:
+def _gathered(model: TabularMDP, known: np.ndarray, reward: np.ndarray, steps: int) -> np.ndarray:
     """What can be gathered within so many steps where every pair that is not known ends the episode, (S, A)."""
     stays = sp.diags_array(known.ravel().astype(np.float64))
     transition = sp.csr_array(stays @ model.transition) * model.discount
+    counts = counts_of(model)
     available = counts.available.copy()
     available[~counts.listed, 0] = True
     reward = np.where(available, reward, -np.inf)
@@ -111,9 +114,7 @@ def _gathered(
     return np.asarray(choices)
 
 
-def standard_errors(
-    model: TabularMDP, counts: Counts, policy: np.ndarray, slopes: np.ndarray
-) -> np.ndarray:
+def standard_errors(model: TabularMDP, policy: np.ndarray, slopes: np.ndarray) -> np.ndarray:
     """How far the counts' own noise moves <r_i, x> of a policy, (n,).
 
     To first order x moves by its visits times what one more draw of a row is worth, so that the variance is
@@ -122,11 +123,10 @@ def standard_errors(
 
     Args:
         model: the estimate.
-        counts: what it rests on.
         policy: (S, A).
         slopes: r_i, (n, S, A).
     """
-    flow, discount = model.flow, model.discount
+    flow, discount, counts = model.flow, model.discount, counts_of(model)
     x = flow.occupancy(policy)
     weight = np.where(counts.tried, (discount * x) ** 2 / np.maximum(counts.visits, 1), 0.0).ravel()
     found = []

@@ -34,7 +34,6 @@ from cvxmdp.algorithms.directions import (
     departed_step,
     lagrangian,
     less_baseline,
-    transformed,
 )
 from cvxmdp.algorithms.estimators import (
     View,
@@ -44,6 +43,7 @@ from cvxmdp.algorithms.estimators import (
     to_go,
 )
 from cvxmdp.algorithms.learning_state import LearningState, LearningTrace, Noted, Witnessed
+from cvxmdp.algorithms.primal_dual.iteration import transformed
 from cvxmdp.algorithms.views import Steps, view
 from cvxmdp.atoms.shapes import Shape
 from cvxmdp.base.pytrees import Pytree, moved, norm

@@ -58,10 +58,19 @@ def utility_of(given: Any) -> Utility:
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class Linear(Utility):
-    """A linear utility as written: a signal's name or an array, and its unit."""
+class OfReward(Utility):
+    """What is made of one reward: a signal's name or an array."""
 
     reward: str | np.ndarray
+
+    def signals(self) -> tuple[str, ...]:
+        return (self.reward,) if isinstance(self.reward, str) else ()
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Linear(OfReward):
+    """A linear utility as written: a reward and its unit."""
+
     per: str
     word: ClassVar[str] = "linear"
     bends: ClassVar[Curvature] = Curvature.AFFINE
@@ -75,9 +84,6 @@ class Linear(Utility):
 
     def factor(self, space: Space) -> float:
         return space.factor(self.per)
-
-    def signals(self) -> tuple[str, ...]:
-        return (self.reward,) if isinstance(self.reward, str) else ()
 
     def __repr__(self) -> str:
         if isinstance(self.reward, str):

@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from cvxmdp.atoms.curvature import Curvature
-from cvxmdp.atoms.linear import Linear, linear, per_pair
+from cvxmdp.atoms.linear import Linear, OfReward, linear, per_pair
 from cvxmdp.atoms.shapes import LinearShape, Shape
 from cvxmdp.atoms.utility import Utility
 from cvxmdp.base.errors import UtilityError
@@ -33,10 +33,9 @@ def share(signal: Any) -> Utility:
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class Share(Utility):
+class Share(OfReward):
     """A share as written."""
 
-    reward: str | np.ndarray
     word: ClassVar[str] = "share"
     bends: ClassVar[Curvature] = Curvature.UNKNOWN
     bends_in_budget: ClassVar[bool] = True
@@ -56,18 +55,14 @@ class Share(Utility):
     def measured(self, bind: Callable[[Utility], Shape], x: np.ndarray) -> float:
         return float(bind(Linear(self.reward, "total")).value(x)) / float(x.sum())
 
-    def signals(self) -> tuple[str, ...]:
-        return (self.reward,) if isinstance(self.reward, str) else ()
-
     def __repr__(self) -> str:
         return repr(Linear(self.reward, "total")).replace("linear", "share", 1)
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class ShareSlack(Utility):
+class ShareSlack(OfReward):
     """sign * <b - c, x>: the slack of a share with the budget b."""
 
-    reward: str | np.ndarray
     budget: float
     sign: float
     word: ClassVar[str] = "slack of a share"
@@ -77,9 +72,6 @@ class ShareSlack(Utility):
         mdp = model_of(space, "share")
         left = np.where(mdp.actions, self.budget - per_pair(self.reward, space), 0.0)
         return LinearShape(self.sign * left)
-
-    def signals(self) -> tuple[str, ...]:
-        return (self.reward,) if isinstance(self.reward, str) else ()
 
     def __repr__(self) -> str:
         return f"the slack of {Share(self.reward)!r}"

@@ -42,10 +42,6 @@ class Utility(Tree["Utility"]):
         """The function of occupancies of this model; names become arrays, sizes are checked."""
         raise NotImplementedError
 
-    def positive(self) -> tuple[Utility, ...]:
-        """Utilities that must be positive where this one, not a child, is to be finite."""
-        return ()
-
     def signals(self) -> tuple[str, ...]:
         """Names of signals that this utility itself, not a child, reads."""
         return ()
@@ -54,9 +50,8 @@ class Utility(Tree["Utility"]):
         """What a named signal is multiplied with: one over the unit for sums per step."""
         return 1.0
 
-    bends_in_budget: ClassVar[bool] = (
-        False  # the best objective is no concave function of a budget for it
-    )
+    # Whether the best objective is no concave function of a budget for it.
+    bends_in_budget: ClassVar[bool] = False
 
     def check_comparison(self, sense: str, shown: str) -> None:
         """An error unless it can be compared this way, "<=" or ">="; ``shown`` begins the message."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, Generic, NamedTuple, TypeVar
 
 Kind = TypeVar("Kind")
@@ -22,6 +22,10 @@ class Tree(Generic[Kind]):
     def with_children(self, children: Sequence[Kind]) -> Kind:
         """The same made of others."""
         return self  # type: ignore[return-value]
+
+    def positive(self) -> tuple[Kind, ...]:
+        """Those that must be positive where this one, not a child, is to be finite."""
+        return ()
 
 
 Node = TypeVar("Node", bound=Tree[Any])
@@ -44,6 +48,11 @@ class Visit(NamedTuple, Generic[Node]):
 def walk(node: Node) -> Iterator[Visit[Node]]:
     """Every node of a tree with its path and factor, each before its children."""
     yield from _walk(Visit((), 1.0, node))
+
+
+def positive_in(nodes: Iterable[Tree[Any]]) -> list[Any]:
+    """What must be positive where all of these are to be finite: arguments of logarithms."""
+    return [inner for node in nodes for step in walk(node) for inner in step.node.positive()]
 
 
 def _walk(here: Visit[Node]) -> Iterator[Visit[Node]]:

@@ -83,9 +83,8 @@ def _pieces(value: Any) -> Iterator[tuple[str, Any]]:
         yield from ((field.name, getattr(value, field.name)) for field in fields(value))
     elif callable(getattr(value, "__wrapped__", None)):  # compiled by JAX, cached, decorated
         yield "wrapped", value.__wrapped__
-    elif not type(value).__module__.startswith(
-        "multiprocessing"
-    ):  # whose objects are of one process
+    # Objects of multiprocessing are of one process.
+    elif not type(value).__module__.startswith("multiprocessing"):
         yield "class", text_of(type(value)) if _is_users(type(value)) else ""
         yield "repr", without_address(value)
         yield from sorted(getattr(value, "__dict__", {}).items())

@@ -47,6 +47,11 @@ def encode_array(array: np.ndarray) -> dict[str, Any]:
     return {"shape": list(numbers.shape), "float64": base64.b64encode(numbers.tobytes()).decode()}
 
 
+def numbers_by_name(table: Any) -> dict[str, float]:
+    """A table of numbers, read back."""
+    return {str(name): float(number) for name, number in table.items()}
+
+
 def from_jsonable(kind: type[Kind], data: Any) -> Kind:
     """A dataclass from what ``to_jsonable`` made of it.
 

@@ -33,9 +33,8 @@ class Progress:
         self.next_plain = FIRST_LINE
         self.started = time.perf_counter()
         self.shown, self.width, self.pending = -REFRESH, 0, ""
-        self.first: float | None = (
-            None  # where the work was when it was first looked at: a run that goes on
-        )
+        # Where the work was when it was first looked at: a run that goes on.
+        self.first: float | None = None
 
     def update(self, done: float, note: str = "", total: int | None = None) -> None:
         """Say where the work is, if it is time to."""

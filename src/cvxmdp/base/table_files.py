@@ -107,9 +107,8 @@ def read_parquet(path: Path, largest: int = LARGEST) -> Any:
     too_large = f"{path.name} unpacks to more than {largest:,} bytes; split it into smaller files"
     try:
         with parquet.ParquetFile(require_file(path)) as file:
-            if (
-                file.metadata.num_rows * file.metadata.num_columns > largest
-            ):  # a byte each, at least
+            # A byte each, at least.
+            if file.metadata.num_rows * file.metadata.num_columns > largest:
                 raise FileFormatError(too_large)
             batches, unpacked = [], 0
             for batch in file.iter_batches(ROWS_AT_ONCE):

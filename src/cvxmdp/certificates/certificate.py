@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from cvxmdp.base.errors import FileFormatError, reading
-from cvxmdp.base.jsonable import encode_array, to_jsonable
+from cvxmdp.base.jsonable import encode_array, numbers_by_name, to_jsonable
 from cvxmdp.base.notebooks import InNotebooks
 from cvxmdp.base.relative_size import largest_of, size_of
 from cvxmdp.base.storage import whole_file
@@ -124,6 +124,11 @@ class Certificate(InNotebooks):
     one_sign: bool = False
 
     @property
+    def bound(self) -> float:
+        """No feasible policy is better: ``upper`` where it is maximised, ``lower`` where it is minimised."""
+        return self.upper if self.sense == "maximize" else self.lower
+
+    @property
     def gap(self) -> float:
         """upper - lower."""
         return self.upper - self.lower if not self.infeasible else math.nan
@@ -141,10 +146,7 @@ class Certificate(InNotebooks):
     @property
     def range(self) -> float:
         """|bound - objective of the uniform policy|; zero where there is none, or ``one_sign``."""
-        if self.one_sign:
-            return 0.0
-        bound = self.upper if self.sense == "maximize" else self.lower
-        return largest_of(bound - self.uniform)
+        return 0.0 if self.one_sign else largest_of(self.bound - self.uniform)
 
     @property
     def near_zero(self) -> bool:
@@ -266,9 +268,9 @@ def _rebuilt(document: Any) -> Certificate:
     return Certificate(
         **known,
         policy=policy,
-        slack=_numbers(claims.get("slack", {})),
-        given_slack=_numbers(notes["given_slack"]),
-        multipliers=_numbers(claims.get("multipliers", {})),
+        slack=numbers_by_name(claims.get("slack", {})),
+        given_slack=numbers_by_name(notes["given_slack"]),
+        multipliers=numbers_by_name(claims.get("multipliers", {})),
         repaired=bool(notes["repaired"]),
         infeasible=bool(claims["infeasible"]),
         conflict=tuple(str(name) for name in claims.get("conflict", ())),
@@ -281,10 +283,6 @@ def _rebuilt(document: Any) -> Certificate:
         one_sign=bool(notes.get("one_sign", False)),
         **on_truth,
     )
-
-
-def _numbers(table: Any) -> dict[str, float]:
-    return {str(name): float(number) for name, number in table.items()}
 
 
 def certificate_facts(certificate: Certificate) -> dict[str, Any]:

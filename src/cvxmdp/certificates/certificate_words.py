@@ -36,9 +36,7 @@ def _infeasible(certificate: Certificate) -> list[str]:
 
 def _bounds(certificate: Certificate) -> list[str]:
     maximise = certificate.sense == "maximize"
-    bound, reached = certificate.upper, certificate.lower
-    if not maximise:
-        bound, reached = reached, bound
+    bound, reached = certificate.bound, certificate.lower if maximise else certificate.upper
     lines = []
     if math.isfinite(bound):
         side = "above" if maximise else "below"

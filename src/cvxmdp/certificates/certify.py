@@ -180,9 +180,9 @@ class Certifier:
             # The solver met the gap it was asked for, or the search would be one like its own, from the
             # beginning. Only what costs next to nothing may add to that.
             met = answer.status is Status.OPTIMAL or is_large(self.claims)
-            if proofs[0] is not None and met and math.isfinite(proofs[0].upper):
+            if proofs[0] is not None and met:
                 cheap = int(self.claims.flow.actions.sum()) <= CHEAP
-                return best([*proofs, self._by_program() if cheap else None])
+                return best([*proofs, by_program(self.claims) if cheap else None])
         own = getattr(answer, "multipliers", None) or {}
         known = set(own) == set(self.claims.slacks)  # else of another problem
         if given is not None and known and not any(math.isnan(mu) for mu in own.values()):
@@ -201,12 +201,9 @@ class Certifier:
             return proof  # affine functions are their own tangents: there is no better proof
         return best([proof, by_program_for(self.claims, known)])
 
-    def _by_program(self) -> Proof | None:
-        return best([by_program(self.claims)])
-
     def _search(self) -> Proof | None:
         if self._searched is None:
-            found = self._by_program()
+            found = by_program(self.claims)
             if found is not None and not self._meets(found):
                 found = best([found, by_program(self.claims, scaled=False)])
             if is_large(self.claims) if found is None else not self._meets(found):

@@ -42,7 +42,7 @@ ENOUGH = 1e-6  # certified relative gap at which an answer is called optimal
 
 
 class Proof(NamedTuple):
-    """An upper bound and what proves it."""
+    """An upper bound, which is a finite number, and what proves it."""
 
     upper: float
     evidence: Evidence
@@ -131,9 +131,8 @@ class Claims:
         size = size_of(upper, lower, 0.0 if self.one_sign else abs(upper) + self.most)
         if self.one_sign:
             return gap / size if size > UNDERFLOW else 0.0
-        if size > largest_of(
-            upper, lower
-        ):  # it may be near zero: what the uniform policy has decides
+        # It may be near zero: what the uniform policy has decides.
+        if size > largest_of(upper, lower):
             span = abs(upper - self.uniform_value)
             size = size_of(upper, lower, span if math.isfinite(span) else 0.0)
         if min(upper, lower) <= 0 <= max(upper, lower) and gap > ENOUGH * size:
@@ -182,6 +181,8 @@ class Claims:
             if evidence.remainder is None:
                 evidence = replace(evidence, remainder=self._remainder(kept, evidence))
             found = Proof(upper_bound(self.checked, kept, self.written(evidence)), evidence)
+            if not math.isfinite(found.upper):
+                return None
             rounding = self.one_sign and 0 < found.upper <= ROUNDING * self.most
             return self._at_zero(found) if rounding else found
         except CertificateError:
@@ -212,5 +213,5 @@ class Claims:
 
 def best(candidates: list[Proof | None]) -> Proof | None:
     """The proof with the lowest bound."""
-    found = [proof for proof in candidates if proof is not None and math.isfinite(proof.upper)]
-    return min(found, key=lambda proof: proof.upper) if found else None
+    found = (proof for proof in candidates if proof is not None)
+    return min(found, key=lambda proof: proof.upper, default=None)

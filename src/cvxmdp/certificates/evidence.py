@@ -160,6 +160,11 @@ def room_by_columns(claims: Claims) -> Proof | None:
         size = COLUMNS_TOLERANCE * max(abs(now[0]), abs(now[1]))
         if now[1] - now[0] <= max(size, rounding) or idle == IDLE:
             break
+    return _of_room(claims, generation)
+
+
+def _of_room(claims: Claims, generation: Generation) -> Proof | None:
+    """What columns show of the smallest slack, with the mixture that has the most room."""
     found = generation.room_evidence()
     if found is None:
         return None
@@ -179,13 +184,9 @@ def conflict_by_columns(claims: Claims) -> Proof | None:
             generation.step()
             if generation.infeasible or generation.answer is not None or generation.stuck:
                 break
-        found = generation.room_evidence() if generation.infeasible else None
     except SolverError:
         return None
-    if found is None:
-        return None
-    policy = claims.flow.policy(generation.safest())
-    return claims.smallest_slack().prove(replace(found, policy=policy))
+    return _of_room(claims, generation) if generation.infeasible else None
 
 
 def by_gradient(

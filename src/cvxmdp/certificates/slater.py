@@ -19,7 +19,7 @@ import numpy as np
 from cvxmdp.atoms.shapes import MinimumShape, SumShape
 from cvxmdp.base.errors import ProblemError, SolverError
 from cvxmdp.base.notebooks import InNotebooks
-from cvxmdp.certificates.claims import Claims, Proof, best
+from cvxmdp.certificates.claims import Claims, Proof
 from cvxmdp.certificates.evidence import (
     by_columns,
     by_gradient,
@@ -36,7 +36,7 @@ from cvxmdp.problems.problem import Problem
 from cvxmdp.problems.solution_text import said_of_model
 
 NEGLIGIBLE = 1e-6  # weight of a constraint that is a solver's rounding, not part of a conflict
-SHARES = (0.0, 1e-4, 1e-3, 1e-2, 0.1, 0.3, 0.5, 0.7, 0.9, 1.0)  # of a policy inside f's domain
+SHARES = (1e-4, 1e-3, 1e-2, 0.1, 0.3, 0.5, 0.7, 0.9, 1.0)  # of a policy inside f's domain
 
 
 @dataclass(frozen=True)
@@ -146,7 +146,7 @@ def _search_room(claims: Claims) -> Proof:
     ways = ((by_program, smallest), (room_by_columns, claims), (conflict_by_columns, claims))
     for way, asked in ways:
         proof = way(asked)
-        if proof is not None and math.isfinite(proof.upper):
+        if proof is not None:
             found.append(proof)
             if proof.upper < 0 or _room_in(claims, proof) > 0:
                 break
@@ -214,10 +214,10 @@ def slater_of(claims: Claims, room: Room | None = None) -> Slater:
 
 def prove(claims: Claims) -> Proof:
     """The best proof of an upper bound that can be found for claims without constraints."""
-    found = best([by_program(claims)])
+    found = by_program(claims)
     if found is None and is_large(claims):
-        found = best([by_columns(claims)])
-    found = found or best([by_gradient(claims)])
+        found = by_columns(claims)
+    found = found or by_gradient(claims)
     if found is None:
         raise SolverError(
             "no finite bound was found. Likely causes: a utility that is infinite or has no finite "
@@ -260,16 +260,14 @@ def _into_domain(claims: Claims, policy: np.ndarray | None) -> tuple[np.ndarray,
     if math.isfinite(first.objective) or min(first.slack.values()) <= 0:
         return policy, first
     inside = _inside(claims)
-    ends = (
-        [uniform] if inside is None or inside.evidence.policy is None else [inside.evidence.policy]
-    )
-    for other in [claims.achieved(end) for end in ends]:
-        for share in SHARES[1:]:
-            mixed = (1 - share) * first.occupancy + share * other.occupancy
-            candidate = claims.flow.policy(mixed)
-            found = claims.achieved(candidate)
-            if math.isfinite(found.objective) and min(found.slack.values()) > 0:
-                return candidate, found
+    end = None if inside is None else inside.evidence.policy
+    other = claims.achieved(uniform if end is None else end)
+    for share in SHARES:
+        mixed = (1 - share) * first.occupancy + share * other.occupancy
+        candidate = claims.flow.policy(mixed)
+        found = claims.achieved(candidate)
+        if math.isfinite(found.objective) and min(found.slack.values()) > 0:
+            return candidate, found
     return policy, first
 
 

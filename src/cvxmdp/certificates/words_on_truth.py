@@ -49,7 +49,7 @@ def _none(certificate: Certificate) -> list[str]:
 
 def _bounds(certificate: Certificate) -> list[str]:
     maximise = certificate.sense == "maximize"
-    bound = certificate.upper if maximise else certificate.lower
+    bound = certificate.bound
     side = "above" if maximise else "below"
     known = f"no feasible policy gets {side} {number(bound)};"
     lines = [known if math.isfinite(bound) else "no bound on the best objective is known;"]

@@ -276,9 +276,8 @@ class Checking:
                 raise CertificateError("something is claimed of a policy that is not there")
             return -math.inf
         values = RecordedValues(decode_tree(self.document["evidence"].get("values")))
-        self.arithmetic.visited(
-            problem, decode(policy)
-        )  # whether there is time, where that takes long
+        # Whether there is time, where that takes long.
+        self.arithmetic.visited(problem, decode(policy))
         anywhere = policy_in(problem.models, decode(policy), values)
         claims = {"the objective": (problem.objective, claimed)}
         claims |= {f"the slack of {name!r}": (problem.slacks[name], slack[name]) for name in slack}
@@ -297,11 +296,8 @@ class Checking:
 
     def uniform(self) -> None:
         """The uniform policy's objective is what relative gaps refer to."""
-        problem, arithmetic, claimed = (
-            self.problem,
-            self.arithmetic,
-            _number(self.stated, "uniform"),
-        )
+        problem, arithmetic = self.problem, self.arithmetic
+        claimed = _number(self.stated, "uniform")
         visited = arithmetic.visited(problem, problem.flow.uniform)
         computed = partial(arithmetic.value, problem.objective, visited)
         value = self.verified("the uniform policy's objective", computed)
@@ -323,10 +319,8 @@ class Checking:
         """What relative gaps refer to where zero is between the bounds: what floats say it is, for no proof
         rests on it.
         """
-        claimed, floats = (
-            _number(self.stated, "least_size"),
-            _subject(self.document, self.plain, FLOATS),
-        )
+        claimed = _number(self.stated, "least_size")
+        floats = _subject(self.document, self.plain, FLOATS)
         if not _number(self.stated, "lower") <= 0 <= _number(self.stated, "upper"):
             self.reasons.append("a least size is claimed of bounds that zero is not between.")
         size = self.verified("the least size", partial(change_of, floats))

@@ -119,10 +119,8 @@ class ConfidenceRows:
             bar = level + math.log((j + 1) * (j + 2))
             weights, found = self._ball(counts, visits, shares, 8.0**j, bar)
             better = found < radius
-            radius, self.strength = (
-                np.where(better, found, radius),
-                np.where(better, j, self.strength),
-            )
+            radius = np.where(better, found, radius)
+            self.strength = np.where(better, j, self.strength)
             centre = np.where(better[rows.row], weights, centre)
         return centre, radius
 

@@ -12,7 +12,6 @@ e_{t+1} = gamma (e_t + <y^_t, |p - p^|_1>).
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -20,19 +19,11 @@ import numpy as np
 from cvxmdp.checker.arithmetic import EPS, CertificateError, ErrorBound
 from cvxmdp.checker.checked_finite import CheckedFinite
 from cvxmdp.checker.checked_flow import Proof, Visited
-from cvxmdp.checker.model_sets import SetOfModels, with_open_actions
+from cvxmdp.checker.model_sets import SetOfModels
 
 
 class CheckedFiniteModels(SetOfModels, CheckedFinite):
     """Finitely many steps in every model of a set; see ``CheckedModels``."""
-
-    def __init__(self, plain: Mapping[str, Any], confidence: float) -> None:
-        super().__init__(with_open_actions(plain))
-        self.take(plain["uncertainty"], confidence)
-
-    @property
-    def gamma(self) -> float:
-        return self.discount
 
     @property
     def longest(self) -> float:

@@ -14,7 +14,6 @@ occupancies y and y^ of one policy in a model of the set and in the estimate dif
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from functools import cached_property
 from typing import Any
 
@@ -23,31 +22,18 @@ import numpy as np
 from cvxmdp.checker.arithmetic import EPS, CertificateError, ErrorBound, largest, total
 from cvxmdp.checker.checked_episodes import CheckedEpisodes
 from cvxmdp.checker.checked_flow import Proof, Visited
-from cvxmdp.checker.model_sets import SetOfModels, with_open_actions
+from cvxmdp.checker.model_sets import SetOfModels
 
 SWEEPS = 20_000  # in which a longest stay has to settle
 STILL = 0.01  # of a step, that the last sweep may add to it
 
 
 class CheckedModels(SetOfModels, CheckedEpisodes):
-    """Episodes in every model of a set; ``transition`` and ``initial`` are the estimate's.
-
-    Args:
-        plain: the problem, with "uncertainty": what is known of its rows.
-        confidence: with which the set holds the true model; of no account where errors are stated.
-    """
-
-    def __init__(self, plain: Mapping[str, Any], confidence: float) -> None:
-        super().__init__(with_open_actions(plain))
-        self.take(plain["uncertainty"], confidence)
+    """Episodes in every model of a set; ``transition`` and ``initial`` are the estimate's."""
 
     def require(self, charge: np.ndarray) -> None:
         """Undiscounted: no policy may stay for ever, in any model."""
         _ = self.longest
-
-    @property
-    def gamma(self) -> float:
-        return self.discount
 
     def excess(self, reward: np.ndarray, blur: np.ndarray, proof: Proof) -> np.ndarray | None:
         """What values leave open grows with the longest stay, which no model's row shortens for sure."""

@@ -264,10 +264,8 @@ class MinimumForm(ClosedForm):
         parts = [(form.value(x), form.drift(x, error)) for form in self.forms]
         if not of.finite([number for part in parts for number in part]):
             return math.inf
-        lowest, highest = (
-            of.least(v - off for v, off in parts),
-            of.least(v + off for v, off in parts),
-        )
+        lowest = of.least(v - off for v, off in parts)
+        highest = of.least(v + off for v, off in parts)
         moved = of.greatest([least - lowest, highest - least])
         return moved + 4 * of.eps * (abs(least) + moved)
 

@@ -51,6 +51,10 @@ def opened(available: Any) -> np.ndarray:
 class SetOfModels(CheckedFlow):
     """A flow whose rows are only known to lie in sets; its own numbers are the estimate's.
 
+    Args:
+        plain: the problem, with "uncertainty": what is known of its rows.
+        confidence: with which the sets hold the true rows; of no account where errors are stated.
+
     Attributes:
         rows: the sets of the pairs, of one step.
         starts: that of the initial distribution, or None where it is known.
@@ -67,14 +71,15 @@ class SetOfModels(CheckedFlow):
     start_moved = 0.0
     promises: tuple[str, ...]
     scalars = FLOATS
+    discount: float
 
-    def take(self, known: Mapping[str, Any], confidence: float) -> None:
-        """Read the sets.
+    @property
+    def gamma(self) -> float:
+        return self.discount
 
-        Args:
-            known: what is known of the rows, the "uncertainty" of a problem's plain data.
-            confidence: with which the sets hold the true rows; of no account where errors are stated.
-        """
+    def __init__(self, plain: Mapping[str, Any], confidence: float) -> None:
+        super().__init__(with_open_actions(plain))
+        known = plain["uncertainty"]
         self.boxes: dict[str, SignalBox] = {}
         self.confidence, self.count = confidence, 0
         self.visits, self.signals = np.zeros(self.ends.shape), dict[str, Mapping[str, Any]]()

@@ -67,9 +67,8 @@ class NormForm(ClosedForm):
         of = self.scalars
         v, sizes = self.target.direction(parameters, self.inner.rows)
         scale = of.number(self.scale(of.rough(v), of.rough(sizes)))
-        if (
-            of.exact and self.norm != "l2-squared"
-        ):  # what floats took is as good as sure: now it is sure
+        # What floats took is as good as sure: now it is sure.
+        if of.exact and self.norm != "l2-squared":
             size = scale * (of.largest(v) if self.norm == "l1" else of.length(v))
             scale = scale / of.greatest([size, of.number(1.0)])
         v, sizes = scale * v, scale * sizes

@@ -134,7 +134,11 @@ class SolveCommand:
     tensorboard: Path | None = None
 
     def run(self) -> RunRecord:
-        solution = self._solution()
+        task = Task(self.spec.problem, self.start, self.seed)
+        place = None
+        if self.folder is not None:
+            place = _checkpoints(self.folder / CHECKPOINT, self.specification)
+        solution = run_task(self.solver, task, place, self.time_limit, None, self.tensorboard)
         proving = self.prove and solution.status.name.lower() not in UNFINISHED
         record = record_of(
             solution,
@@ -147,13 +151,6 @@ class SolveCommand:
         if self.reason is None:
             return record
         return replace(record, stats={**record.stats, "chosen": self.reason})
-
-    def _solution(self) -> Solution:
-        task = Task(self.spec.problem, self.start, self.seed)
-        place = None
-        if self.folder is not None:
-            place = _checkpoints(self.folder / CHECKPOINT, self.specification)
-        return run_task(self.solver, task, place, self.time_limit, None, self.tensorboard)
 
     def proven(self, record: RunRecord) -> RunRecord:
         """A finished run, with the certificate that nobody had asked for yet."""

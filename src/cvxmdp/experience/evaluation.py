@@ -260,9 +260,8 @@ def _long_run(
 def _model_setting(
     mdp: TabularMDP, sample: Sample, horizon: int, delta: float, seed: int
 ) -> Setting:
-    if (
-        not mdp.horizon.episodic
-    ):  # batches of one path depend on each other: nothing is proven of them
+    # Batches of one path depend on each other: nothing is proven of them.
+    if not mdp.horizon.episodic:
         seen, pairs = Radius(0.0, 0.0), mdp.reachable_pairs
         return Setting(sample, mdp, None, {}, {}, None, True, seen, math.inf, pairs, delta, seed)
     mass, pairs = min(mdp.horizon.longest, float(horizon)), mdp.reachable_pairs

@@ -29,7 +29,7 @@ import scipy.sparse as sp
 
 from cvxmdp.base.errors import SolverError
 from cvxmdp.models.end_components import end_components
-from cvxmdp.models.flow import Equations, Flow, Label, naming, reached_from
+from cvxmdp.models.flow import Equations, Flow, Label, naming, reached_from, visited_by_some
 from cvxmdp.models.planning import MOST_ROUNDS, Best, Device, Oracle, improved
 from cvxmdp.models.recurrence import (
     closed_classes,
@@ -49,8 +49,7 @@ def recurrent_parts(
     transition: sp.csr_array, initial: np.ndarray, actions: np.ndarray
 ) -> list[np.ndarray]:
     """The maximal end components that can be reached, as indices of their states."""
-    pointers = transition.indptr[:: actions.shape[1]]
-    reached = reached_from(initial > 0, pointers, transition.indices)
+    reached = visited_by_some(transition, initial)
     found = end_components(transition, reached[:, None] & actions)
     return [found.members(one) for one in range(found.count)]
 
@@ -72,8 +71,7 @@ class AverageFlow(Flow):
         """The flow of a model with one recurrent part; states out of reach lead there, too."""
         (part,) = recurrent_parts(transition, initial, actions)
         given = transition
-        pointers = transition.indptr[:: actions.shape[1]]
-        far = ~reached_from(initial > 0, pointers, transition.indices)
+        far = ~visited_by_some(transition, initial)
         if far.any():
             rows = np.flatnonzero((far[:, None] & actions).ravel())
             near = sp.diags_array(np.repeat(~far, actions.shape[1]).astype(np.float64)) @ transition
@@ -146,9 +144,6 @@ class AverageFlow(Flow):
         shares = long_run(self.chain(policy), self.initial)
         return np.where(self.actions, shares[:, None] * policy, 0.0)
 
-    def occupancies(self, policies: np.ndarray) -> np.ndarray:
-        return np.stack([self.occupancy(policy) for policy in policies])
-
     def residual(self, x: np.ndarray) -> np.ndarray:
         """What the flow equations miss at x, (S,); what the mass misses is spread over the part."""
         missing = (float(x.sum()) - 1.0) * self.reached / self.part.size
@@ -156,13 +151,10 @@ class AverageFlow(Flow):
 
     def equations(self) -> Equations:
         """One equation follows from the others; the mass stands in its place."""
-        places = np.flatnonzero(self.usable)
-        entries = (np.ones(places.size), (places // self.shape[1], np.arange(places.size)))
-        leaving = sp.csr_array(entries, shape=(self.shape[0], places.size))
-        balanced = sp.csr_array((leaving - self.transition[places].T)[self.reached])
+        balanced = self.balance(1.0)
         right = np.zeros(self.part.size)
         right[0] = 1.0
-        mass = sp.csr_array(np.ones((1, places.size)))
+        mass = sp.csr_array(np.ones((1, balanced.shape[1])))
         return Equations(sp.csr_array(sp.vstack([mass, balanced[1:]])), right, balance=0)
 
     def policy(self, x: np.ndarray) -> np.ndarray:

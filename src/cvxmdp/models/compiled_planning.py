@@ -65,6 +65,12 @@ class CompiledModel(Pytree):
         """gamma P V, (A, S)."""
         return (self.probabilities * values[self.successors]).sum(axis=1)
 
+    def residual(self, x: Array) -> Array:
+        """What the flow equations miss at x, (S, A): (S,)."""
+        parts = self.probabilities * x.T[:, None, :]
+        arriving = jnp.zeros(x.shape[0]).at[self.successors].add(parts)
+        return x.sum(axis=1) - self.initial - arriving
+
     def chain(self, actions: Array) -> CompiledChain:
         """Of a deterministic policy, (S,)."""
         chosen = actions.astype(jnp.int32)[None, None, :]
@@ -304,13 +310,7 @@ def following(model: CompiledModel, values: Array) -> Array:
 @program()
 def residual(model: CompiledModel, x: Array) -> Array:
     """What the flow equations miss at x, (S, A): (S,)."""
-    return x.sum(axis=1) - model.initial - arriving(model, x)
-
-
-def arriving(model: CompiledModel, x: Array) -> Array:
-    """Gamma P'x, (S,), of x (S, A)."""
-    parts = model.probabilities * x.T[:, None, :]
-    return jnp.zeros(x.shape[0]).at[model.successors].add(parts)
+    return model.residual(x)
 
 
 def _visits(

@@ -228,22 +228,6 @@ class EpisodeFlow(Flow):
             return inside
         return np.asarray(inside * (self.mass / inside.sum(axis=-1, keepdims=True)))
 
-    def occupancies(self, policies: np.ndarray) -> np.ndarray:
-        """The occupancies of several policies, (K, S, A): small models are solved together."""
-        states, actions = self.shape
-        if states > SOLVED_TOGETHER:
-            return np.stack([self.occupancy(policy) for policy in policies])
-        transition = self.transition.toarray().reshape(states, actions, states)
-        visits = np.empty(policies.shape[:2])
-        block = max(1, TOGETHER_ENTRIES // states**2)
-        for begin in range(0, len(policies), block):
-            part = policies[begin : begin + block]
-            backward = np.einsum("ksa,sat->kts", part, transition, optimize=True)
-            system = np.eye(states) - self.discount * backward
-            right = np.broadcast_to(self.initial[:, None], (len(part), states, 1))
-            visits[begin : begin + block] = np.linalg.solve(system, right)[:, :, 0]
-        return np.where(self.actions, self._clean(visits)[:, :, None] * policies, 0.0)
-
     def residual(self, x: np.ndarray) -> np.ndarray:
         """What the flow equations miss at x, (S,): zero for an occupancy."""
         inflow = self.initial + self.discount * product(self.transition.T, x.ravel())
@@ -255,15 +239,12 @@ class EpisodeFlow(Flow):
         It is (1 - gamma) <1, x> + gamma <ending, x> = |rho|: solvers know equations to some tolerance, and a
         tolerance in that one costs no more than itself, in the others its share of the longest stay.
         """
-        places = np.flatnonzero(self.usable)
-        entries = (np.ones(places.size), (places // self.shape[1], np.arange(places.size)))
-        leaving = sp.csr_array(entries, shape=(self.shape[0], places.size))
-        arriving = self.discount * sp.csr_array(self.transition[places].T)
-        matrix = sp.csr_array((leaving - arriving)[self.reached])
+        matrix = self.balance(self.discount)
         right = self.initial[self.reached] / self.mass
         if self.longest <= LONG:
             return Equations(matrix, right)
         row = int(right.argmax())
+        places = np.flatnonzero(self.usable)
         sums = np.asarray(self.transition[places].sum(axis=1)).ravel()
         ending = np.where(1.0 - sums > ROUNDED, 1.0 - sums, 0.0)
         whole = (1.0 - self.discount + self.discount * ending) * self.mass
@@ -279,6 +260,22 @@ class DiscountedFlow(EpisodeFlow):
 
     def sketched(self, policy: np.ndarray) -> np.ndarray:
         return self._sketched(policy)
+
+    def occupancies(self, policies: np.ndarray) -> np.ndarray:
+        """The occupancies of several policies, (K, S, A): small models are solved together."""
+        states, actions = self.shape
+        if states > SOLVED_TOGETHER:
+            return super().occupancies(policies)
+        transition = self.transition.toarray().reshape(states, actions, states)
+        visits = np.empty(policies.shape[:2])
+        block = max(1, TOGETHER_ENTRIES // states**2)
+        for begin in range(0, len(policies), block):
+            part = policies[begin : begin + block]
+            backward = np.einsum("ksa,sat->kts", part, transition, optimize=True)
+            system = np.eye(states) - self.discount * backward
+            right = np.broadcast_to(self.initial[:, None], (len(part), states, 1))
+            visits[begin : begin + block] = np.linalg.solve(system, right)[:, :, 0]
+        return np.where(self.actions, self._clean(visits)[:, :, None] * policies, 0.0)
 
     @property
     def scale(self) -> float:

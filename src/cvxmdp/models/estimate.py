@@ -44,9 +44,8 @@ def estimated_model(
     visits, mask = counts.visits, counts.tried.copy()
     unknown, unlisted = np.flatnonzero(counts.unknown), ~counts.listed
     mask[unknown] = counts.available[unknown]
-    mask[unlisted, 0] = (
-        True  # a number that is no state: a model needs an action, and this one ends at once
-    )
+    # A number that is no state: a model needs an action, and this one ends at once.
+    mask[unlisted, 0] = True
     going = counts.outcomes[:, :-1].astype(np.float64)
     going.data /= np.repeat(np.maximum(visits.ravel(), 1), np.diff(going.indptr))
     staying = np.zeros(visits.shape)

@@ -132,9 +132,6 @@ class FiniteFlow(EpisodeFlow):
             visits = self.discount * (self.single.T @ x[time].ravel())
         return x.reshape(self.shape)
 
-    def occupancies(self, policies: np.ndarray) -> np.ndarray:
-        return np.stack([self.occupancy(policy) for policy in policies])
-
     def visits(self, chain: sp.csr_array) -> np.ndarray:
         """v = rho + gamma chain' v, (T*S,)."""
         size, found = self.single.shape[1], self.initial.copy()

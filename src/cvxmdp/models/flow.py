@@ -153,9 +153,9 @@ class Flow(ABC):
     def occupancy(self, policy: np.ndarray) -> np.ndarray:
         """The occupancy of a policy, (S, A): expected visits of each pair, as the horizon weighs them."""
 
-    @abstractmethod
     def occupancies(self, policies: np.ndarray) -> np.ndarray:
-        """The occupancies of several policies, (K, S, A): small models are solved together."""
+        """The occupancies of several policies, (K, S, A)."""
+        return np.stack([self.occupancy(policy) for policy in policies])
 
     def visits_matrices(self, policy: np.ndarray) -> tuple[np.ndarray, np.ndarray] | None:
         """M = (I - gamma P_pi)^{-1}, (S, S), visits of each state from each, and gamma P M, (S, A, S).
@@ -175,6 +175,14 @@ class Flow(ABC):
     def require(self, charge: Callable[[], np.ndarray], signals: Iterable[str] = ()) -> None:
         """Refuse problems of these signals that have no answer; ``charge``, (S, A), is what staying costs."""
         return
+
+    def balance(self, discount: float) -> sp.csr_array:
+        """What leaves each reached state less ``discount`` times what arrives, by the usable pairs."""
+        places = np.flatnonzero(self.usable)
+        entries = (np.ones(places.size), (places // self.shape[1], np.arange(places.size)))
+        leaving = sp.csr_array(entries, shape=(self.shape[0], places.size))
+        arriving = discount * sp.csr_array(self.transition[places].T)
+        return sp.csr_array((leaving - arriving)[self.reached])
 
     @property
     def effective_discount(self) -> float:
@@ -216,9 +224,7 @@ class Flow(ABC):
     @cached_property
     def reached(self) -> np.ndarray:
         """Boolean (S,): states that some policy visits. No policy ever visits the others."""
-        # Rows of one state are contiguous, so every A-th row pointer gives the state graph.
-        pointers = self.transition.indptr[:: self.shape[1]]
-        found = reached_from(self.initial > 0, pointers, self.transition.indices)
+        found = visited_by_some(self.transition, self.initial)
         found.flags.writeable = False
         return found
 
@@ -324,6 +330,27 @@ def naming(states: np.ndarray, label: Label) -> str:
     """Some states in words: the first two, and how many there are."""
     first = ", ".join(repr(label(int(state))) for state in states[:2])
     return f"{{{first}{f', ... {states.size:,} states' if states.size > 2 else ''}}}"
+
+
+def state_pointers(transition: sp.csr_array) -> np.ndarray:
+    """Of the state graph: rows of one state are contiguous, so every A-th row pointer."""
+    rows, states = transition.shape
+    return np.asarray(transition.indptr[:: rows // states])
+
+
+def visited_by_some(transition: sp.csr_array, initial: np.ndarray) -> np.ndarray:
+    """Boolean (S,): states that some policy visits."""
+    return reached_from(initial > 0, state_pointers(transition), transition.indices)
+
+
+def successors_of_states(transition: sp.csr_array) -> sp.csr_array:
+    """Where each state may lead, (S, S), over all its actions."""
+    states = transition.shape[1]
+    ones = np.ones(transition.nnz, dtype=np.int8)
+    entries = (ones, transition.indices, state_pointers(transition))
+    merged = sp.csr_array(entries, shape=(states, states)).copy()
+    merged.sum_duplicates()
+    return merged
 
 
 def reached_from(start: np.ndarray, pointers: np.ndarray, successors: np.ndarray) -> np.ndarray:

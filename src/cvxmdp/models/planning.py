@@ -26,6 +26,7 @@ import scipy.sparse as sp
 
 from cvxmdp.base.blocks import in_blocks
 from cvxmdp.base.errors import SolverError
+from cvxmdp.models.flow import state_pointers, successors_of_states
 from cvxmdp.models.rare_events import rare_return
 from cvxmdp.models.systems import (
     DENSE_LIMIT,
@@ -300,19 +301,17 @@ class Pattern:
     def __init__(self, flow: Flow) -> None:
         self.flow, self.n_states = flow, flow.shape[0]
         self.fill: sp.csr_array | None = None
-        transition, pointers = flow.transition, flow.transition.indptr[:: flow.shape[1]]
-        entries = (np.ones(transition.nnz, dtype=np.int8), transition.indices, pointers)
-        merged = sp.csr_array(entries, shape=(self.n_states, self.n_states)).copy()
-        merged.sum_duplicates()
-        if merged.nnz < MERGING_PAYS * transition.nnz:
-            self._merge(merged, pointers)
+        merged = successors_of_states(flow.transition)
+        if merged.nnz < MERGING_PAYS * flow.transition.nnz:
+            self._merge(merged)
 
-    def _merge(self, merged: sp.csr_array, pointers: np.ndarray) -> None:
+    def _merge(self, merged: sp.csr_array) -> None:
         """A matrix that takes a policy's (S * A,) probabilities to the merged entries."""
         transition = self.flow.transition
         states = np.arange(self.n_states, dtype=np.int64)
         keys = np.repeat(states * self.n_states, np.diff(merged.indptr)) + merged.indices
-        own = np.repeat(states * self.n_states, np.diff(pointers)) + transition.indices
+        lengths = np.diff(state_pointers(transition))
+        own = np.repeat(states * self.n_states, lengths) + transition.indices
         slots = np.searchsorted(keys, own)
         pairs = sp.csc_array(
             (transition.data, slots, transition.indptr), shape=(merged.nnz, transition.shape[0])

@@ -21,7 +21,7 @@ from cvxmdp.base.errors import ModelError
 from cvxmdp.models.collapsing import Silence
 from cvxmdp.models.end_components import EndComponents, end_components
 from cvxmdp.models.episode_flow import ROUNDED, EpisodeFlow
-from cvxmdp.models.flow import reached_from
+from cvxmdp.models.flow import reached_from, visited_by_some
 from cvxmdp.models.planning import optimal_values
 from cvxmdp.models.systems import EPS, solve_discounted
 
@@ -33,8 +33,7 @@ NAMED = 4  # states that a message names
 
 def of_reached(transition: sp.csr_array, initial: np.ndarray, actions: np.ndarray) -> sp.csr_array:
     """The transition with empty rows where no policy ever is: those states might never end."""
-    pointers = transition.indptr[:: actions.shape[1]]
-    reached = reached_from(initial > 0, pointers, transition.indices)
+    reached = visited_by_some(transition, initial)
     if reached.all():
         return transition
     kept = sp.diags_array(np.repeat(reached, actions.shape[1]).astype(np.float64))
@@ -196,9 +195,6 @@ class TotalFlow(EpisodeFlow):
     def sketched(self, policy: np.ndarray) -> np.ndarray:
         """To so many digits where every policy ends; else a chain may have to be looked at first."""
         return self.occupancy(policy) if self.strict else self._sketched(policy)
-
-    def occupancies(self, policies: np.ndarray) -> np.ndarray:
-        return np.stack([self.occupancy(policy) for policy in policies])
 
     def best_values(
         self, reward: np.ndarray, guess: np.ndarray | None = None

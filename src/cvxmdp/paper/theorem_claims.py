@@ -15,8 +15,7 @@ from cvxmdp.models import TabularMDP
 from cvxmdp.paper.verdicts import Claim
 from cvxmdp.problems.problem import Problem
 from cvxmdp.problems.solution import Solution
-from cvxmdp.runs.interruption import unless_interrupted
-from cvxmdp.runs.solving import solve
+from cvxmdp.runs.solving import solve_among_many
 from cvxmdp.solvers.contract import Solver
 from cvxmdp.solvers.convex_program import ConvexProgram
 from cvxmdp.solvers.pdpg import PDPG
@@ -53,8 +52,7 @@ def ring_problems(share: float = 0.5) -> dict[bool, Problem]:
 
 
 def _solved(problem: Problem, solver: Solver | None = None) -> Solution:
-    with unless_interrupted():
-        return solve(problem, solver, progress=False)
+    return solve_among_many(problem, solver, progress=False)
 
 
 def _ring() -> TabularMDP:

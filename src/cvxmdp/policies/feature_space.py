@@ -43,10 +43,8 @@ class FeatureSpace(Space):
         environment: Observable | None = None,
         offered: Iterable[str] = (),
     ) -> None:
-        self.actions, self.horizon = (
-            np.ones((n_features, n_actions), dtype=bool),
-            horizon if isinstance(horizon, Horizon) else horizon_of(horizon),
-        )
+        self.actions = np.ones((n_features, n_actions), dtype=bool)
+        self.horizon = horizon if isinstance(horizon, Horizon) else horizon_of(horizon)
         self.action_names = tuple(str(action) for action in range(n_actions))
         if environment is not None and environment.features is None and environment.numbered:
             self.state_names = environment.reader.state_names

@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, ClassVar
 
 import jax
@@ -22,11 +23,15 @@ from cvxmdp.base.precision import host
 from cvxmdp.models.space import Space
 from cvxmdp.policies.families import BoundFamily, Params
 from cvxmdp.policies.feature_space import FeatureSpace
-from cvxmdp.policies.networks import BoundMLP, BoundNetwork, Observed, observed, read_network
-from cvxmdp.policies.observers import ObservedPolicy
-from cvxmdp.policies.parametric import describe
+from cvxmdp.policies.networks import (
+    BoundMLP,
+    BoundNetwork,
+    FittedPolicy,
+    Observed,
+    observed,
+    read_network,
+)
 from cvxmdp.policies.policy import Arrays
-from cvxmdp.policies.readers import ObservationReader
 
 STD = 0.6
 LEAST_LOG, MOST_LOG = math.log(0.01), math.log(2.0)  # of standard deviations
@@ -141,19 +146,15 @@ class BoundGaussian(BoundNetwork):
         return GaussianPolicy(self, params)
 
 
-class GaussianPolicy(ObservedPolicy):
+class GaussianPolicy(FittedPolicy):
     """A Gaussian policy on observations: ``predict`` gives actions inside the box."""
 
     kind = "gaussian on observations"
 
-    def __init__(
-        self, bound: BoundGaussian, params: Any, reader: ObservationReader | None = None
-    ) -> None:
-        self.bound, self.params = bound, host(params)
-        self.n_actions, self.family = 1, bound.name
-        self.draw = bound.drawing(self.params)
-        if reader is not None:
-            self.reader = reader
+    @cached_property
+    def draw(self) -> Any:
+        """Draws for inputs (n, ...), (n, d)."""
+        return self.bound.drawing(self.params)
 
     @property
     def std(self) -> np.ndarray:
@@ -178,19 +179,10 @@ class GaussianPolicy(ObservedPolicy):
         return actions[0] if single else actions
 
     def contents(self) -> tuple[Arrays, dict[str, Any]]:
-        leaves = jax.tree.leaves(self.params)
-        arrays = {f"params{k}": np.asarray(leaf) for k, leaf in enumerate(leaves)}
-        reader, of_reader = self.reader.contents()
-        seen = {name: np.asarray(getattr(self.bound.inputs, name)) for name in ("middle", "scale")}
+        arrays, description = super().contents()
         box = {f"action_{name}": np.asarray(getattr(self.bound, name)) for name in ("low", "high")}
-        description = {
-            "kind": self.kind,
-            "widths": list(self.bound.widths),
-            "structure": describe(self.params),
-            "reader": reader,
-            "reach": float(min(self.bound.inputs.reach, 1e30)),
-        }
-        return {**arrays, **seen, **box, **of_reader}, description
+        reach = float(min(self.bound.inputs.reach, 1e30))
+        return {**arrays, **box}, {**description, "reach": reach}
 
     @classmethod
     def read(cls, arrays: Arrays, description: dict[str, Any]) -> GaussianPolicy:
@@ -202,6 +194,4 @@ class GaussianPolicy(ObservedPolicy):
         return cls(bound, *read_network(bound, seen, arrays, description))
 
     def __repr__(self) -> str:
-        size = sum(leaf.size for leaf in jax.tree.leaves(self.params))
-        where = self.reader.name if hasattr(self, "reader") else "observations"
-        return f"GaussianPolicy({where}; {size:,} parameters; {np.size(self.bound.low)} dimensions)"
+        return f"GaussianPolicy({self._shown}; {np.size(self.bound.low)} dimensions)"

@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -29,7 +30,7 @@ from cvxmdp.policies.feature_space import FeatureSpace
 from cvxmdp.policies.features import describe_features, read_features
 from cvxmdp.policies.observers import ObservedPolicy
 from cvxmdp.policies.onnx_files import write_perceptron
-from cvxmdp.policies.parametric import describe, rebuild
+from cvxmdp.policies.parametric import rebuild, written_params
 from cvxmdp.policies.policy import Arrays
 from cvxmdp.policies.readers import ObservationReader
 
@@ -275,20 +276,45 @@ class BoundEquinox(BoundNetwork):
         return jax.vmap(equinox.combine(params, self.rest.value))(seen)
 
 
-class NetworkPolicy(ObservedPolicy):
-    """A network on observations: its family, bound to the environment, with parameters."""
+class FittedPolicy(ObservedPolicy):
+    """A family of networks, bound to an environment, with parameters."""
 
-    kind = "network on observations"
+    kind: str
+    bound: Any
 
     def __init__(
         self, bound: BoundNetwork, params: Any, reader: ObservationReader | None = None
     ) -> None:
-        self.bound, self.params = bound, host(params)
+        self.bound, self.params, self.family = bound, host(params), bound.name
         self.n_actions = int(bound.actions.shape[1])
-        self.family = bound.name
         if reader is not None:
             self.reader = reader
-        self._rows = bound.rows(self.params)
+
+    def contents(self) -> tuple[Arrays, dict[str, Any]]:
+        """What files of all of them hold."""
+        arrays, structure = written_params(self.params)
+        reader, of_reader = self.reader.contents()
+        seen = self.bound.inputs
+        arrays |= {name: np.asarray(getattr(seen, name)) for name in ("middle", "scale")}
+        description = {"kind": self.kind, "widths": list(self.bound.widths), "reader": reader}
+        return {**arrays, **of_reader}, {**description, "structure": structure}
+
+    @property
+    def _shown(self) -> str:
+        """Where it acts, and how large it is."""
+        size = sum(leaf.size for leaf in jax.tree.leaves(self.params))
+        where = self.reader.name if hasattr(self, "reader") else "observations"
+        return f"{where}; {size:,} parameters"
+
+
+class NetworkPolicy(FittedPolicy):
+    """A network on observations."""
+
+    kind = "network on observations"
+
+    @cached_property
+    def _rows(self) -> Any:
+        return self.bound.rows(self.params)
 
     def rows(self, inputs: np.ndarray) -> np.ndarray:
         rows = self._rows(inputs).astype(np.float64)
@@ -301,22 +327,12 @@ class NetworkPolicy(ObservedPolicy):
                 f"a {self.family} is code, which is not written to files. Its parameters are in policy.params: "
                 "save those, and make the module and the policy anew."
             )
-        leaves = jax.tree.leaves(self.params)
-        arrays = {f"params{k}": np.asarray(leaf) for k, leaf in enumerate(leaves)}
+        arrays, description = super().contents()
         features, of_features = describe_features(bound.inputs.features)
-        reader, of_reader = self.reader.contents()
-        arrays |= {name: np.asarray(getattr(bound.inputs, name)) for name in ("middle", "scale")}
-        description = {
-            "kind": self.kind,
-            "widths": list(bound.widths),
-            "actions": self.n_actions,
-            "structure": describe(self.params),
-            "features": features,
-            "reader": reader,
-        }
+        description |= {"actions": self.n_actions, "features": features}
         if not math.isinf(bound.inputs.reach):
             description["reach"] = bound.inputs.reach
-        return {**arrays, **of_features, **of_reader}, description
+        return {**arrays, **of_features}, description
 
     def to_onnx(self, path: str | Path) -> None:
         """Write the network as an ONNX file: ``observation`` (n, ...) in, ``probabilities`` (n, A) out.
@@ -345,9 +361,7 @@ class NetworkPolicy(ObservedPolicy):
         return cls(bound, *read_network(bound, seen, arrays, description)).checked()
 
     def __repr__(self) -> str:
-        size = sum(leaf.size for leaf in jax.tree.leaves(self.params))
-        where = self.reader.name if hasattr(self, "reader") else "observations"
-        return f"NetworkPolicy({self.family} on {where}; {size:,} parameters; {self.n_actions} actions)"
+        return f"NetworkPolicy({self.family} on {self._shown}; {self.n_actions} actions)"
 
 
 def read_network(

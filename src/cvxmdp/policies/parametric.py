@@ -34,9 +34,8 @@ class ParametricPolicy(TabularPolicy):
     family: str
 
     def contents(self) -> tuple[Arrays, dict[str, Any]]:
-        arrays = {f"params{k}": leaf for k, leaf in enumerate(jax.tree.leaves(self.params))}
+        arrays, structure = written_params(self.params)
         arrays["probabilities"] = self.probabilities()
-        structure = describe(self.params)
         return arrays, {"kind": self.kind, "family": self.family, "structure": structure}
 
     @classmethod
@@ -49,9 +48,11 @@ class ParametricPolicy(TabularPolicy):
         return f"ParametricPolicy({self.family}; {size:,} parameters; {self.n_states:,} states)"
 
 
-def describe(params: Any) -> Any:
-    """The structure of parameters as JSON: arrays by number, in the order of ``jax.tree.leaves``."""
-    return _describe(params, iter(range(len(jax.tree.leaves(params)))))
+def written_params(params: Any) -> tuple[Arrays, Any]:
+    """Parameters for a file: arrays by number, as in ``jax.tree.leaves``, and their structure as JSON."""
+    leaves = jax.tree.leaves(params)
+    arrays = {f"params{k}": np.asarray(leaf) for k, leaf in enumerate(leaves)}
+    return arrays, _describe(params, iter(range(len(leaves))))
 
 
 def _describe(tree: Any, numbers: Any) -> Any:
@@ -70,7 +71,7 @@ def _describe(tree: Any, numbers: Any) -> Any:
 
 
 def rebuild(structure: Any, arrays: Arrays) -> Any:
-    """The parameters that ``describe`` described."""
+    """The parameters that ``written_params`` was given."""
     if isinstance(structure, int):
         found = arrays[f"params{structure}"]
         if found.dtype.kind not in "fiu" or not np.isfinite(found).all():

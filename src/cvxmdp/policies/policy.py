@@ -58,9 +58,8 @@ class Acting(InNotebooks):
     """What acts: it draws from random numbers of its own, and is written to one file."""
 
     _random: np.random.Generator | None = None
-    _begins: bool | None = (
-        None  # the next action is the first of an episode, where an environment says so
-    )
+    # The next action is the first of an episode, where an environment says so.
+    _begins: bool | None = None
 
     def seed(self, seed: int | np.random.Generator) -> Self:
         """Begin the random numbers of ``predict`` anew; returns the policy itself."""

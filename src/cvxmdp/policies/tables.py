@@ -145,15 +145,13 @@ class TabularPolicy(Acting):
         """
         rows = self.rows
         row, action = np.nonzero(np.ones(rows.shape, dtype=bool) if pairs is None else pairs)
-        names = (
-            self.state_names or range(self.n_states),
-            self.action_names or range(rows.shape[1]),
-        )
+        states = np.array(self.state_names or range(self.n_states))
+        actions = np.array(self.action_names or range(rows.shape[1]))
         second = np.sort(rows, axis=1)[:, -2] if rows.shape[1] > 1 else np.zeros(len(rows))
         never = np.zeros(len(rows), dtype=bool) if self.fallback is None else self.fallback
         return {
-            "state": np.array(names[0])[row % self.n_states],
-            "action": np.array(names[1])[action],
+            "state": states[row % self.n_states],
+            "action": actions[action],
             "probability": rows[row, action],
             "randomises": (second > RANDOM)[row],
             "fallback": never[row],

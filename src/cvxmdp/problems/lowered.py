@@ -20,9 +20,10 @@ import numpy as np
 
 from cvxmdp.atoms import walk
 from cvxmdp.atoms.shapes import MinimumShape, Shape
+from cvxmdp.atoms.walks import positive_in
 from cvxmdp.base.errors import ModelError, ProblemError
 from cvxmdp.models.table import TabularMDP
-from cvxmdp.problems.uncertainty import Uncertainty, uncertainty_of, with_uncertainty
+from cvxmdp.problems.uncertainty import Uncertainty, uncertainty_of
 
 if TYPE_CHECKING:
     from cvxmdp.problems.problem import Problem
@@ -126,7 +127,7 @@ class Lowered:
     @property
     def arguments(self) -> list[Shape]:
         """What must be positive where objective and slacks are to be finite: arguments of logarithms."""
-        return [inner for f in self.functions for step in walk(f) for inner in step.node.positive()]
+        return positive_in(self.functions)
 
     @property
     def trusts(self) -> bool:
@@ -135,6 +136,7 @@ class Lowered:
 
     def plain(self) -> dict[str, Any]:
         """The whole problem as plain data, for the checker and for files."""
+        known = self.uncertainty
         found = {
             "format": PROBLEM_FORMAT,
             "sense": self.sense,
@@ -147,7 +149,7 @@ class Lowered:
             "objective": self.objective.plain(),
             "slacks": {name: g.plain() for name, g in self.slacks.items()},
         }
-        return with_uncertainty(found, self.uncertainty)
+        return found if known is None else {**found, "uncertainty": known.plain()}
 
     def tangents_at(self, x: np.ndarray) -> dict[str, Any]:
         """Tangents of every function at x."""

@@ -168,11 +168,16 @@ class Problem(InNotebooks):
     def _charge(self) -> np.ndarray:
         """What a step costs at least, (S, A), in functions that are minimised or have a budget."""
         charge = np.zeros(self.shape)
-        for function in (self.objective_function, *self.slack_functions.values()):
+        for function in self.functions:
             affine = function.affine()
             if affine is not None and (affine.reward[self.space.reachable_pairs] <= 0).all():
                 charge -= np.where(self.space.reachable_pairs, affine.reward, 0.0)
         return charge
+
+    @property
+    def functions(self) -> tuple[Shape, ...]:
+        """f, and every g_i."""
+        return (self.objective_function, *self.slack_functions.values())
 
     @property
     def mdp(self) -> TabularMDP:
@@ -215,16 +220,12 @@ class Problem(InNotebooks):
         """The same problem with another budget for one constraint."""
         if name not in self.constraints:
             raise ProblemError(f"no constraint {name!r}. {did_you_mean(name, self.constraints)}")
-        return self._with_constraints({name: self.constraints[name].with_budget(budget)})
+        changed = {**self.constraints, name: self.constraints[name].with_budget(budget)}
+        return Problem(self.source, **{self.sense: self.utility}, subject_to=changed)
 
     def with_model(self, model: HasSpace) -> Problem:
         """The same objective and constraints over another model: what if?"""
         return Problem(model, **{self.sense: self.utility}, subject_to=self.constraints)
-
-    def _with_constraints(self, changed: Mapping[str, Constraint]) -> Problem:
-        return Problem(
-            self.source, **{self.sense: self.utility}, subject_to={**self.constraints, **changed}
-        )
 
     def evaluate(self, policy: Any) -> Evaluation:
         """Objective, slack and occupancy of a policy.
@@ -278,8 +279,7 @@ class Problem(InNotebooks):
         where a function of the user's own has no conic form.
         """
         lowered = Lowered(self)
-        own = [step.node for f in lowered.functions for step in walk(f) if step.node.trusted]
-        if own:
+        if lowered.trusts:
             raise ProblemError(
                 "a function of your own (@concave, @convex) is JAX code, which CVXPY cannot take; leave it out "
                 "and add it there in CVXPY's atoms"

@@ -19,7 +19,7 @@ import numpy as np
 
 from cvxmdp.base.errors import FileFormatError, reading
 from cvxmdp.base.interval import Interval
-from cvxmdp.base.jsonable import from_jsonable
+from cvxmdp.base.jsonable import from_jsonable, numbers_by_name
 from cvxmdp.base.storage import read_arrays, read_document, write_arrays, write_document
 from cvxmdp.models.table import TabularMDP
 from cvxmdp.policies import load_policy
@@ -95,8 +95,8 @@ def read_solution(folder: str | Path) -> dict[str, Any]:
         return {
             "status": str(document["status"]),
             "objective": float(document["objective"]),
-            "slack": _numbers(document["slack"]),
-            "multipliers": _numbers(document["multipliers"]),
+            "slack": numbers_by_name(document["slack"]),
+            "multipliers": numbers_by_name(document["multipliers"]),
             "policy_or_none": load_policy(place / POLICY) if document["has_policy"] else None,
             "occupancy_or_none": unpack(document["occupancy"], arrays),
             "history": history,
@@ -117,13 +117,9 @@ def _nearest(place: Path, slack: Any) -> tuple[Any, dict[str, float]] | None:
         return None
     if not (place / NEAREST).is_file():
         raise FileFormatError(f"{place} does not hold a whole solution: there is no {NEAREST}")
-    return load_policy(place / NEAREST), _numbers(slack)
+    return load_policy(place / NEAREST), numbers_by_name(slack)
 
 
 def _evidence(plain: dict[str, Any]) -> Evidence:
-    known = {**plain, "multipliers": _numbers(plain["multipliers"])}
+    known = {**plain, "multipliers": numbers_by_name(plain["multipliers"])}
     return Evidence(**known)
-
-
-def _numbers(table: Any) -> dict[str, float]:
-    return {str(name): float(number) for name, number in table.items()}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from html import escape
 from typing import TYPE_CHECKING, Any
@@ -40,7 +40,7 @@ class ConstraintRow:
 
     cells: tuple[str, ...]
     units: str
-    inside: list[str]
+    inside: Sequence[str]
 
 
 def constraint_rows(solution: Solution) -> list[ConstraintRow]:
@@ -49,17 +49,13 @@ def constraint_rows(solution: Solution) -> list[ConstraintRow]:
     for name, constraint in solution.problem.constraints.items():
         slack = solution.slack[name]
         # Not budget minus slack: beside a budget of 1e20 nothing would be left of the value.
-        value = (
-            math.nan
-            if not solution.has_policy
-            else constraint.utility.measured(solution.problem.bind, solution.measured)
-        )
-        cells = (name, repr(constraint), number(value), number(slack))
-        units, inside = (
-            _units(solution, constraint),
-            individual_lines(solution, constraint.utility),
-        )
-        rows.append(ConstraintRow((*cells, number(solution.multipliers[name])), units, inside))
+        value = math.nan
+        if solution.has_policy:
+            value = constraint.utility.measured(solution.problem.bind, solution.measured)
+        cells: tuple[str, ...] = (name, repr(constraint), number(value), number(slack))
+        cells = (*cells, number(solution.multipliers[name]))
+        inside = individual_lines(solution, constraint.utility)
+        rows.append(ConstraintRow(cells, _units(solution, constraint), inside))
     return rows
 
 
@@ -120,16 +116,19 @@ def solution_text(solution: Solution) -> str:
     lines.append(f"{problem.sense} {problem.utility!r} = {number(solution.objective)}")
     lines += individual_lines(solution, problem.utility)
     lines += _about(solution)
-    rows = constraint_rows(solution)
-    if rows:
-        table = text_table(HEADER, [row.cells for row in rows])
-        lines += ["", table[0]]
-        for row, line in zip(rows, table[1:], strict=True):
-            lines.append(line)
-            if row.units:
-                lines.append(f"  {row.units}")
-            lines += row.inside
+    lines += constraint_lines(constraint_rows(solution))
     return "\n".join([*lines, "", *_of_learning(solution), run_line(solution.stats)])
+
+
+def constraint_lines(rows: Sequence[ConstraintRow]) -> list[str]:
+    """The rows as text, each with its units and what is inside; nothing where there are none."""
+    if not rows:
+        return []
+    head, *table = text_table(HEADER, [row.cells for row in rows])
+    lines = ["", head]
+    for row, line in zip(rows, table, strict=True):
+        lines += [line, *([f"  {row.units}"] if row.units else []), *row.inside]
+    return lines
 
 
 def status_words(solution: Solution) -> str:
@@ -145,7 +144,7 @@ def _of_learning(solution: Solution) -> list[str]:
     return [*told, *([played] if played else [])]
 
 
-def _indented(lines: list[str]) -> list[str]:
+def _indented(lines: Sequence[str]) -> list[str]:
     """Aligned lines as one piece of HTML, or none."""
     return [f"<pre>{escape(chr(10).join(lines))}</pre>"] if lines else []
 

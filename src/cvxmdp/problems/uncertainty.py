@@ -7,7 +7,6 @@ So utilities are lowered once more, on the *opened* estimate.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -135,11 +134,7 @@ def _promises(counts: Counts, problem: Problem) -> list[str]:
     made += counts.promises
     if not counts.available[counts.listed].all():
         made.append("actions that are masked are not available")
-    targets = [
-        step.node.target()
-        for function in (problem.objective_function, *problem.slack_functions.values())
-        for step in walk(function)
-    ]
+    targets = [step.node.target() for function in problem.functions for step in walk(function)]
     if any(target is not None for target in targets):
         made.append(
             "distances are to the occupancies as they are written, or as the estimate has them"
@@ -149,14 +144,8 @@ def _promises(counts: Counts, problem: Problem) -> list[str]:
 
 def _unit_promises(problem: Problem) -> list[str]:
     """Undiscounted, distributions have a unit of their own in every model; here it is the estimate's."""
-    functions = (problem.objective_function, *problem.slack_functions.values())
-    flat = all(function.affine() is not None for function in functions)
+    flat = all(function.affine() is not None for function in problem.functions)
     horizon = problem.mdp.horizon
     if flat or not horizon.plain_sums or horizon.steps is not None:
         return []
     return ["distributions are in units of the estimate's longest stay, or of the unit= given"]
-
-
-def with_uncertainty(plain: Mapping[str, Any], uncertainty: Uncertainty | None) -> dict[str, Any]:
-    """A problem's plain data with what is known of its rows."""
-    return dict(plain) if uncertainty is None else {**plain, "uncertainty": uncertainty.plain()}

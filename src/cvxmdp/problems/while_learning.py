@@ -15,7 +15,8 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from cvxmdp.atoms import Shape, walk
+from cvxmdp.atoms import Shape
+from cvxmdp.atoms.walks import positive_in
 from cvxmdp.problems.problem import Problem
 
 Kind = TypeVar("Kind")
@@ -26,8 +27,7 @@ ROUNDING = 1e-9  # of a slack's own size: a violation that nobody means
 
 def domain_of(problem: Problem) -> list[Shape]:
     """What must be positive where objective and slacks are to be finite: arguments of logarithms."""
-    functions = (problem.objective_function, *problem.slack_functions.values())
-    return [inner for f in functions for step in walk(f) for inner in step.node.positive()]
+    return positive_in(problem.functions)
 
 
 def watched_slacks(problem: Problem) -> dict[str, Shape]:
@@ -41,7 +41,7 @@ def guarded(problem: Problem) -> Problem:
     It follows from the objective; but where nothing is feasible, or margins are kept, constraints count.
     """
     utilities = (problem.utility, *(one.slack for one in problem.constraints.values()))
-    inside = [part for one in utilities for step in walk(one) for part in step.node.positive()]
+    inside = positive_in(utilities)
     if not inside:
         return problem
     more = {name: part >= 0.0 for name, part in _numbered(inside).items()}

@@ -120,13 +120,11 @@ def headline(records: Sequence[RunRecord], proofs: Sequence[Certificate | None])
         proven = f" This is proven, from: {conflict}." if conflict else ""
         return [f"No policy satisfies all constraints.{proven}"]
     lines = [f"The policy reaches {number(record.objective)} ({record.sense} {record.utility})."]
-    if proof is not None and not proof.infeasible:
-        best = proof.upper if record.sense == "maximize" else proof.lower
-        if math.isfinite(best):
-            word = "above" if record.sense == "maximize" else "below"
-            lines.append(
-                f"No policy that satisfies the constraints gets {word} {number(best)}; this is proven."
-            )
+    if proof is not None and not proof.infeasible and math.isfinite(proof.bound):
+        word = "above" if record.sense == "maximize" else "below"
+        lines.append(
+            f"No policy that satisfies the constraints gets {word} {number(proof.bound)}; this is proven."
+        )
     judged = record.estimated and any(facts.interval for facts in record.constraints)
     lines += (
         verdict_lines(record)
@@ -273,15 +271,11 @@ def _bounds(
     """The tightest proven bound on the objective, where all runs are of one problem."""
     if not _one_question(records):
         return []
-    maximise = records[0].sense == "maximize"
-    known = [
-        proof.upper if maximise else proof.lower
-        for proof in proofs
-        if proof is not None and not proof.infeasible
-    ]
+    known = [proof.bound for proof in proofs if proof is not None and not proof.infeasible]
     if not known:
         return []
-    return [("no feasible policy does better", min(known) if maximise else max(known))]
+    tightest = min(known) if records[0].sense == "maximize" else max(known)
+    return [("no feasible policy does better", tightest)]
 
 
 def _map(label: str, record: RunRecord, room: int) -> dict[str, Any]:

@@ -135,8 +135,7 @@ class StormQuestion:
     @classmethod
     def of(cls, problem: Problem) -> StormQuestion:
         """Of a linear problem, or an error."""
-        functions = [problem.objective_function, *problem.slack_functions.values()]
-        parts = [function.affine() for function in functions]
+        parts = [function.affine() for function in problem.functions]
         if any(part is None for part in parts):
             raise ProblemError(
                 "cross_check asks a model checker, and those know linear problems only"

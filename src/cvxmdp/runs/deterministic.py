@@ -23,8 +23,7 @@ from cvxmdp.problems.lowered import Evidence, Lowered
 from cvxmdp.problems.problem import Problem
 from cvxmdp.problems.solution import Solution, Status
 from cvxmdp.problems.solution_text import said_of_model
-from cvxmdp.runs.interruption import unless_interrupted
-from cvxmdp.runs.solving import read_seconds, solve
+from cvxmdp.runs.solving import read_seconds, solve_among_many
 
 SMALL = 120  # pairs up to which branch and bound is tried
 CLOSE = 1e-6  # relative gap below which nothing is left to search for
@@ -69,10 +68,7 @@ class Deterministic(InNotebooks):
     @property
     def bound(self) -> float:
         """Proven: no policy that satisfies the constraints, randomised or not, is better."""
-        if self.certificate is None:
-            return math.nan
-        maximised = self.solution.problem.sign > 0
-        return self.certificate.upper if maximised else self.certificate.lower
+        return math.nan if self.certificate is None else self.certificate.bound
 
     @property
     def gap(self) -> float:
@@ -145,8 +141,7 @@ def deterministic(
     lowered = Lowered(problem)
     if branch and not lowered.affine:
         raise SettingsError("branch=True is for problems with linear objective and constraints")
-    with unless_interrupted():
-        relaxed = solve(problem, progress=False)
+    relaxed = solve_among_many(problem, progress=False)
     if not relaxed.has_policy:
         return Deterministic(relaxed, relaxed, None, False, "", "")
     evidence = relaxed.evidence or Evidence(

@@ -43,8 +43,7 @@ from cvxmdp.problems.solution import Solution
 from cvxmdp.runs.backends.backend import Answers, Backend
 from cvxmdp.runs.backends.this_process import ThisProcess
 from cvxmdp.runs.frontier_figures import plot_frontier
-from cvxmdp.runs.interruption import unless_interrupted
-from cvxmdp.runs.solving import solve
+from cvxmdp.runs.solving import solve_among_many
 
 FREE_GAP = 1e-5  # of what the budget matters: the gap up to which a constraint is said not to bind
 CONFIDENCE = 0.95  # of statements about the true model
@@ -145,7 +144,7 @@ class Frontier(InNotebooks):
             if point.certificate.infeasible or not point.certificate.multipliers:
                 continue
             slope = point.certificate.multipliers[self.constraint]
-            ceiling = _ceiling(self.problem, point.certificate)
+            ceiling = self.problem.sign * point.certificate.bound
             at = self._direction * point.budget
             lines.append(
                 lambda b, c=ceiling, m=slope, a=at: c + m * (b - a) * (most if b > a else least)
@@ -253,10 +252,6 @@ def _floor(problem: Problem, certificate: Certificate) -> float:
     return certificate.lower if problem.sign > 0 else -certificate.upper
 
 
-def _ceiling(problem: Problem, certificate: Certificate) -> float:
-    return certificate.upper if problem.sign > 0 else -certificate.lower
-
-
 def _chords(at: np.ndarray, value: np.ndarray, steps: np.ndarray, wanted: float) -> float:
     """What mixtures of two points reach at ``wanted``; ``steps`` (n, 2): least and most of each point."""
     if at.size == 0 or wanted < at[0]:
@@ -323,8 +318,7 @@ Certified = tuple[Solution, Certificate]
 
 
 def _certified(problem: Problem, cautious: float | None) -> Certified:
-    with unless_interrupted():
-        solution = solve(problem, cautious=cautious)
+    solution = solve_among_many(problem, cautious=cautious)
     return solution, certify(problem, solution)
 
 
@@ -387,10 +381,8 @@ class _Tracer:
                 "no budget helps: the other constraints cannot be satisfied together "
                 f"({', '.join(repr(name) for name in best.conflict)})"
             )
-        proven, reached = (
-            (best.lower, best.upper) if self.direction > 0 else (best.upper, best.lower)
-        )
-        self.infeasible_until, self.free = proven, loosest()
+        reached = best.upper if self.direction > 0 else best.lower
+        self.infeasible_until, self.free = best.bound, loosest()
         used = float(self.problem.bind(utility).value(self.free[0].measured))
         # A little room at the tight end keeps a Slater point; none is lost at the loose end.
         size = max(best.size, best.range) or 1.0
@@ -450,7 +442,7 @@ class _Tracer:
             # policy reaches it, the constraint is free. (A small multiplier alone proves nothing:
             # budgets in small units have small prices.)
             free = self.free[1]
-            ceiling = _ceiling(self.problem, free)
+            ceiling = self.problem.sign * free.bound
             gaps = [ceiling - _floor(self.problem, point.certificate) for point in ordered]
             size = max((abs(one) for one in (ceiling, *gaps) if math.isfinite(one)), default=0.0)
             most = max(FREE_GAP * size, ROUNDING * max(free.size, free.range))

@@ -38,15 +38,6 @@ def listening() -> Iterator[Stop]:
         signal.signal(signal.SIGINT, own)
 
 
-@contextmanager
-def unless_interrupted() -> Iterator[None]:
-    """For a solve among many: after Ctrl-C what it gives is no answer to go on with, and the whole ends."""
-    with listening() as stop:
-        yield
-        if stop.asked:
-            raise KeyboardInterrupt
-
-
 def leave_on_interrupts(error: str, output: str = "") -> None:
     """For a command: outside of a run Ctrl-C ends the process at once, with these words.
 

@@ -31,8 +31,7 @@ from cvxmdp.runs.backends.backend import Answers, Backend
 from cvxmdp.runs.backends.this_process import ThisProcess
 from cvxmdp.runs.envelopes import farthest, inner_facets, outer_vertices
 from cvxmdp.runs.front import ROUNDING, SAME, Front, FrontPoint
-from cvxmdp.runs.interruption import unless_interrupted
-from cvxmdp.runs.solving import solve
+from cvxmdp.runs.solving import solve_among_many
 from cvxmdp.solvers.choice import choose_solver
 from cvxmdp.solvers.column_generation import ColumnGeneration
 from cvxmdp.solvers.contract import Solver
@@ -93,11 +92,9 @@ def _certified(
     problem: Problem, solver: Solver, start: Solution | None, otherwise: bool
 ) -> Certified:
     """An answer with its certificate; another solver's, where the first left it open and one may choose."""
-    with unless_interrupted():
-        solution = solve(problem, solver, start)
+    solution = solve_among_many(problem, solver, start)
     if solution.status is not Status.OPTIMAL and otherwise:
-        with unless_interrupted():
-            solution = solve(problem)
+        solution = solve_among_many(problem)
     return solution, certify(problem, solution, confidence=None)
 
 

@@ -8,12 +8,12 @@ from typing import Any
 import numpy as np
 
 from cvxmdp.base.interval import Interval
-from cvxmdp.base.text_tables import number, text_table
+from cvxmdp.base.text_tables import number
 from cvxmdp.certificates.certificate import Certificate, certificate_facts
 from cvxmdp.models.table import endings_in, estimate_in
 from cvxmdp.problems.findings import Finding, verdict_in_short, verdict_words
 from cvxmdp.problems.solution import violation_of
-from cvxmdp.problems.solution_text import HEADER, run_line
+from cvxmdp.problems.solution_text import ConstraintRow, constraint_lines, run_line
 from cvxmdp.problems.while_learning import learning_words
 from cvxmdp.runs.record import ConstraintFacts, RunRecord
 
@@ -57,20 +57,17 @@ def record_text(record: RunRecord) -> str:
     estimate, endings = estimate_in(record.model), endings_in(record.model)
     lines += [f"Of the {estimate}."] if estimate else []
     lines += [f"{endings}."] if endings else []
-    if record.constraints:
-        rows = [
-            (c.name, c.requires, number(c.value), number(c.slack), number(c.multiplier))
-            for c in record.constraints
-        ]
-        head, *table = text_table(HEADER, rows)
-        lines += ["", head]
-        for line, facts in zip(table, record.constraints, strict=True):
-            lines += [line, *([f"  {facts.units}"] if facts.units else []), *facts.inside]
+    lines += constraint_lines([_row(facts) for facts in record.constraints])
     played = learning_words(record.stats, record.estimated)
     lines += ["", *verdict_lines(record), *([played] if played else []), run_line(record.stats)]
     if record.certificate is not None:
         lines += ["", "Certificate", "-----------", str(Certificate.from_json(record.certificate))]
     return "\n".join(lines)
+
+
+def _row(facts: ConstraintFacts) -> ConstraintRow:
+    numbers = (number(one) for one in (facts.value, facts.slack, facts.multiplier))
+    return ConstraintRow((facts.name, facts.requires, *numbers), facts.units, facts.inside)
 
 
 def verdict_lines(record: RunRecord) -> list[str]:

@@ -43,9 +43,8 @@ MANIFEST = "run.json"
 CHECKPOINT = "checkpoint"  # the folder in a run's, and the file in it
 LOCKS = ".parts"  # the folder with a lock for every part of its work
 CERTIFICATE = "certificate.json"
-PATIENCE = (
-    0.2  # seconds of a writer: who looks whether a folder is locked has its lock for a moment
-)
+# Seconds of a writer: who looks whether a folder is locked has its lock for a moment.
+PATIENCE = 0.2
 LARGEST = 2**31  # bytes of one file, and of the numbers in it
 LARGEST_MANIFEST = 2**22
 MOST_FILES = 1_000

@@ -87,6 +87,17 @@ def solve(
     return replace(solution, stats={**solution.stats, "chosen": reason})
 
 
+def solve_among_many(
+    problem: Problem, solver: Solver | None = None, start: Any = None, **options: Any
+) -> Solution:
+    """``solve``; but after Ctrl-C what it gives is no answer to go on with, and the whole ends."""
+    with listening() as stop:
+        solution = solve(problem, solver, start, **options)
+    if stop.asked:
+        raise KeyboardInterrupt
+    return solution
+
+
 def write_question(folder: Path, problem: Problem) -> None:
     """Keep the problem beside its run; of an environment, which cannot be kept, nor one of an earlier run."""
     if problem.environment is None:

@@ -40,7 +40,6 @@ def sweep_record(
     )
 
 
-def sweep_records(sweep: Sweep, title: str = "") -> list[RunRecord]:
+def sweep_records(sweep: Sweep) -> list[RunRecord]:
     """The records of all runs."""
-    name = title or f"{sweep.problem.sense} {sweep.problem.utility!r}"
-    return [sweep_record(sweep, run, title=name) for run in sweep]
+    return [sweep_record(sweep, run) for run in sweep]

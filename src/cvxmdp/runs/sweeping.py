@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from contextlib import AbstractContextManager, closing, nullcontext
+from contextlib import closing, nullcontext
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -78,6 +78,7 @@ def sweep(
     cases = [_rarely_evaluated(case) for case in read_cases(problem, solver, over, seeds)]
     if lanes is not None:
         whole("lanes", lanes)
+    first, parts = (1, 1) if shard is None else _checked(shard)
     where: Backend = ThisProcess() if backend is None else backend
     if is_played(problem):
         if lanes not in (None, 1):
@@ -87,14 +88,15 @@ def sweep(
         lanes = 1
     elif lanes is None:
         # A sweep that goes on keeps its lanes, also on a machine with more or fewer cores.
-        parts = 1 if shard is None else _checked(shard)[1]
         lanes = _recorded_lanes(folder) or _lanes_for(problem, len(cases), parts * where.cores())
     width = min(lanes, len(cases))
     specification = _specification(problem, solver, start, cases, width, rows)
     place = None if folder is None else Checkpoints(folder, "sweep", specification)
-    with _alone(place, shard), listening() as stop:
+    # No other process computes the same sweep, or the same part of it, in the folder meanwhile.
+    part = "" if shard is None else f"{first}-of-{parts}"
+    with nullcontext() if place is None else locked(place.path, part), listening() as stop:
         plan = SweepPlan(cases, start, rows, width)
-        numbers = _numbers(len(plan.sets), shard)
+        numbers = range(first - 1, len(plan.sets), parts)
         count = sum(len(plan.sets[number].cases) for number in numbers)
         line = Progress(f"sweep of {count:,} runs", count, progress)
         with closing(line):
@@ -103,26 +105,11 @@ def sweep(
     return Sweep(problem, solver, runs, plan.programs, stopped is not None)
 
 
-def _alone(
-    place: Checkpoints | None, shard: tuple[int, int] | None
-) -> AbstractContextManager[Path | None]:
-    """No other process computes the same sweep, or the same part of it, in the folder meanwhile."""
-    if place is None:
-        return nullcontext()
-    return locked(place.path, "" if shard is None else "{}-of-{}".format(*_checked(shard)))
-
-
 def _checked(shard: tuple[int, int]) -> tuple[int, int]:
     whole = isinstance(shard, tuple) and [type(number) for number in shard] == [int, int]
     if not whole or not 1 <= shard[0] <= shard[1]:
         raise SettingsError(f"shard is (i, n), the i-th of n parts with 1 <= i <= n; got {shard!r}")
     return shard
-
-
-def _numbers(sets: int, shard: tuple[int, int] | None) -> range:
-    """All sets, or every n-th from the i-th on."""
-    place, parts = (1, 1) if shard is None else _checked(shard)
-    return range(place - 1, sets, parts)
 
 
 def _rarely_evaluated(case: Case) -> Case:

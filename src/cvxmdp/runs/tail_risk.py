@@ -26,8 +26,7 @@ from cvxmdp.models.budget_states import SO_FAR
 from cvxmdp.models.table import TabularMDP
 from cvxmdp.problems.problem import Problem
 from cvxmdp.problems.solution import Solution
-from cvxmdp.runs.interruption import unless_interrupted
-from cvxmdp.runs.solving import solve
+from cvxmdp.runs.solving import solve_among_many
 
 
 @dataclass(frozen=True, eq=False)
@@ -167,8 +166,7 @@ class _Solved:
 
 
 def _solved(problem: Problem, threshold: float) -> _Solved:
-    with unless_interrupted():
-        solution = solve(problem, progress=False)
+    solution = solve_among_many(problem, progress=False)
     proof = certify(problem, solution)
     if proof.infeasible:
         return _Solved(threshold)

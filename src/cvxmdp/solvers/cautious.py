@@ -166,10 +166,9 @@ class _Search:
             if penalties is not None and self.rounds > AVERAGED:
                 fresh = [0.5 * (old + new) for old, new in zip(penalties, fresh, strict=True)]
             penalties = fresh
-            values = [self.problem.objective_function, *self.problem.slack_functions.values()]
             needed = [
                 float(f.value(plan.occupancy)) - float((b * plan.occupancy).sum()) - one.lower
-                for f, b, one in zip(values, penalties, plan.seen, strict=True)
+                for f, b, one in zip(self.problem.functions, penalties, plan.seen, strict=True)
             ]
             if not np.isfinite(needed[1:]).all():
                 return  # nothing is known of some constraint, whatever the plan

@@ -145,23 +145,24 @@ class ColumnWork(Work[Plain]):
         """One step; as soon as its bounds are close enough, the certificate."""
         generation = self.generation(state)
         if generation.outside:  # no policy was found at which the objective is finite
-            stopped = Plain({**state, "ended": Status.INACCURATE.name})
-            self.live = stopped, generation
-            return stopped, {}
+            return self._stopped(state, generation, ended=Status.INACCURATE.name)
         try:
             generation.step()
         except MemoryError:
             count = len(generation.columns)
             trouble = f" Out of memory with {count} columns: ask for fewer (columns=)."
-            stopped = Plain({**state, "trouble": trouble, "ended": Status.INTERRUPTED.name})
-            self.live = stopped, generation
-            return stopped, {}
+            memory = {"trouble": trouble, "ended": Status.INTERRUPTED.name}
+            return self._stopped(state, generation, **memory)
         facts = {name: state[name] for name in ("tries", "target", "trouble")}
         ended, found = self._ended(generation, facts)
         following = self._kept(generation, done=until, ended=ended and ended.name, **facts)
         if found is not None:
             self.certified = following, found
         return following, self._row(generation, until)
+
+    def _stopped(self, state: Plain, generation: Generation, **facts: Any) -> tuple[Plain, Rows]:
+        self.live = Plain({**state, **facts}), generation
+        return self.live[0], {}
 
     def _ended(
         self, generation: Generation, facts: dict[str, Any]

@@ -15,15 +15,14 @@ import math
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, ClassVar
 
 import numpy as np
 
 from cvxmdp.algorithms.columns.generation import USELESS, smallest_tolerance
-from cvxmdp.algorithms.conic import ConicAnswer, has_conic_form, solve_conic
+from cvxmdp.algorithms.conic import ProgramAnswer, has_conic_form, solve_conic
 from cvxmdp.algorithms.linear_program import (
     METHODS,
-    LinearAnswer,
     conic_is_faster,
     small,
     solve_linear,
@@ -34,7 +33,7 @@ from cvxmdp.certificates.certify import Certifier
 from cvxmdp.certificates.claims import ENOUGH
 from cvxmdp.certificates.evidence import LONGEST_SEARCH, by_columns
 from cvxmdp.certificates.measured import Measured, infeasible_answer, measure
-from cvxmdp.problems.lowered import Evidence, Lowered
+from cvxmdp.problems.lowered import Lowered
 from cvxmdp.problems.problem import Problem
 from cvxmdp.problems.solution import Solution, Status
 from cvxmdp.solvers.contract import Task, Work, unlimited
@@ -97,7 +96,7 @@ class ConvexProgram:
         lowered = certifier.claims.lowered
         if not has_conic_form(lowered):
             raise SolverError(_no_conic_form(problem))
-        best: tuple[Measured, Found] | None = None
+        best: tuple[Measured, ProgramAnswer] | None = None
         ended: list[str] = []
         for way in _ways(lowered) if ways is None else ways:
             if ended and left() <= 0:
@@ -110,7 +109,7 @@ class ConvexProgram:
                 raise
             ended.append(f"{found.solver}: {found.word}")
             if found.occupancy is None:
-                none = infeasible_answer(problem, certifier, found.stats)
+                none = infeasible_answer(problem, certifier, _stats(found))
                 if none is not None:
                     return none
                 continue
@@ -122,32 +121,14 @@ class ConvexProgram:
                 break
         return _concluded(problem, certifier, best, ended)
 
-    def _try(self, way: str, certifier: Certifier, seconds: float) -> Found:
+    def _try(self, way: str, certifier: Certifier, seconds: float) -> ProgramAnswer:
         seconds, lowered = max(seconds, LEAST_SECONDS), certifier.claims.lowered
         if way == COLUMNS:
             return _by_columns(certifier, seconds)
         if way in METHODS:
-            return _of_linear(solve_linear(lowered, self.tolerance, self.verbose, seconds, way))
+            return solve_linear(lowered, self.tolerance, self.verbose, seconds, way)
         scaled = way != UNSCALED
-        return _of_conic(solve_conic(lowered, self.tolerance, self.verbose, scaled, seconds))
-
-
-class Found(NamedTuple):
-    """What one way gave.
-
-    Attributes:
-        solver: whose it is.
-        word: how that ended, in its own words.
-        occupancy: (S, A); None where there is none.
-        evidence: of an upper bound; None where there is none.
-        stats: of the solution.
-    """
-
-    solver: str
-    word: str
-    occupancy: np.ndarray | None
-    evidence: Evidence | None
-    stats: dict[str, Any]
+        return solve_conic(lowered, self.tolerance, self.verbose, scaled, seconds)
 
 
 def _ways(lowered: Lowered) -> list[str]:
@@ -161,47 +142,35 @@ def _ways(lowered: Lowered) -> list[str]:
 
 def _no_conic_form(problem: Problem) -> str:
     written = [problem.utility, *problem.constraints.values()]
-    shapes = [problem.objective_function, *problem.slack_functions.values()]
-    own = next(u for u, shape in zip(written, shapes, strict=True) if not shape.has_conic_form)
+    both = zip(written, problem.functions, strict=True)
+    own = next(utility for utility, shape in both if not shape.has_conic_form)
     return (
         f"{own!r} contains a function of your own, which has no form that ConvexProgram can "
         "hand to a conic solver. A solver that only needs its gradient can do it: PDPG."
     )
 
 
-def _of_linear(found: LinearAnswer) -> Found:
-    stats = {
-        "solver": f"ConvexProgram (HiGHS {found.method})",
-        "seconds": found.seconds,
-        "iterations": found.iterations,
-    }
-    return Found("HiGHS", found.message, found.occupancy, found.evidence, stats)
-
-
-def _of_conic(found: ConicAnswer) -> Found:
-    stats = {
-        "solver": "ConvexProgram (CVXPY, Clarabel)",
-        "seconds": found.seconds,
-        "iterations": found.iterations,
-    }
-    return Found("Clarabel", found.status, found.occupancy, found.evidence, stats)
-
-
-def _by_columns(certifier: Certifier, seconds: float) -> Found:
+def _by_columns(certifier: Certifier, seconds: float) -> ProgramAnswer:
     started = time.perf_counter()
     claims = certifier.claims
     least = smallest_tolerance(claims.flow)
     asked, seconds = max(0.1 * ENOUGH, least), min(seconds, LONGEST_SEARCH)
     proof = by_columns(claims, asked, seconds) if least < USELESS else None
-    stats = {
-        "solver": "ConvexProgram (column generation)",
-        "seconds": time.perf_counter() - started,
-        "iterations": None,
+    x = None
+    if proof is not None and proof.evidence.policy is not None:
+        x = claims.flow.occupancy(proof.evidence.policy)
+    word = "no policy was found" if x is None else "it ended"
+    evidence = None if proof is None else proof.evidence
+    spent = time.perf_counter() - started
+    return ProgramAnswer("Column generation", "column generation", word, x, evidence, spent, None)
+
+
+def _stats(found: ProgramAnswer) -> dict[str, Any]:
+    return {
+        "solver": f"ConvexProgram ({found.method})",
+        "seconds": found.seconds,
+        "iterations": found.iterations,
     }
-    if proof is None or proof.evidence.policy is None:
-        return Found("Column generation", "no policy was found", None, None, stats)
-    x = claims.flow.occupancy(proof.evidence.policy)
-    return Found("Column generation", "it ended", x, proof.evidence, stats)
 
 
 def _limits(problem: Problem) -> str:
@@ -217,10 +186,13 @@ def _limits(problem: Problem) -> str:
 
 
 def _concluded(
-    problem: Problem, certifier: Certifier, best: tuple[Measured, Found] | None, ended: list[str]
+    problem: Problem,
+    certifier: Certifier,
+    best: tuple[Measured, ProgramAnswer] | None,
+    ended: list[str],
 ) -> Solution:
     """The answer with the smallest gap; that there is none, if that is proven; else what is known."""
-    stats: dict[str, Any] = {"solver": "ConvexProgram"} if best is None else best[1].stats
+    stats: dict[str, Any] = {"solver": "ConvexProgram"} if best is None else _stats(best[1])
     if best is None or not best[0].surely:
         none = infeasible_answer(problem, certifier, stats)
         if none is not None:
@@ -243,7 +215,7 @@ def _concluded(
         certifier.claims.policy(measured.policy),
         status,
         evidence.multipliers,
-        stats={**found.stats, "flow_residual": float(residual), "certified_gap": measured.gap},
+        stats={**stats, "flow_residual": float(residual), "certified_gap": measured.gap},
         message=message,
         evidence=evidence,
     )

@@ -79,11 +79,9 @@ def bounded_slope(reward: np.ndarray, x: np.ndarray) -> np.ndarray:
 def noise(problem: Problem, policy: np.ndarray) -> dict[str, float]:
     """The standard error of every slack that the counts' own noise makes."""
     model = problem.mdp
-    counts = model.counts
-    assert counts is not None
     x = model.flow.occupancy(policy)
     slopes = np.array([g.gradient(x) for g in problem.slack_functions.values()])
-    errors = standard_errors(model, counts, policy, slopes) if len(slopes) else np.zeros(0)
+    errors = standard_errors(model, policy, slopes) if len(slopes) else np.zeros(0)
     return dict(zip(problem.constraints, errors.tolist(), strict=True))
 
 

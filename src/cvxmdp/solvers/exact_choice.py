@@ -59,9 +59,8 @@ def choose_exact(problem: Problem) -> tuple[Solver, str]:
     if not all(function.has_conic_form for function in lowered.functions):
         if problem.space.horizon.gradients:
             reason = "a function of your own has no conic form, and columns only need its gradient"
-            return ColumnGeneration(
-                tolerance=LARGE_TOLERANCE
-            ), f"{reason}. {_digits(LARGE_TOLERANCE)}"
+            solver = ColumnGeneration(tolerance=LARGE_TOLERANCE)
+            return solver, f"{reason}. {_digits(LARGE_TOLERANCE)}"
         return PDPG(), "a function of your own has no conic form, and PDPG only needs its gradient"
     if lowered.flow.strict:  # columns need stays that are bounded
         return ConvexProgram(), program

@@ -139,11 +139,8 @@ def first_numbers(shared: Shared, task: Task) -> tuple[Any, Any, str]:
                 f"the box that ends at dual_bound={bound[k]:g}"
             )
     found = take_start(task, shared.learning.family, given)
-    multipliers, params, family = (
-        np.minimum(found.multipliers, bound),
-        found.params,
-        shared.learning.family,
-    )
+    multipliers, params = np.minimum(found.multipliers, bound), found.params
+    family = shared.learning.family
     known = problem.environment is None and not isinstance(family, BoundNetwork)
     if shared.settings.safe and shared.settings.explore and known:
         params = exploring_start(task, family, params)

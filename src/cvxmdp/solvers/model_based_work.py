@@ -198,25 +198,21 @@ class ModelBasedWork(Work[Counted]):
 
     def policies(self, model: TabularMDP, state: Counted) -> Counted:
         """The state with the policies that the model suggests."""
-        counts = model.counts
-        assert counts is not None
         plan = counted_plan(self.problem.with_model(model))
-        hopeful = optimist(model, counts, plan.reward, plan.policy)
-        curious = explorer(model, counts, self.horizon)
+        hopeful = optimist(model, plan.reward, plan.policy)
+        curious = explorer(model, self.horizon)
         return state._replace(
             tables=np.stack([plan.policy, np.eye(model.n_actions)[hopeful], curious]),
-            shares=shares_of(meeting(model, counts, self.horizon)),
+            shares=shares_of(meeting(model, self.horizon)),
         )
 
     def curious(self, state: Counted) -> Counted:
         """A new explorer alone: what it looked for is often found within an episode."""
         tally = state.tally.merged()
         model = self.estimate(tally)
-        counts = model.counts
-        assert counts is not None
-        tables = np.stack([*state.tables[:2], explorer(model, counts, self.horizon)])
+        tables = np.stack([*state.tables[:2], explorer(model, self.horizon)])
         begun = state.shares[1] > 0  # with a first plan; before it, only the explorer learns
-        shares = shares_of(meeting(model, counts, self.horizon)) if begun else state.shares
+        shares = shares_of(meeting(model, self.horizon)) if begun else state.shares
         return state._replace(tally=tally, tables=tables, shares=shares)
 
     def judge(self, state: Counted) -> Judgement:
@@ -279,10 +275,9 @@ class ModelBasedWork(Work[Counted]):
             certificate = certify(asked, policy, confidence=self.solver.confidence)
         except (PolicyError, ProblemError) as error:
             return {}, f" Of this run: {error}."
-        maximise = self.problem.sign > 0
         found = {
             "certificate": certificate,
-            "true_bound": certificate.upper if maximise else certificate.lower,
+            "true_bound": certificate.bound,
             "true_objective": certificate.reaches,
             "true_slack": dict(certificate.slack),
         }

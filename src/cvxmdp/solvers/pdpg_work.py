@@ -198,9 +198,8 @@ class PDPGWork(Work[Progressed]):
             visits = visits - np.asarray(before.visits)
             multipliers = multipliers - np.asarray(before.multipliers)
         count = int(state.done) - int(since)
-        return (
-            np.asarray(totals.best) if chosen == "best" else visits / count
-        ), multipliers / count
+        x = np.asarray(totals.best) if chosen == "best" else visits / count
+        return x, multipliers / count
 
     def _policy(self, state: Progressed, x: np.ndarray) -> Policy:
         if self.solver.iterate == "last" or not state.done:

@@ -207,15 +207,11 @@ class ZeroViolation(Repeated):
             return solution
         sign = self.problem.sign
         solution, certificate = self._repaired(solution)
-        bound = certificate.upper if sign > 0 else certificate.lower
+        bound = certificate.bound
         if state.number and state.kept.state is not state.plain.state:
             status = STATUSES[int(state.plain.status)]
             plain, other = self._repaired(self.answer(state.plain, status))
-            bound = (
-                min(certificate.upper, other.upper)
-                if sign > 0
-                else max(certificate.lower, other.lower)
-            )
+            bound = (min if sign > 0 else max)(bound, other.bound)
             better = sign * (plain.objective - solution.objective) > 0
             if other.policy is not None and (better or certificate.policy is None):
                 solution, certificate = plain, other

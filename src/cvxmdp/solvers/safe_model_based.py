@@ -70,16 +70,15 @@ class SafeWork(ModelBasedWork):
 
     def policies(self, model: TabularMDP, state: Counted) -> Counted:
         """The best proven plan, and as much of the explorer as is proven beside it."""
-        asked, counts = self.problem.with_model(model), model.counts
-        assert counts is not None
+        asked = self.problem.with_model(model)
         claims = TrueClaims.about(asked, self.solver.confidence)
         plan = self._best(claims, asked)
         slack = claims.reached(plan).slack
         if any(one < 0 for one in slack.values()):
             return state._replace(tables=self._alone(), shares=ALONE)
-        curious = explorer(model, counts, self.horizon)
+        curious = explorer(model, self.horizon)
         lower = claims.reached(curious).slack
-        share = float(shares_of(meeting(model, counts, self.horizon))[2])
+        share = float(shares_of(meeting(model, self.horizon))[2])
         for name, least in lower.items():
             if least < 0:
                 room = slack[name]

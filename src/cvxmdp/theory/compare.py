@@ -118,8 +118,7 @@ def compare(
         schedule = exact_schedule(constants, iterations, zero_violation=zero_violation, **case)
         departures = _departures(solution, schedule)
     if optimum is None:
-        certificate = certify(problem, solution, confidence=None)
-        optimum = certificate.upper if problem.sense == "maximize" else certificate.lower
+        optimum = certify(problem, solution, confidence=None).bound
     best = require_real(optimum, "optimum", -math.inf)
     named = _named(history, f"{kind}slack")
     slack = {name: float(np.mean(named[name])) for name in problem.constraints}

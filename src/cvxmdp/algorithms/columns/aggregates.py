@@ -21,7 +21,7 @@ import scipy.sparse as sp
 
 from cvxmdp.base.arrays import Array, namespace
 from cvxmdp.base.pytrees import Pytree
-from cvxmdp.models.flow import Flow
+from cvxmdp.models.flow import Flow, state_pointers
 
 NEARBY, FEW = 6, 1_000  # steps, and the states reached in them, up to which a model spreads slowly
 SMALLEST = 50  # groups that are not grouped any more
@@ -92,7 +92,7 @@ def spreads_slowly(transition: sp.csr_array, initial: np.ndarray) -> bool:
     states = initial.size
     reached = np.zeros(states, dtype=bool)
     reached[int(initial.argmax())] = True
-    pointers, successors = transition.indptr[:: transition.shape[0] // states], transition.indices
+    pointers, successors = state_pointers(transition), transition.indices
     for _ in range(NEARBY):
         for state in np.flatnonzero(reached):
             reached[successors[pointers[state] : pointers[state + 1]]] = True
@@ -103,10 +103,9 @@ def spreads_slowly(transition: sp.csr_array, initial: np.ndarray) -> bool:
 
 def _neighbours(flow: Flow) -> sp.csr_array:
     """How much states exchange, over all actions, in either direction, (S, S)."""
-    states, actions = flow.shape
     transition = flow.transition
-    parts = (transition.data, transition.indices, transition.indptr[::actions])
-    one_way = sp.csr_array(parts, shape=(states, states))
+    parts = (transition.data, transition.indices, state_pointers(transition))
+    one_way = sp.csr_array(parts, shape=(flow.shape[0],) * 2)
     return _without_diagonal(sp.coo_array(one_way + one_way.T))
 
 

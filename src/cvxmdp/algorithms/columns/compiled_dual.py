@@ -33,7 +33,7 @@ from cvxmdp.algorithms.columns.smoothed_dual import (
 from cvxmdp.base.arrays import Array
 from cvxmdp.base.compiling import program
 from cvxmdp.base.pytrees import chosen
-from cvxmdp.models.compiled_planning import CompiledModel, arriving
+from cvxmdp.models.compiled_planning import CompiledModel
 from cvxmdp.problems.lowered import Lowered
 
 LONGER = 25  # times the evaluations of a descent on the host, measured on grids
@@ -119,11 +119,8 @@ def descent(
     gap, most = asked
 
     def at(values: Array, multipliers: Array) -> DualPoint:
-        def residual(x: Array) -> Array:
-            return x.sum(axis=1) - model.initial - arriving(model, x)
-
         following = model.following(values).T
-        return terms.at(smoothing, values, multipliers, following, residual)
+        return terms.at(smoothing, values, multipliers, following, model.residual)
 
     def step(now: Descent) -> Descent:
         slope = now.here.free

@@ -29,7 +29,8 @@ from cvxmdp.algorithms.columns.linear_master import Answer, LinearMaster, Price
 from cvxmdp.algorithms.columns.natural import NaturalSteps
 from cvxmdp.algorithms.columns.pool import NEGLIGIBLE, Column, Columns
 from cvxmdp.algorithms.conic import least_size
-from cvxmdp.atoms import Shape, walk
+from cvxmdp.atoms import Shape
+from cvxmdp.atoms.walks import positive_in
 from cvxmdp.base.relative_size import size_of
 from cvxmdp.models.flow import Flow
 from cvxmdp.models.systems import EPS
@@ -64,10 +65,6 @@ def smallest_tolerance(model: Flow) -> float:
     """The relative gap that float64 can surely certify: rounding grows with the stay."""
     successors = int(np.diff(model.transition.indptr).max(initial=0))
     return ROUNDING_FACTOR * (successors + 8) * EPS * model.magnified
-
-
-def _has_domain(function: Shape) -> bool:
-    return any(visit.node.positive() for visit in walk(function))
 
 
 @dataclass
@@ -140,7 +137,7 @@ class Generation:
 
     def _policy_inside(self, wanted: Sequence[Shape]) -> np.ndarray:
         # What a logarithm stands in is left out: its arguments are looked at themselves.
-        slacks = [g for g in (*self.lowered.slacks.values(), *wanted) if not _has_domain(g)]
+        slacks = [g for g in (*self.lowered.slacks.values(), *wanted) if not positive_in([g])]
         named = {str(place): slack for place, slack in enumerate(slacks)}
         search = Generation(
             self.lowered.with_objective(slacks[0], named), self.tolerance, self.most_columns

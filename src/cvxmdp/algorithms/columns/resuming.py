@@ -38,7 +38,7 @@ def saved(generation: Generation) -> dict[str, Any]:
     return {
         **{name: getattr(generation, name) for name in NUMBERS},
         "trail": np.array([trail[-CREEPING_STEPS - 1 :] for trail in trails]),
-        "columns": [_column(column) for column in columns],
+        "columns": [dict(vars(column)) for column in columns],
         "idle": list(columns.idle),
         "last": columns.last,
         "master": {name: getattr(master, name) for name in MASTERED if natural is not None},
@@ -61,7 +61,7 @@ def resume(fresh: Generation, plain: dict[str, Any]) -> Generation:
     fresh.trail.upper, fresh.trail.lower = (list(bounds) for bounds in plain["trail"].tolist())
     fresh.clear()
     for one in plain["columns"]:
-        fresh.add(Column(one["visits"], one["actions"], one["policy"], one["error"]))
+        fresh.add(Column(**one))
     fresh.columns.idle, fresh.columns.last = list(plain["idle"]), plain["last"]
     for name, value in plain["master"].items():
         setattr(fresh.master, name, value)
@@ -77,25 +77,10 @@ def resume(fresh: Generation, plain: dict[str, Any]) -> Generation:
     return fresh
 
 
-def _column(column: Column) -> dict[str, Any]:
-    return {
-        "visits": column.visits,
-        "actions": column.actions,
-        "policy": column.policy,
-        "error": column.error,
-    }
-
-
 def _answer(answer: Answer | None) -> list[Any] | None:
     if answer is None:
         return None
-    return [
-        answer.weights,
-        float(answer.value),
-        answer.multipliers,
-        answer.tangents,
-        bool(answer.feasible),
-    ]
+    return [*answer._replace(value=float(answer.value), feasible=bool(answer.feasible))]
 
 
 def _read_answer(plain: list[Any] | None) -> Answer | None:

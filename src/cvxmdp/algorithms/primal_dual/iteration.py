@@ -195,6 +195,13 @@ class PaperState(NamedTuple):
     optimiser: Any
 
 
+def transformed(transform: Any, state: Any, ascent: Params) -> tuple[Params, Any]:
+    """theta_{t+1} and the state of an Optax transformation, which minimises."""
+    downwards = jax.tree.map(jnp.negative, ascent)
+    updates, optimiser = transform.update(downwards, state.optimiser, state.params)
+    return moved(state.params, 1.0, updates), optimiser
+
+
 def paper_step(
     compiled: Compiled, state: PaperState, steps: Any, rule: str, transform: Any, direction: str
 ) -> tuple[PaperState, Point, Trace]:
@@ -216,9 +223,8 @@ def paper_step(
     size = norm(towards)
     optimiser = state.optimiser
     if rule == "transform":
-        downwards = jax.tree.map(jnp.negative, towards)  # Optax minimises
-        update, optimiser = transform.update(downwards, state.optimiser, state.params)
-        params, step = moved(state.params, 1.0, update), jnp.asarray(jnp.nan)
+        params, optimiser = transformed(transform, state, towards)
+        step = jnp.asarray(jnp.nan)
     else:
         # a zero gradient means no step
         step = primal / jnp.where(size > 0, size, 1.0) if rule == "normalised" else primal

@@ -158,9 +158,8 @@ class Shape(Tree["Shape"], Pytree):
     trusted: ClassVar[bool] = False  # a user's own function, known at occupancies only
     additive: ClassVar[bool] = False  # a weighted sum of its children
     signal: str = ""  # an estimated signal that it is a multiple of the return of
-    log_parameter: ClassVar[str] = (
-        ""  # the parameter, if the tangent's constant is a sum of its exponentials
-    )
+    # The parameter, if the tangent's constant is a sum of its exponentials.
+    log_parameter: ClassVar[str] = ""
 
     def value(self, x: Array) -> Any:
         """The function's value at x, shape ()."""
@@ -201,10 +200,6 @@ class Shape(Tree["Shape"], Pytree):
     def followed(self, x: Array) -> Shape:
         """A softened function whose dual weights have moved towards those at x."""
         return self.with_children([part.followed(x) for part in self.children()])
-
-    def positive(self) -> tuple[Shape, ...]:
-        """Functions that must be positive where this one, not a child, is to be finite."""
-        return ()
 
     def floored(self, floor: Any) -> Shape:
         """With another floor than that of ``extended``, where something must be positive."""

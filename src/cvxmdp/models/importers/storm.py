@@ -74,9 +74,8 @@ class StormModel:
     def _prism(self) -> Any:
         if TYPED.search(self.path.read_text("utf-8", errors="replace")):
             return self.storm.parse_prism_program(self.path)
-        with (
-            tempfile.TemporaryDirectory() as folder
-        ):  # PRISM takes a program for an MDP, Storm asks
+        # PRISM takes a program for an MDP, Storm asks.
+        with tempfile.TemporaryDirectory() as folder:
             typed = Path(folder) / self.path.name
             typed.write_text("mdp\n" + self.path.read_text("utf-8"), "utf-8")
             return self.storm.parse_prism_program(typed)

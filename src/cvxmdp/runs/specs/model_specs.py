@@ -35,6 +35,7 @@ Cells = int | list[Cell]
 Numbers = str | int | list[float] | list[list[float]]  # a file, a number, or the numbers themselves
 Named = dict[str, float | dict[str, float]]  # numbers of states, or of their actions, by name
 Size = Annotated[int, Field(ge=1, le=LARGEST_GRID)]
+Ranges = dict[str, Annotated[list[float], Field(min_length=2, max_length=2)]]  # least and largest
 
 
 class Gridworld(Strict):
@@ -162,9 +163,7 @@ class LogFile(Strict):
     signals: list[str] | None = None
     initial: Numbers | dict[str, float] | None = None
     known: list[str] | dict[str, Numbers] | None = None
-    bounds: dict[str, Annotated[list[float], Field(min_length=2, max_length=2)]] = Field(
-        default_factory=dict
-    )
+    bounds: Ranges = Field(default_factory=dict)
     supports: str | None = None
     actions: list[str] | str | None = None  # names, or a file with the (S, A) mask
     unknown: Literal["worst", "end"] = "worst"
@@ -263,9 +262,7 @@ class Simulator(Strict):
     bins: Bins | None = None
     fourier: Fourier | None = None
     absent: dict[str, float] = Field(default_factory=dict)
-    bounds: dict[str, Annotated[list[float], Field(min_length=2, max_length=2)]] = Field(
-        default_factory=dict
-    )
+    bounds: Ranges = Field(default_factory=dict)
     failure: str | None = None  # name of a signal: 1 for a step that ends the episode unrewarded
 
     def build(self, folder: ArrayFolder) -> GymnasiumEnv:
