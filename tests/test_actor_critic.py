@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import gymnasium
@@ -198,6 +199,32 @@ def test_a_simulator_is_learned_with_no_settings_and_says_what_it_is(tmp_path):
     more = cm.solve(problem.with_budget("cost", 0.15), solver, seed=1, start=tmp_path / "run")
     assert "critic" in more.stats["start"]
     assert more.slack["cost"] > -0.05
+
+
+def test_a_start_from_a_problem_with_other_constraints_is_the_policy_as_it_was():
+    env = cm.GymnasiumEnv(Corridor(), discount=0.9)
+
+    def about(**budgets):
+        return cm.Problem(env, maximize=cm.linear("reward"), subject_to=budgets)
+
+    cost, gain = cm.linear("cost") <= 0.2, cm.linear("reward") >= 0.1
+    solver, seen = cm.ActorCritic(2_000, batch=256, memory=1), np.linspace(-1, 1, 9)[:, None]
+    earlier = cm.solve(about(cost=cost, gain=gain), solver, seed=0)
+    still = replace(solver, steps=256, learning_rate=1e-12)
+    for budgets in ({}, {"price": cost, "use": gain}, {"gain": gain, "cost": cost}):
+        found = cm.solve(about(**budgets), still, seed=1, start=earlier)
+        assert found.stats["start"] == "parameters of the policy"
+        before, after = (one.policy.probabilities(seen) for one in (earlier, found))
+        # It is what its own scale of observations made it; 256 more move that scale a little.
+        np.testing.assert_allclose(after, before, atol=0.01)
+    # A learner that scales by the box sees the same policy.
+    other = cm.VRPDPG(
+        1, horizon=4, primal_step=1e-7, dual_step=1e-7, momentum=0.1, policy=cm.MLP(64, 64)
+    )
+    for start in (earlier, earlier.policy):
+        found = cm.solve(about(price=cost), other, seed=1, start=start)
+        after = found.policy.probabilities(seen)
+        np.testing.assert_allclose(after, earlier.policy.probabilities(seen), atol=1e-4)
 
 
 @pytest.mark.parametrize("kind", ["stepped", "compiled"])

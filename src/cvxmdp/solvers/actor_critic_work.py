@@ -38,7 +38,9 @@ from cvxmdp.solvers.actor_critic_answer import (
 )
 from cvxmdp.solvers.actor_critic_playing import Draw, Mask, SteppedLanes
 from cvxmdp.solvers.actor_critic_setup import (
+    ABOUT,
     LEARNER,
+    asked,
     choose,
     first_state,
     read_setup,
@@ -106,6 +108,7 @@ class ActorCriticWork(Work[ActorProgress]):
         self.solver, self.task, self.problem, self.seed = solver, task, task.problem, int(task.seed)
         self.chosen = choose(solver, task.problem)
         self.setup = read_setup(solver, task.problem, self.chosen)
+        self.about = asked(task.problem, self.setup.readings)
         self.source = source_of(task.problem, self.setup)
         self.names = list(task.problem.constraints)
         self.longest = PIECE if self.source is not None else BLOCK
@@ -125,6 +128,7 @@ class ActorCriticWork(Work[ActorProgress]):
             host(first_state(self.setup, self.keys[0], lanes=self.chosen.lanes)),
             given_start(self.problem, self.task.start),
             self.setup.family,
+            self.about,
         )
         lanes = None
         if self.source is not None:
@@ -296,7 +300,7 @@ class ActorCriticWork(Work[ActorProgress]):
             "evaluation_episodes": answer.episodes,
             "params": host(learner.actor.params),
             "family": self.setup.family.name,
-            LEARNER: to_arrays(learner._replace(returns=np.zeros((0, 0)))),
+            LEARNER: {**to_arrays(learner._replace(returns=np.zeros((0, 0)))), ABOUT: self.about},
         }
         if self.taken:
             stats["start"] = self.taken
