@@ -227,6 +227,16 @@ def test_a_start_from_a_problem_with_other_constraints_is_the_policy_as_it_was()
         np.testing.assert_allclose(after, earlier.policy.probabilities(seen), atol=1e-4)
 
 
+def test_a_short_run_is_looked_at_in_a_few_episodes():
+    """Of 70 steps each: it took twenty times as many steps as the run, repairs included."""
+    problem = corridor()
+    found = cm.solve(problem, cm.ActorCritic(500), seed=0)
+    assert found.stats["evaluation_episodes"] * 70 <= 500
+    assert problem.environment.steps < 2_000
+    assert (found.constraint_status["cost"], found.stats["repairs"]) == ("open", 0)
+    assert found.findings == ()
+
+
 @pytest.mark.parametrize("kind", ["stepped", "compiled"])
 def test_a_run_that_was_stopped_ends_with_the_same_bits(kind, tmp_path):
     problem = corridor() if kind == "stepped" else grid()

@@ -37,6 +37,7 @@ from cvxmdp.problems.problem import Problem
 
 CHECK = 2_000  # episodes, at most
 FIRST = 100  # episodes before the first look
+LEAST, FEWEST = 8, 2  # episodes that say anything of a constraint; that are played in any case
 LEVEL = 0.05
 EARLY = 0.1  # of the level, shared by the looks before the last
 Play = Callable[[int], Sample]  # so many further episodes, or a few more
@@ -65,6 +66,7 @@ def judge_by_episodes(
     play: Play,
     *,
     check: int = CHECK,
+    learned: float = math.inf,
     most_steps: float = math.inf,
     worst: Mapping[str, float] | None = None,
 ) -> Judged:
@@ -74,10 +76,12 @@ def judge_by_episodes(
         problem: whose constraints are looked at.
         play: gives further episodes that nothing was learned from.
         check: how many episodes at most, but 100.
+        learned: steps that were learned from: the first look takes no more, but two episodes.
         most_steps: after so many steps there is one more look and no more.
         worst: the smallest slack of a batch that was learned from, by constraint.
     """
-    sample, looks = play(FIRST), max(1, math.ceil(math.log2(max(check, FIRST) / FIRST)) + 1)
+    sample = first_look(play, FIRST, learned)
+    looks = max(1, math.ceil(math.log2(max(check, FIRST) / FIRST)) + 1)
     for look in range(looks):
         steps = int(sample.lengths.sum())
         last = look == looks - 1 or steps >= most_steps
@@ -89,6 +93,15 @@ def judge_by_episodes(
         wanted = min(check, FIRST * 2 ** (look + 1))
         sample = joined([sample, play(wanted - sample.n)]) if wanted > sample.n else sample
     return Judged(sample, found)
+
+
+def first_look(play: Play, wanted: int, steps: float) -> Sample:
+    """So many episodes, or as many as these steps are enough for, but two."""
+    if math.isinf(steps):
+        return play(wanted)
+    sample = play(FEWEST)
+    more = min(wanted, int(steps / max(float(sample.lengths.mean()), 1.0))) - sample.n
+    return joined([sample, play(more)]) if more > 0 else sample
 
 
 def slack_intervals(
@@ -129,7 +142,7 @@ def _interval(
     halves = [measured_mean(problem, sample, _half(n, one)) for one in (0, 1)]
     fallen = value - float(np.mean([function.value(half) for half in halves]))
     bias = max(0.0, fallen) / (math.sqrt(2.0) - 1.0)
-    if not np.isfinite([value, hidden, bias, *parts]).all():
+    if n < LEAST or not np.isfinite([value, hidden, bias, *parts]).all():
         return Interval(value, -math.inf, math.inf, method, False)
     deep = value - worst if function.affine() is not None and math.isfinite(worst) else 0.0
     unseen = math.log(2.0 / level) / n

@@ -40,6 +40,7 @@ from cvxmdp.solvers.actor_critic_playing import Draw, Mask, SteppedLanes
 from cvxmdp.solvers.actor_critic_setup import (
     ABOUT,
     LEARNER,
+    REPAIR,
     asked,
     choose,
     first_state,
@@ -183,7 +184,9 @@ class ActorCriticWork(Work[ActorProgress]):
         found = found._replace(short=np.float64(short(self.problem, evaluation)))
         if found.short <= state.best.short:
             state = state._replace(best=found)
-        if found.short == 0.0 or int(state.repairs) == REPAIRS:
+        # A tenth of fewer than ten iterations repairs nothing.
+        short_run = self.chosen.iterations * REPAIR < 1.0
+        if found.short == 0.0 or int(state.repairs) == REPAIRS or short_run:
             return state
         missed = np.array([max(0.0, -evaluation.slack[name]) for name in self.names])
         # Outside of a domain there is no distance.
