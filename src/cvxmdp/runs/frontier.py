@@ -166,6 +166,10 @@ class Frontier(InNotebooks):
         power = float(f"1e{math.floor(math.log10(size / 10.0))}")
         return max(power * leading for leading in (1.0, 2.0, 5.0) if power * leading <= size / 9.99)
 
+    def worth(self, certificate: Certificate) -> float:
+        """Proven: what a ``step`` of the budget improves at most. Of a share, each step taken gains as much."""
+        return certificate.worth(self.constraint, self.step * self._steps[1])
+
     def enough(self) -> tuple[float, float] | None:
         """The tightest solved budget that buys most of what can be bought, and the share; None where all do."""
         at, value, _ = self._reached()
@@ -189,7 +193,7 @@ class Frontier(InNotebooks):
                     number(point.budget),
                     number(certificate.lower),
                     number(certificate.upper),
-                    number(certificate.worth(self.constraint, self.step)),
+                    number(self.worth(certificate)),
                     # Of the true model it is not known whether another policy would need it.
                     "not binding" if free else "binding" if certificate.confidence is None else "",
                 )
