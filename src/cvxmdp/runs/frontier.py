@@ -38,7 +38,7 @@ from cvxmdp.certificates.certificate import Certificate
 from cvxmdp.certificates.certify import certify
 from cvxmdp.certificates.words_on_truth import subject_of
 from cvxmdp.policies.occupancies import measured_occupancy
-from cvxmdp.problems.problem import Problem
+from cvxmdp.problems.problem import Problem, require_problem
 from cvxmdp.problems.solution import Solution
 from cvxmdp.runs.backends.backend import Answers, Backend
 from cvxmdp.runs.backends.this_process import ThisProcess
@@ -297,8 +297,12 @@ def frontier(
         backend: where to solve: ``Ray()`` for the workers of a cluster, by default this process. With ``n``,
             workers that are left over solve what will probably be asked next; the answer is the same.
     """
-    if not isinstance(problem, Problem):
-        raise ProblemError(f"frontier takes a Problem; got {problem!r}")
+    require_problem(problem, 'frontier(problem, "constraint")')
+    if not isinstance(constraint, str):
+        raise ProblemError(
+            'the name of a constraint comes second, frontier(problem, "constraint", [0.1, 0.2]); got '
+            f"{constraint!r}"
+        )
     if constraint not in problem.constraints:
         hint = did_you_mean(constraint, problem.constraints)
         raise ProblemError(f"no constraint {constraint!r}. {hint}")
