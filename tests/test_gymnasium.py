@@ -412,3 +412,15 @@ def test_an_observation_of_another_shape_is_said(shape, lanes) -> None:
     said = rf"Changing gave an observation of shape {re.escape(str(shape))} at step 1 .* says \(2, 3\)$"
     with pytest.raises(ExperienceError, match=said):
         env.episodes(lambda *_: np.zeros(lanes, dtype=int), 9, seed=3)
+
+
+def test_a_dictionary_in_info_is_no_signal_and_its_entries_are_said() -> None:
+    class Nested(Counter):
+        def step(self, action):
+            *answer, info = super().step(action)
+            return *answer, {"costs": {"noise": 1.0, "heat": 0.0}}
+
+    with pytest.raises(
+        ExperienceError, match=r"not a number, but has the entries 'noise', 'heat': a wrapper"
+    ):
+        play(cm.GymnasiumEnv(Nested, 0.9, n_envs=2), signals=("costs",), seed=0)
