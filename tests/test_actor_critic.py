@@ -227,6 +227,23 @@ def test_a_start_from_a_problem_with_other_constraints_is_the_policy_as_it_was()
         np.testing.assert_allclose(after, earlier.policy.probabilities(seen), atol=1e-4)
 
 
+def test_a_cost_that_is_rarely_seen_is_not_satisfied_by_a_hundred_episodes_without_it():
+    """It was seen while learning; a mean of a batch hides it, and eight of eight such answers were wrong."""
+
+    class Rare(Corridor):
+        def step(self, action):
+            cost = float(action and self.np_random.random() < 0.004)
+            return self._seen(), float(action), True, False, {"cost": cost}
+
+    env = cm.GymnasiumEnv(Rare, 0.9, n_envs=16)
+    limit = {"cost": cm.linear("cost") <= 0.003}
+    problem = cm.Problem(env, maximize=cm.linear("reward"), subject_to=limit)
+    for seed in range(2):
+        found = cm.solve(problem, cm.ActorCritic(4_000, check=100), seed=seed)
+        assert found.policy.probabilities(np.zeros(1))[1] > 0.8
+        assert found.constraint_status["cost"] == "open"
+
+
 def test_a_short_run_is_looked_at_in_a_few_episodes():
     """Of 70 steps each: it took twenty times as many steps as the run, repairs included."""
     problem = corridor()
@@ -353,7 +370,7 @@ def test_what_is_hardly_ever_seen_is_no_logarithm_and_said():
         state = state._replace(best=state.best._replace(done=np.int32(1)))
         curve = np.linspace(-4.0, -3.0, 60).clip(-4.0, -3.5)
         names = {*ActorTrace._fields, "entropy"} - {"objective", "sample", "steps"}
-        of_constraints = ("slack", "multipliers", "noise", "unit", "over", "excess")
+        of_constraints = ("slack", "multipliers", "noise", "unit", "over", "excess", "deepest")
         rows = {name: np.ones((60, 0) if name in of_constraints else 60) for name in names}
         found = work.finish(state, {"objective": curve, **rows}, cm.Status.ITERATION_LIMIT)
         assert [finding.what for finding in found.findings] == said

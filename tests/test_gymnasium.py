@@ -417,7 +417,7 @@ def test_an_observation_of_another_shape_is_said(shape, lanes) -> None:
 def test_a_dictionary_in_info_is_no_signal_and_its_entries_are_said() -> None:
     class Nested(Counter):
         def step(self, action):
-            *answer, info = super().step(action)
+            *answer, _ = super().step(action)
             return *answer, {"costs": {"noise": 1.0, "heat": 0.0}}
 
     with pytest.raises(

@@ -58,6 +58,7 @@ if TYPE_CHECKING:
 PIECE = 32  # iterations in compiled code, at most
 BLOCK = 20  # iterations between two resets of a simulator
 REPAIRS = 2  # at most
+LATE = 0.5  # of a run, from whose end single episodes count for what may happen again
 
 
 class BestAnswer(NamedTuple):
@@ -68,7 +69,7 @@ class BestAnswer(NamedTuple):
         which: of the candidates it was.
         done: iterations, after which it was found.
         round: repairs before.
-        worst: the smallest slacks of batches by then, (n,).
+        worst: the smallest slacks of batches by then, and of late episodes, (n,).
         short: its worst violation, in units of the budget; infinite before anything was judged.
     """
 
@@ -86,7 +87,7 @@ class ActorProgress(NamedTuple):
     Attributes:
         learner: see there.
         lanes: in compiled code.
-        worst: the smallest slacks of batches, (n,).
+        worst: the smallest slacks of batches, and of late episodes, (n,).
         repairs: that were begun.
         best: see there.
     """
@@ -169,6 +170,10 @@ class ActorCriticWork(Work[ActorProgress]):
         mean = self.problem.sign * float(rows["objective"][-1])
         self.recent = f"objective of the episodes {mean:.5g}"
         worst = np.minimum(state.worst, rows["sample"].min(axis=0))
+        # Single episodes of policies like the answer: what is rare in them hardly moves the mean of a batch.
+        first = int(state.learner.done)
+        late = rows["deepest"][max(0, int((1.0 - LATE) * self.chosen.iterations) - first) :]
+        worst = np.minimum(worst, late.min(axis=0, initial=np.inf))
         reached = state._replace(learner=host(learner), lanes=host(lanes), worst=worst)
         return self._repaired(reached), rows
 
