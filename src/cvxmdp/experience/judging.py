@@ -8,8 +8,8 @@ Episodes give independent measures X_k, whose mean is m; a slack is g(m), g conc
   ... episodes: a tenth by those before the last, which decide what is clear, and the rest by the last one;
 - ``rare``: what n episodes cannot show. An event whose probability exceeds log(1/a)/n happens among them but
   with probability a, so slack may be lower by that times the size of the largest deviation known. Known are
-  the deviations of these episodes and, where g is affine, those of the batches that were learned from. So no
-  mean of zeros is sure of a zero;
+  the deviations of these episodes and, where g is affine, those that were learned from (``worst``: of late
+  episodes, of counted steps where the policy goes, of batches). So no mean of zeros is sure of a zero;
 - ``bias``: E g(m) <= g(E m), by Jensen. Where g is smooth the difference falls as 1/n, at the tip of a norm as
   1/sqrt(n): of half as many episodes it is sqrt(2) times as large at least. So by halves of the episodes, it is
   at most (g(m) - (g(m_1) + g(m_2)) / 2) / (sqrt(2) - 1), up to noise.
@@ -78,7 +78,7 @@ def judge_by_episodes(
         check: how many episodes at most, but 100.
         learned: steps that were learned from: the first look takes no more, but two episodes.
         most_steps: after so many steps there is one more look and no more.
-        worst: the smallest slack of a batch that was learned from, by constraint.
+        worst: the smallest slack that was learned from, by constraint: of an episode, or of a batch of them.
     """
     sample = first_look(play, FIRST, learned)
     looks = max(1, math.ceil(math.log2(max(check, FIRST) / FIRST)) + 1)
