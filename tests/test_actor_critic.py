@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import gymnasium
@@ -200,6 +201,59 @@ def test_a_simulator_is_learned_with_no_settings_and_says_what_it_is(tmp_path):
     assert more.slack["cost"] > -0.05
 
 
+def test_a_start_from_a_problem_with_other_constraints_is_the_policy_as_it_was():
+    env = cm.GymnasiumEnv(Corridor(), discount=0.9)
+
+    def about(**budgets):
+        return cm.Problem(env, maximize=cm.linear("reward"), subject_to=budgets)
+
+    cost, gain = cm.linear("cost") <= 0.2, cm.linear("reward") >= 0.1
+    solver, seen = cm.ActorCritic(2_000, batch=256, memory=1), np.linspace(-1, 1, 9)[:, None]
+    earlier = cm.solve(about(cost=cost, gain=gain), solver, seed=0)
+    still = replace(solver, steps=256, learning_rate=1e-12)
+    for budgets in ({}, {"price": cost, "use": gain}, {"gain": gain, "cost": cost}):
+        found = cm.solve(about(**budgets), still, seed=1, start=earlier)
+        assert found.stats["start"] == "parameters of the policy"
+        before, after = (one.policy.probabilities(seen) for one in (earlier, found))
+        # It is what its own scale of observations made it; 256 more move that scale a little.
+        np.testing.assert_allclose(after, before, atol=0.01)
+    # A learner that scales by the box sees the same policy.
+    other = cm.VRPDPG(
+        1, horizon=4, primal_step=1e-7, dual_step=1e-7, momentum=0.1, policy=cm.MLP(64, 64)
+    )
+    for start in (earlier, earlier.policy):
+        found = cm.solve(about(price=cost), other, seed=1, start=start)
+        after = found.policy.probabilities(seen)
+        np.testing.assert_allclose(after, earlier.policy.probabilities(seen), atol=1e-4)
+
+
+def test_a_cost_that_is_rarely_seen_is_not_satisfied_by_a_hundred_episodes_without_it():
+    """It was seen while learning; a mean of a batch hides it, and eight of eight such answers were wrong."""
+
+    class Rare(Corridor):
+        def step(self, action):
+            cost = float(action and self.np_random.random() < 0.004)
+            return self._seen(), float(action), True, False, {"cost": cost}
+
+    env = cm.GymnasiumEnv(Rare, 0.9, n_envs=16)
+    limit = {"cost": cm.linear("cost") <= 0.003}
+    problem = cm.Problem(env, maximize=cm.linear("reward"), subject_to=limit)
+    for seed in range(2):
+        found = cm.solve(problem, cm.ActorCritic(4_000, check=100), seed=seed)
+        assert found.policy.probabilities(np.zeros(1))[1] > 0.8
+        assert found.constraint_status["cost"] == "open"
+
+
+def test_a_short_run_is_looked_at_in_a_few_episodes():
+    """Of 70 steps each: it took twenty times as many steps as the run, repairs included."""
+    problem = corridor()
+    found = cm.solve(problem, cm.ActorCritic(500), seed=0)
+    assert found.stats["evaluation_episodes"] * 70 <= 500
+    assert problem.environment.steps < 2_000
+    assert (found.constraint_status["cost"], found.stats["repairs"]) == ("open", 0)
+    assert found.findings == ()
+
+
 @pytest.mark.parametrize("kind", ["stepped", "compiled"])
 def test_a_run_that_was_stopped_ends_with_the_same_bits(kind, tmp_path):
     problem = corridor() if kind == "stepped" else grid()
@@ -316,7 +370,7 @@ def test_what_is_hardly_ever_seen_is_no_logarithm_and_said():
         state = state._replace(best=state.best._replace(done=np.int32(1)))
         curve = np.linspace(-4.0, -3.0, 60).clip(-4.0, -3.5)
         names = {*ActorTrace._fields, "entropy"} - {"objective", "sample", "steps"}
-        of_constraints = ("slack", "multipliers", "noise", "unit", "over", "excess")
+        of_constraints = ("slack", "multipliers", "noise", "unit", "over", "excess", "deepest")
         rows = {name: np.ones((60, 0) if name in of_constraints else 60) for name in names}
         found = work.finish(state, {"objective": curve, **rows}, cm.Status.ITERATION_LIMIT)
         assert [finding.what for finding in found.findings] == said

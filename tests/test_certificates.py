@@ -813,3 +813,29 @@ def test_bounds_are_as_tight_for_rewards_in_millions(unit: float) -> None:
     certificate = cm.certify(problem, uniform)
     assert best.status is cm.Status.OPTIMAL
     assert certificate.upper == pytest.approx(best.objective, rel=1e-5)
+
+
+def test_arguments_in_the_wrong_order_are_said() -> None:
+    mdp = cm.gridworld(3, discount=0.9, hazards=[4])
+    limit = {"hazard": cm.linear("hazard") <= 1.0}
+    problem = cm.Problem(mdp, maximize=cm.entropy(), subject_to=limit)
+    policy = cm.uniform_policy(mdp)
+    proof = cm.certify(problem, policy)
+    for ask, said in (
+        (lambda: cm.solve(cm.ConvexProgram(), problem), r"Write solve\(problem, solver\)"),
+        (
+            lambda: cm.certify(policy, problem),
+            r"got TabularPolicy.* Write certify\(problem, answer\)",
+        ),
+        (lambda: cm.certify(policy), "certify takes a Problem; got TabularPolicy"),
+        (lambda: cm.certify(problem), "certify needs an answer"),
+        (lambda: cm.check(problem, proof), r"Write check\(certificate, problem\)"),
+        (lambda: cm.slater(mdp), "slater takes a Problem; got TabularMDP"),
+        (lambda: cm.frontier("hazard", problem), "frontier takes a Problem; got 'hazard'"),
+        (lambda: cm.frontier(problem, [0.1, 0.2]), "name of a constraint comes second"),
+        (lambda: cm.occupancy_of(policy, mdp), r"occupancy_of\(mdp, policy\); got TabularPolicy"),
+        (lambda: cm.policy_of(np.ones((9, 4)), mdp), r"takes a model first"),
+        (lambda: cm.Problem(cm.entropy(), mdp), "a problem needs a model"),
+    ):
+        with pytest.raises(cm.CvxmdpError, match=said):
+            ask()

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import re
+from typing import Any
+
 import gymnasium
 import jax.numpy as jnp
 import numpy as np
@@ -10,8 +13,8 @@ from gymnasium.vector import AutoresetMode, SyncVectorEnv
 
 import cvxmdp as cm
 from cvxmdp.base.errors import ExperienceError, ProblemError
-from cvxmdp.experience.episodes import summarise
-from environments import Counter, ModelEnv, SixTuple, Trouble
+from cvxmdp.experience.episodes import Episodes, summarise
+from environments import Counter, ModelEnv, Point, SixTuple, Trouble
 
 
 def zeros(observations, states, begins):
@@ -342,3 +345,82 @@ def test_an_info_of_none_has_no_entries() -> None:
 
     with pytest.raises(ExperienceError, match=r"Silent gave no info\['price'\] at step 0"):
         play(cm.GymnasiumEnv(Silent(), 0.9), signals=("price",), seed=0)
+
+
+class Overwritten(Point):
+    """Every observation, reward and entry of ``info`` is one array of the class, written into at every step."""
+
+    reward_space = gymnasium.spaces.Box(0.0, 1.0, (2,))
+    seen, reward = np.zeros(1), np.zeros(2)
+    copies = False
+
+    def reset(self, *, seed: int | None = None, options: Any = None):
+        self.seen[:], info = super().reset(seed=seed)
+        return self._given(self.seen), info
+
+    def step(self, action):
+        self.seen[:], reward, *flags, info = super().step(action)
+        self.reward[:] = reward, info["left"]
+        return self._given(self.seen), self._given(self.reward), *flags, info
+
+    def _given(self, numbers: np.ndarray) -> np.ndarray:
+        return numbers.copy() if self.copies else numbers
+
+
+class Copied(Overwritten):
+    copies = True
+
+
+class OverwrittenVector(SyncVectorEnv):
+    """Without the copies that Gymnasium makes."""
+
+    def __init__(self, copies: bool) -> None:
+        super().__init__([Point] * 3, copy=copies)
+
+
+def test_simulators_may_write_into_what_they_gave() -> None:
+    def played(env: Any, **more: Any) -> Episodes:
+        source = cm.GymnasiumEnv(env, 0.9, **more)
+        names = ("reward[0]", "reward[1]", "moved") if more else ("reward",)
+        return source.episodes(lambda *_: np.ones(3, dtype=int), 9, signals=names, seed=0)
+
+    told = {"moved": lambda o, a, p, r, end: float(p[0] - o[0])}
+    lanes = [played(env, n_envs=3, signals=told) for env in (Overwritten, Copied)]
+    vectors = [played(OverwrittenVector(copies)) for copies in (False, True)]
+    assert lanes[0].signals["moved"].any()
+    for one, other in (lanes, vectors):
+        np.testing.assert_array_equal(one.inputs, other.inputs)
+        for name, numbers in one.signals.items():
+            np.testing.assert_array_equal(numbers, other.signals[name])
+
+
+@pytest.mark.parametrize("shape", [(3,), (3, 2), (6,)])
+@pytest.mark.parametrize("lanes", [1, 2])
+def test_an_observation_of_another_shape_is_said(shape, lanes) -> None:
+    class Changing(Counter):
+        observation_space = gymnasium.spaces.Box(-1.0, 1.0, (2, 3))
+
+        def reset(self, *, seed: int | None = None, options: Any = None):
+            return np.zeros((2, 3)), super().reset(seed=seed)[1]
+
+        def step(self, action):
+            _, *rest = super().step(action)
+            # Lanes of one class begin with lengths of their own: in one of them it may be the second step.
+            return np.zeros(shape if self.age == 2 else (2, 3)), *rest
+
+    env = cm.GymnasiumEnv(Changing, 0.9, n_envs=lanes)
+    said = rf"Changing gave an observation of shape {re.escape(str(shape))} at step 1 .* says \(2, 3\)$"
+    with pytest.raises(ExperienceError, match=said):
+        env.episodes(lambda *_: np.zeros(lanes, dtype=int), 9, seed=3)
+
+
+def test_a_dictionary_in_info_is_no_signal_and_its_entries_are_said() -> None:
+    class Nested(Counter):
+        def step(self, action):
+            *answer, _ = super().step(action)
+            return *answer, {"costs": {"noise": 1.0, "heat": 0.0}}
+
+    with pytest.raises(
+        ExperienceError, match=r"not a number, but has the entries 'noise', 'heat': a wrapper"
+    ):
+        play(cm.GymnasiumEnv(Nested, 0.9, n_envs=2), signals=("costs",), seed=0)

@@ -13,7 +13,7 @@ import scipy.sparse as sp
 import cvxmdp as cm
 from cvxmdp.base.interval import Interval
 from cvxmdp.experience.episodes import Sample
-from cvxmdp.experience.judging import CHECK, FIRST, judge_by_episodes
+from cvxmdp.experience.judging import CHECK, FIRST, LEAST, judge_by_episodes
 from cvxmdp.problems.findings import (
     AT_BOUND,
     COLLAPSED,
@@ -83,6 +83,19 @@ class TestEpisodes:
             budget(1.0), lambda n: sums(random.exponential(1.0, n)), most_steps=3 * FIRST + 1
         )
         assert judged.sample.n == 2 * FIRST
+
+    def test_the_first_look_takes_no_more_steps_than_learning_did(self) -> None:
+        """Of long episodes there are a few then, of which nothing is said but what they measured."""
+        random = np.random.default_rng(1)
+
+        def long(n: int) -> Sample:
+            return replace(sums(random.exponential(1.0, n)), lengths=np.full(n, 100))
+
+        for learned, episodes in ((50, 2), (500, 5), (2_000, 20)):
+            judged = judge_by_episodes(budget(1e3), long, learned=learned, most_steps=learned)
+            assert judged.sample.n == episodes
+            word = "satisfied" if episodes >= LEAST else "open"
+            assert status_of(judged.slack["cost"]) == word
 
     def test_zeros_are_not_sure_of_a_zero(self) -> None:
         """What was seen while learning may happen again, though a hundred episodes did not show it."""
@@ -212,6 +225,11 @@ class TestFindings:
         assert "slater" in found.what_to_do
         around = Course(curve, {"cost": line(0.1 * self.noise)}, {"cost": price})
         assert findings_of(around, {"cost": "violated"}) == ()
+        short = [
+            Timeline(one.at[:50], one.values[:50]) for one in (curve, course.slack["cost"], price)
+        ]
+        early = Course(short[0], {"cost": short[1]}, {"cost": short[2]})
+        assert "out of reach" not in self.words(early, cost="violated")
         better = Course(curve, {"cost": line(rising() - 1.1)}, {"cost": price})
         assert self.words(better, cost="violated") == [IMPROVING]
 

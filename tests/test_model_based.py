@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gymnasium
 import jax.numpy as jnp
 import numpy as np
 import pytest
@@ -370,3 +371,34 @@ def test_short_runs_stay_inside_a_barrier_of_the_truth(seed: int) -> None:
     barrier = cm.log_barrier(cm.linear("cost") <= budget)
     problem = cm.Problem(mdp, maximize=cm.linear("reward") + 0.01 * barrier)
     assert np.isfinite(cm.solve(problem, cm.ModelBased(steps=400), seed=seed).objective)
+
+
+class Rare(gymnasium.Env):
+    """What pays costs something, once in 250 episodes of one step."""
+
+    observation_space = gymnasium.spaces.Discrete(1)
+    action_space = gymnasium.spaces.Discrete(2)
+
+    def reset(self, *, seed=None, options=None):
+        super().reset(seed=seed)
+        return 0, {}
+
+    def step(self, action):
+        cost = float(action and self.np_random.random() < 0.004)
+        return 0, float(action), True, False, {"cost": cost}
+
+
+def test_a_cost_that_is_rarely_seen_is_not_satisfied_by_a_hundred_episodes_without_it() -> None:
+    """It was counted while learning, and may happen again: 12 of 20 such answers were wrong."""
+    for seed in range(6):
+        env = cm.GymnasiumEnv(Rare, 0.9, n_envs=16)
+        limit = {"cost": cm.linear("cost") <= 0.003}
+        problem = cm.Problem(env, maximize=cm.linear("reward"), subject_to=limit)
+        found = cm.solve(problem, cm.ModelBased(2_000), seed=seed)
+        assert 0.003 - 0.004 * found.policy.probabilities(0)[1] < 0.002
+        assert found.constraint_status["cost"] == "open"
+        # What never cost anything where the policy goes is as sure as before.
+        never = problem.with_budget("cost", 0.0)
+        assert (
+            cm.solve(never, cm.ModelBased(2_000), seed=seed).constraint_status["cost"] != "violated"
+        )

@@ -59,6 +59,17 @@ def weighted(front, weights):
     return cm.Problem(front.problem.mdp, maximize=total, subject_to=dict(front.problem.constraints))
 
 
+def test_ranges_that_are_rounding_are_no_ranges():
+    """What is the same for every policy spans nothing: no distances are said in units of noise."""
+    mdp = cm.TabularMDP(np.full((2, 2, 2), 0.5), [0.5, 0.5], 0.9)
+    problem = cm.Problem(mdp, maximize=cm.entropy())
+    noise = np.array([[0.0, 1e-16], [0.0, 0.0]])
+    found = cm.pareto(problem, {"a": cm.linear(1.0 + noise), "b": cm.linear(3.0 - noise)})
+    assert found.points == pytest.approx(np.array([[10.0, 30.0]]))
+    assert "one policy is best for every objective" in str(found)
+    assert "of the ranges" not in str(found)
+
+
 def test_envelopes_hold_at_weights_that_were_not_solved_and_are_close(found):
     random = generator(3)
     assert found.distance <= TOLERANCE

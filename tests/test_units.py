@@ -56,6 +56,41 @@ def test_shares_from_below() -> None:
     assert solution.policy.probabilities()[0, 1] == pytest.approx(0.5, abs=1e-9)
 
 
+def test_the_price_of_a_share_counts_the_steps_taken() -> None:
+    """A hundredth more of ten steps is a tenth more of the signal."""
+    mdp = leaving(0.9)
+    limit = {"hazard": cm.share("hazard") <= 0.25}
+    problem = cm.Problem(mdp, maximize=cm.linear("fun"), subject_to=limit)
+    front = cm.frontier(problem, "hazard", [0.2, 0.25])
+    more = cm.solve(problem.with_budget("hazard", 0.2 + front.step)).objective
+    gained = more - cm.solve(problem.with_budget("hazard", 0.2)).objective
+    assert gained > 0
+    assert gained <= front.worth(front.points[0].certificate) + 1e-9
+
+
+@pytest.mark.parametrize("discount", [0.9, 1.0])
+def test_shares_and_episodes_read_rewards_by_time(discount: float) -> None:
+    random, steps = np.random.default_rng(0), 5
+    reward, cost = random.random((2, steps, 3, 2))
+    transition = random.random((3, 2, 3))
+    transition *= 0.9 / transition.sum(axis=2, keepdims=True)
+    mdp = cm.TabularMDP(transition, np.ones(3) / 3, discount, horizon=steps)
+    limits = {"hazard": cm.share(cost) <= 0.4, "cost": cm.linear(cost, per="step") <= 0.5}
+    problem = cm.Problem(mdp, maximize=cm.linear(reward) - cm.linear(cost[0]), subject_to=limits)
+    found = cm.solve(problem)
+    x = found.measured.reshape(cost.shape)
+    assert found.slack["hazard"] == pytest.approx(0.4 * x.sum() - (cost * x).sum())
+    assert found.multipliers["hazard"] > 0
+    seen = cm.evaluate(found.policy, mdp, 20_000, seed=0, problem=problem)
+    for interval, exact in (
+        (seen.objective, found.objective),
+        *((seen.slack[name], found.slack[name]) for name in limits),
+    ):
+        assert interval.proven
+        assert interval.lower <= exact <= interval.upper
+        assert interval.value == pytest.approx(exact, abs=0.02)
+
+
 def test_shares_are_only_compared() -> None:
     with pytest.raises(cm.CvxmdpError, match="share"):
         cm.Problem(leaving(0.9), maximize=cm.share("hazard"))

@@ -146,6 +146,7 @@ class ActorTrace(NamedTuple):
     unit: Array
     over: Array
     excess: Array
+    deepest: Array
 
 
 @dataclass(frozen=True, eq=False)
@@ -317,6 +318,7 @@ def _trace(
         unit=told.unit,
         over=told.over,
         excess=told.excess,
+        deepest=told.deepest,
     )
 
 

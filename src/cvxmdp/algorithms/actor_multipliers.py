@@ -99,6 +99,7 @@ class Seen(NamedTuple):
 class DualReport(NamedTuple):
     """For the history: s_i, u_i, episodes that broke a budget, and the sum of what they were over it.
 
+    ``deepest``: the smallest g_i of an episode, infinite where none ended.
     ``within``: whether all slacks exceed their margins, with no allowance.
     """
 
@@ -106,6 +107,7 @@ class DualReport(NamedTuple):
     unit: Array
     over: Array
     excess: Array
+    deepest: Array
     within: Array
 
 
@@ -154,7 +156,8 @@ def updated_dual(gains: Gains, dual: Dual, progress: Array, seen: Seen) -> tuple
     short = jnp.maximum(-of_ends, 0.0) * seen.ends[..., None]
     within = (room >= 0.0).all() & ~settling & (share > 0)
     over, excess = (short > floor).sum((0, 1)), short.sum((0, 1))
-    return reached, DualReport(jnp.sqrt(noise), unit, over, excess, within)
+    deepest = jnp.where(seen.ends[..., None] > 0, of_ends, jnp.inf).min((0, 1))
+    return reached, DualReport(jnp.sqrt(noise), unit, over, excess, deepest, within)
 
 
 def _unit(sizes: Array) -> Array:

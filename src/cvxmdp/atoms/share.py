@@ -25,7 +25,7 @@ def share(signal: Any) -> Utility:
     one is average reward on ``mdp.restarting()``.
 
     Args:
-        signal: the name of one of the model's signals, or an array (S,) or (S, A).
+        signal: the name of one of the model's signals, or an array (S,) or (S, A), by time (T, S, A).
     """
     given = linear(signal)
     assert isinstance(given, Linear)
@@ -70,7 +70,9 @@ class ShareSlack(OfReward):
 
     def lower(self, space: Space) -> Shape:
         mdp = model_of(space, "share")
-        left = np.where(mdp.actions, self.budget - per_pair(self.reward, space), 0.0)
+        reward = per_pair(self.reward, space)  # by time, the rows of all steps above each other
+        available = np.tile(mdp.actions, (len(reward) // mdp.n_states, 1))
+        left = np.where(available, self.budget - reward, 0.0)
         return LinearShape(self.sign * left)
 
     def __repr__(self) -> str:

@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from cvxmdp.base.errors import ProblemError, did_you_mean
+from cvxmdp.base.errors import PolicyError, ProblemError, did_you_mean
 from cvxmdp.certificates.certificate import Certificate
 from cvxmdp.certificates.checking import loosened
 from cvxmdp.certificates.claims import ENOUGH, Claims, Proof, best
@@ -35,7 +35,7 @@ from cvxmdp.checker.bounds import Achieved
 from cvxmdp.experience.confidence import confidence_level
 from cvxmdp.policies.occupancies import rows_of
 from cvxmdp.problems.lowered import Evidence
-from cvxmdp.problems.problem import Problem
+from cvxmdp.problems.problem import Problem, require_problem
 from cvxmdp.problems.solution import Solution, Status
 
 # Claims are written down a little looser than computed, so that another machine's rounding cannot
@@ -48,7 +48,7 @@ CHEAP = 2_000  # pairs up to which a conic program takes a fraction of a second
 
 def certify(
     problem: Problem,
-    answer: Any,
+    answer: Any = None,
     multipliers: Mapping[str, float] | None = None,
     *,
     tolerance: float = 1e-7,
@@ -71,6 +71,11 @@ def certify(
         exact: claims loosened outwards by what exactness needs, and checked in exact arithmetic (the extra
             ``exact``).
     """
+    require_problem(problem, "certify(problem, answer)")
+    if answer is None:
+        raise PolicyError(
+            "certify needs an answer, a solution or a policy of the problem: certify(problem, solve(problem))"
+        )
     mdp = problem.mdp
     if confidence is not None:
         confidence_level(confidence, 1)

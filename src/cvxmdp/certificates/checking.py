@@ -25,7 +25,7 @@ from cvxmdp.checker.fingerprint import fingerprint as plain_fingerprint
 from cvxmdp.checker.mps_files import linear_proof
 from cvxmdp.checker.proof_arithmetic import MOST_SECONDS, Exact
 from cvxmdp.problems.lowered import Lowered
-from cvxmdp.problems.problem import Problem, load_problem
+from cvxmdp.problems.problem import Problem, load_problem, require_problem
 
 EXACT_STEPS = 5  # of a check, besides one for each constraint
 
@@ -56,6 +56,7 @@ def check(
     """
     if isinstance(problem, str | Path):
         problem = load_problem(problem)
+    require_problem(problem, "check(certificate, problem)")
     plain = Lowered(problem).plain()
     if not exact:
         return _checked(certificate, plain, None)

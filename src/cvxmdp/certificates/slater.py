@@ -32,7 +32,7 @@ from cvxmdp.checker.bounds import Achieved
 from cvxmdp.policies import TabularPolicy
 from cvxmdp.problems.conic_statement import sizes_of
 from cvxmdp.problems.lowered import Evidence
-from cvxmdp.problems.problem import Problem
+from cvxmdp.problems.problem import Problem, require_problem
 from cvxmdp.problems.solution_text import said_of_model
 
 NEGLIGIBLE = 1e-6  # weight of a constraint that is a solver's rounding, not part of a conflict
@@ -116,6 +116,7 @@ def slater(problem: Problem) -> Slater:
     Args:
         problem: one with at least one constraint.
     """
+    require_problem(problem, "slater(problem)")
     if not problem.constraints:
         raise ProblemError("slater needs a problem with constraints; this one has none")
     return slater_of(Claims.of(problem))

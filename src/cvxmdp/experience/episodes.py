@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
+from cvxmdp.base.errors import ExperienceError
 from cvxmdp.models.horizon import Horizon, horizon_of
 from cvxmdp.policies.features import Features
 
@@ -53,6 +54,7 @@ class Sample:
         terminated: (n,).
         ranges: smallest and largest value seen of each signal.
         shape: (F, A).
+        by_time: occupancies of every step, (n, T * S * A), of a model whose rewards may depend on time.
     """
 
     occupancies: Any
@@ -62,6 +64,7 @@ class Sample:
     terminated: np.ndarray
     ranges: Mapping[str, tuple[float, float]]
     shape: tuple[int, int]
+    by_time: Any = None
 
     @property
     def n(self) -> int:
@@ -84,8 +87,14 @@ class Sample:
         return np.asarray((self.occupancies**2).sum(axis=1))
 
     def inner(self, reward: np.ndarray) -> np.ndarray:
-        """<reward, X_i> of each episode, (n,)."""
-        return np.asarray(self.occupancies @ reward.ravel())
+        """<reward, X_i> of each episode, (n,); of a reward by time, (T * S, A), with the time of its steps."""
+        timed = reward.size > self.shape[0] * self.shape[1]
+        if timed and self.by_time is None:
+            raise ExperienceError(
+                "a reward by time, (T, S, A), is read of episodes of a model with horizon=T; of an environment "
+                "give a signal instead"
+            )
+        return np.asarray((self.by_time if timed else self.occupancies) @ reward.ravel())
 
 
 def summarise(
@@ -151,7 +160,7 @@ def joined(parts: Iterable[Sample], most: int | None = None) -> Sample:
     kept = slice(0, most)
     stack = sp.vstack if sp.issparse(samples[0].occupancies) else np.concatenate
     occupancies = stack([sample.occupancies for sample in samples])
-    names = samples[0].returns
+    names, timed = samples[0].returns, [sample.by_time for sample in samples]
     return Sample(
         sp.csr_array(occupancies)[kept] if sp.issparse(occupancies) else occupancies[kept],
         {name: np.concatenate([part.returns[name] for part in samples])[kept] for name in names},
@@ -166,4 +175,5 @@ def joined(parts: Iterable[Sample], most: int | None = None) -> Sample:
             for name in names
         },
         samples[0].shape,
+        None if samples[0].by_time is None else sp.csr_array(sp.vstack(timed))[kept],
     )

@@ -234,12 +234,23 @@ def _play_model(
         batch = simulator.episodes(act, min(block, episodes - begin), horizon, random)
         if horizon == mdp.horizon.steps:  # nothing is cut where nothing follows
             batch = replace(batch, terminated=np.ones_like(batch.terminated))
-        parts.append(
-            summarise(
-                batch, mdp.discount, mdp.n_actions, n_states=mdp.n_states, after=mdp.flow.after
-            )
-        )
+        parts.append(_summarised(batch, mdp))
     return joined(parts)
+
+
+def _summarised(batch: Episodes, mdp: TabularMDP) -> Sample:
+    """With a horizon, also with the time of every step: rewards may depend on it."""
+    told: dict[str, Any] = {"after": mdp.flow.after}
+    found = summarise(batch, mdp.discount, mdp.n_actions, n_states=mdp.n_states, **told)
+    steps = mdp.horizon.steps
+    if steps is None:
+        return found
+    inputs = batch.inputs + mdp.n_states * np.arange(batch.inputs.shape[1])
+    rows = mdp.n_states * steps
+    timed = summarise(
+        replace(batch, inputs=inputs), mdp.discount, mdp.n_actions, n_states=rows, **told
+    )
+    return replace(found, by_time=timed.occupancies)
 
 
 def _long_run(

@@ -180,10 +180,16 @@ def _returns(terms: list[tuple[float, Utility]], setting: Setting) -> Returns:
             continue
         part = term.lower(setting.space).affine()
         assert part is not None
-        table = table + weight * part.reward
+        table = np.add(*_of_one_length(table, weight * part.reward))
     if table.any() or not recorded:
         recorded.append(_of_table(table, setting))
     return reduce(Returns.plus, recorded)
+
+
+def _of_one_length(*tables: np.ndarray) -> list[np.ndarray]:
+    """Tables of one step as often as the longest has steps: those by time have them above each other."""
+    longest = max(map(len, tables))
+    return [np.tile(table, (longest // len(table), 1)) for table in tables]
 
 
 def _within(seen: np.ndarray, step: tuple[float, float], whole: Any, setting: Setting) -> Returns:
@@ -210,7 +216,7 @@ def _recorded(name: str, setting: Setting) -> Returns:
 def _of_table(table: np.ndarray, setting: Setting) -> Returns:
     seen = setting.sample.inner(table)
     if setting.model is not None:
-        used = table[setting.pairs]
+        used = table[_of_one_length(setting.pairs, table)[0]]
         step = (float(used.min()), float(used.max()))
         horizon = setting.model.horizon
         bounded = math.isfinite(horizon.longest) and horizon.steps is None

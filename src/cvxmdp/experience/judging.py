@@ -8,8 +8,8 @@ Episodes give independent measures X_k, whose mean is m; a slack is g(m), g conc
   ... episodes: a tenth by those before the last, which decide what is clear, and the rest by the last one;
 - ``rare``: what n episodes cannot show. An event whose probability exceeds log(1/a)/n happens among them but
   with probability a, so slack may be lower by that times the size of the largest deviation known. Known are
-  the deviations of these episodes and, where g is affine, those of the batches that were learned from. So no
-  mean of zeros is sure of a zero;
+  the deviations of these episodes and, where g is affine, those that were learned from (``worst``: of late
+  episodes, of counted steps where the policy goes, of batches). So no mean of zeros is sure of a zero;
 - ``bias``: E g(m) <= g(E m), by Jensen. Where g is smooth the difference falls as 1/n, at the tip of a norm as
   1/sqrt(n): of half as many episodes it is sqrt(2) times as large at least. So by halves of the episodes, it is
   at most (g(m) - (g(m_1) + g(m_2)) / 2) / (sqrt(2) - 1), up to noise.
@@ -37,6 +37,7 @@ from cvxmdp.problems.problem import Problem
 
 CHECK = 2_000  # episodes, at most
 FIRST = 100  # episodes before the first look
+LEAST, FEWEST = 8, 2  # episodes that say anything of a constraint; that are played in any case
 LEVEL = 0.05
 EARLY = 0.1  # of the level, shared by the looks before the last
 Play = Callable[[int], Sample]  # so many further episodes, or a few more
@@ -65,6 +66,7 @@ def judge_by_episodes(
     play: Play,
     *,
     check: int = CHECK,
+    learned: float = math.inf,
     most_steps: float = math.inf,
     worst: Mapping[str, float] | None = None,
 ) -> Judged:
@@ -74,10 +76,12 @@ def judge_by_episodes(
         problem: whose constraints are looked at.
         play: gives further episodes that nothing was learned from.
         check: how many episodes at most, but 100.
+        learned: steps that were learned from: the first look takes no more, but two episodes.
         most_steps: after so many steps there is one more look and no more.
-        worst: the smallest slack of a batch that was learned from, by constraint.
+        worst: the smallest slack that was learned from, by constraint: of an episode, or of a batch of them.
     """
-    sample, looks = play(FIRST), max(1, math.ceil(math.log2(max(check, FIRST) / FIRST)) + 1)
+    sample = first_look(play, FIRST, learned)
+    looks = max(1, math.ceil(math.log2(max(check, FIRST) / FIRST)) + 1)
     for look in range(looks):
         steps = int(sample.lengths.sum())
         last = look == looks - 1 or steps >= most_steps
@@ -89,6 +93,15 @@ def judge_by_episodes(
         wanted = min(check, FIRST * 2 ** (look + 1))
         sample = joined([sample, play(wanted - sample.n)]) if wanted > sample.n else sample
     return Judged(sample, found)
+
+
+def first_look(play: Play, wanted: int, steps: float) -> Sample:
+    """So many episodes, or as many as these steps are enough for, but two."""
+    if math.isinf(steps):
+        return play(wanted)
+    sample = play(FEWEST)
+    more = min(wanted, int(steps / max(float(sample.lengths.mean()), 1.0))) - sample.n
+    return joined([sample, play(more)]) if more > 0 else sample
 
 
 def slack_intervals(
@@ -129,7 +142,7 @@ def _interval(
     halves = [measured_mean(problem, sample, _half(n, one)) for one in (0, 1)]
     fallen = value - float(np.mean([function.value(half) for half in halves]))
     bias = max(0.0, fallen) / (math.sqrt(2.0) - 1.0)
-    if not np.isfinite([value, hidden, bias, *parts]).all():
+    if n < LEAST or not np.isfinite([value, hidden, bias, *parts]).all():
         return Interval(value, -math.inf, math.inf, method, False)
     deep = value - worst if function.affine() is not None and math.isfinite(worst) else 0.0
     unseen = math.log(2.0 / level) / n

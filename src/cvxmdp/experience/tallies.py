@@ -25,6 +25,7 @@ class Tally(NamedTuple):
         fresh: numbers of outcomes since they were last merged.
         begun: episodes that began in each state, (S,).
         sums: of the signals that are estimated, (signals, S*A).
+        least, most: the smallest and largest value seen of each, (signals, S*A); infinite where none was.
     """
 
     keys: np.ndarray
@@ -32,13 +33,27 @@ class Tally(NamedTuple):
     fresh: np.ndarray
     begun: np.ndarray
     sums: np.ndarray
+    least: np.ndarray
+    most: np.ndarray
 
     @classmethod
     def nothing(cls, n_states: int, n_actions: int, n_signals: int) -> Tally:
         """Before the first step."""
         none = np.zeros(0, dtype=np.int64)
         begun = np.zeros(n_states, dtype=np.int64)
-        return cls(none, none, none, begun, np.zeros((n_signals, n_states * n_actions)))
+        nothing = np.zeros((n_signals, n_states * n_actions))
+        return cls(none, none, none, begun, nothing, nothing + np.inf, nothing - np.inf)
+
+    def swings(self, visited: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """How far steps of these pairs, (S*A,), fell below their mean signals and rose above, (signals,)."""
+        tried = visited & np.isfinite(self.most).all(axis=0)
+        if not tried.any():
+            return np.zeros(len(self.sums)), np.zeros(len(self.sums))
+        n_states = self.begun.size
+        times = np.bincount(self.keys // (n_states + 1), self.times, minlength=tried.size)
+        means = (self.sums / np.maximum(times, 1.0))[:, tried]
+        below, above = means - self.least[:, tried], self.most[:, tried] - means
+        return np.maximum(below.max(axis=1), 0.0), np.maximum(above.max(axis=1), 0.0)
 
     def merged(self) -> Tally:
         """The same with nothing left to merge."""
@@ -96,12 +111,16 @@ class StepCounter:
         following[ended, episodes.lengths[ended] - 1] = n_states
         rows, steps = np.nonzero(np.arange(states.shape[1]) < lengths[:, None])
         pairs = states[rows, steps] * n_actions + episodes.actions[rows, steps]
-        sums = tally.sums.copy()
+        sums, least, most = (found.copy() for found in (tally.sums, tally.least, tally.most))
         for number, name in enumerate(self.signals):
-            np.add.at(sums[number], pairs, episodes.signals[name][rows, steps])
+            values = episodes.signals[name][rows, steps]
+            np.add.at(sums[number], pairs, values)
+            np.minimum.at(least[number], pairs, values)
+            np.maximum.at(most[number], pairs, values)
         keys = pairs.astype(np.int64) * (n_states + 1) + following[rows, steps]
         begun = tally.begun + np.bincount(states[:, 0], minlength=n_states)
-        return tally._replace(fresh=np.concatenate([tally.fresh, keys]), begun=begun, sums=sums)
+        fresh = np.concatenate([tally.fresh, keys])
+        return tally._replace(fresh=fresh, begun=begun, sums=sums, least=least, most=most)
 
     def counts(self, tally: Tally) -> Counts:
         """What a merged tally says."""

@@ -23,6 +23,7 @@ MASK_ROUNDING = 1e-12
 
 def uniform_policy(mdp: TabularMDP) -> TabularPolicy:
     """The policy that is uniform over the available actions."""
+    _require_model(mdp, "uniform_policy(mdp)")
     rows = mdp.actions / mdp.actions.sum(axis=1, keepdims=True)
     return TabularPolicy(rows).named(mdp.state_names, mdp.action_names)
 
@@ -77,6 +78,11 @@ def measured_occupancy(mdp: TabularMDP, policy: Any) -> np.ndarray:
     return mdp.flow.occupancy(rows_of(mdp, policy))
 
 
+def _require_model(given: Any, call: str) -> None:
+    if not isinstance(given, TabularMDP):
+        raise PolicyError(f"{call.partition('(')[0]} takes a model first, {call}; got {given!r}")
+
+
 def occupancy_of(mdp: TabularMDP, policy: Any) -> np.ndarray:
     """The occupancy of a policy, shape (S, A): discounted expected visits of each pair.
 
@@ -84,6 +90,7 @@ def occupancy_of(mdp: TabularMDP, policy: Any) -> np.ndarray:
         mdp: the model.
         policy: a policy, or an (S, A) array of probabilities.
     """
+    _require_model(mdp, "occupancy_of(mdp, policy)")
     return mdp.horizon.collected(measured_occupancy(mdp, policy))
 
 
@@ -99,6 +106,7 @@ def policy_of(mdp: TabularMDP, occupancy: Any) -> TabularPolicy:
         mdp: the model.
         occupancy: shape (S, A), not negative; by time, (T, S, A), where the model has a horizon of T steps.
     """
+    _require_model(mdp, "policy_of(mdp, occupancy)")
     steps = mdp.horizon.steps
     x = _read_occupancy(mdp, occupancy, mdp.shape if steps is None else (steps, *mdp.shape))
     if not np.isfinite(x).all() or (x < 0).any():

@@ -193,7 +193,22 @@ class ObservationReader:
                 f"{self.name} gave an observation {when} that is not what its space says: {error}"
             ) from error
 
+    def _require_shape(self, observations: Any, when: str) -> None:
+        """That every observation has the shape of the space, but for lengths of one."""
+        whole = getattr(observations, "ndim", 0)
+        shapes = [observations.shape[1:]] if whole else [np.shape(one) for one in observations]
+        for shape in shapes:
+            if [n for n in shape if n != 1] != [n for n in self.shape if n != 1]:
+                raise ExperienceError(
+                    f"{self.name} gave an observation of shape {shape} {when}; its observation_space says "
+                    f"{self.shape}"
+                )
+
     def _read(self, observations: Any, lanes: int, when: str, numbered: bool) -> np.ndarray:
+        if not self.parts:
+            self._require_shape(observations, when)
+            if isinstance(observations, list):
+                observations = [np.reshape(one, self.shape) for one in observations]
         if not self.sizes:
             values = np.asarray(observations, dtype=np.float64).reshape(lanes, *self.shape)
             wrong = ~np.isfinite(values.reshape(lanes, -1)).all(axis=1)

@@ -33,7 +33,9 @@ WORTH = 0.01  # of the range seen, below which an improvement is none
 NEAR = 0.1  # of the range seen: a slack so small may hold the objective back
 # Of the range seen, by which an answer that is worse than earlier policies has lost them.
 FALL = 0.2
+ROUNDED = 1e-5  # of the objective: what single precision may make of it
 LATE = 0.1  # of a run, that a multiplier is at its bound
+ENOUGH = 100  # iterations, before which nobody knows that a budget is out of reach
 ROOM = "The budget may be out of reach; where there is a model, cm.slater(problem) says whether there is room."
 LAST, LONGER, HALF = 0.2, 0.4, 0.5  # of a run, over which trends are looked at
 
@@ -343,7 +345,8 @@ def _rising_part(curve: Timeline, tests: int) -> Timeline | None:
 
 def _at_border(course: Course) -> list[Finding]:
     """Whether what was learned is not the objective, but what it is continued by."""
-    if not course.believed > WORTH * course.objective.span:
+    rounded = ROUNDED * float(np.abs(course.objective.values).max(initial=0.0))
+    if not course.believed > max(WORTH * course.objective.span, rounded):
         return []
     return [
         Finding(
@@ -380,6 +383,8 @@ def _out_of_reach(course: Course, status: Mapping[str, str]) -> list[Finding]:
     for name in _stuck(course, status, 0):
         late, price = course.slack[name].last(HALF), course.multipliers.get(name, NOTHING)
         if late.blocks.size < LEAST_BLOCKS or late.blocks.max() >= 0 or not len(price.at):
+            continue
+        if late.at[-1] < ENOUGH:
             continue
         if price.last(LAST).values.min() > 0:
             detail = f"{name!r} was violated all along, and its multiplier changed nothing"

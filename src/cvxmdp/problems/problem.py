@@ -54,6 +54,14 @@ class Evaluation(InNotebooks):
         return {name: max(0.0, -slack) for name, slack in self.slack.items()}
 
 
+def require_problem(given: Any, call: str) -> None:
+    """That a problem was given where ``call`` has one, as it is to be written."""
+    if not isinstance(given, Problem):
+        raise ProblemError(
+            f"{call.partition('(')[0]} takes a Problem; got {given!r}. Write {call}."
+        )
+
+
 class Problem(InNotebooks):
     """Maximise a concave (or minimise a convex) utility of the occupancy under constraints.
 

@@ -20,7 +20,7 @@ from cvxmdp.certificates.certify import certify
 from cvxmdp.policies.tables import TabularPolicy
 from cvxmdp.policies.timed_policy import from_rows
 from cvxmdp.problems.lowered import Evidence, Lowered
-from cvxmdp.problems.problem import Problem
+from cvxmdp.problems.problem import Problem, require_problem
 from cvxmdp.problems.solution import Solution, Status
 from cvxmdp.problems.solution_text import said_of_model
 from cvxmdp.runs.solving import read_seconds, solve_among_many
@@ -134,8 +134,7 @@ def deterministic(
             Only affine problems can be asked.
         time_limit: seconds for branch and bound.
     """
-    if not isinstance(problem, Problem):
-        raise ProblemError(f"deterministic takes a Problem; got {problem!r}")
+    require_problem(problem, "deterministic(problem)")
     problem.require_model("a search for deterministic policies")
     seconds = read_seconds(time_limit)
     lowered = Lowered(problem)

@@ -26,6 +26,7 @@ from cvxmdp.runs.frontier_figures import plot_front
 
 SAME = 1e-9  # of the ranges: targets that are reached
 ROUNDING = 1e-12  # of the largest term of a sum
+NO_RANGE = 1e-9  # of an objective: ranges below it are those of its proof
 
 
 @dataclass(frozen=True)
@@ -191,6 +192,13 @@ class Front(InNotebooks):
             f"{name} {number(span)}"
             for name, span in zip(self.objectives, self.ranges, strict=True)
         )
+        best = np.abs(self.points).max(axis=0)
+        if len(self.points) == 1 and (self.ranges <= NO_RANGE * best).all():
+            lines.append(
+                "Proven: one policy is best for every objective, up to what proofs resolve "
+                f"({spans}). {len(self.solved)} solves."
+            )
+            return said_of_model("\n".join(lines), self.problem.mdp.note)
         lines.append(
             f"Proven: whatever a policy reaches, a mixture of these misses by at most {self.distance:.2g} of "
             f"the ranges ({spans}) in every objective. {len(self.solved)} solves."

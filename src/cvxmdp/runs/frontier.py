@@ -38,7 +38,7 @@ from cvxmdp.certificates.certificate import Certificate
 from cvxmdp.certificates.certify import certify
 from cvxmdp.certificates.words_on_truth import subject_of
 from cvxmdp.policies.occupancies import measured_occupancy
-from cvxmdp.problems.problem import Problem
+from cvxmdp.problems.problem import Problem, require_problem
 from cvxmdp.problems.solution import Solution
 from cvxmdp.runs.backends.backend import Answers, Backend
 from cvxmdp.runs.backends.this_process import ThisProcess
@@ -165,6 +165,10 @@ class Frontier(InNotebooks):
         power = float(f"1e{math.floor(math.log10(size / 10.0))}")
         return max(power * leading for leading in (1.0, 2.0, 5.0) if power * leading <= size / 9.99)
 
+    def worth(self, certificate: Certificate) -> float:
+        """Proven: what a ``step`` of the budget improves at most. Of a share, each step taken gains as much."""
+        return certificate.worth(self.constraint, self.step * self._steps[1])
+
     def enough(self) -> tuple[float, float] | None:
         """The tightest solved budget that buys most of what can be bought, and the share; None where all do."""
         at, value, _ = self._reached()
@@ -188,7 +192,7 @@ class Frontier(InNotebooks):
                     number(point.budget),
                     number(certificate.lower),
                     number(certificate.upper),
-                    number(certificate.worth(self.constraint, self.step)),
+                    number(self.worth(certificate)),
                     # Of the true model it is not known whether another policy would need it.
                     "not binding" if free else "binding" if certificate.confidence is None else "",
                 )
@@ -288,8 +292,12 @@ def frontier(
         backend: where to solve: ``Ray()`` for the workers of a cluster, by default this process. With ``n``,
             workers that are left over solve what will probably be asked next; the answer is the same.
     """
-    if not isinstance(problem, Problem):
-        raise ProblemError(f"frontier takes a Problem; got {problem!r}")
+    require_problem(problem, 'frontier(problem, "constraint")')
+    if not isinstance(constraint, str):
+        raise ProblemError(
+            'the name of a constraint comes second, frontier(problem, "constraint", [0.1, 0.2]); got '
+            f"{constraint!r}"
+        )
     if constraint not in problem.constraints:
         hint = did_you_mean(constraint, problem.constraints)
         raise ProblemError(f"no constraint {constraint!r}. {hint}")

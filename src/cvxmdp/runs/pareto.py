@@ -25,7 +25,7 @@ from cvxmdp.certificates.certificate import Certificate
 from cvxmdp.certificates.certify import certify
 from cvxmdp.certificates.claims import Claims
 from cvxmdp.policies.occupancies import rows_of
-from cvxmdp.problems.problem import Problem
+from cvxmdp.problems.problem import Problem, require_problem
 from cvxmdp.problems.solution import Solution, Status
 from cvxmdp.runs.backends.backend import Answers, Backend
 from cvxmdp.runs.backends.this_process import ThisProcess
@@ -65,8 +65,7 @@ def pareto(
         backend: where to solve: ``Ray()`` for the workers of a cluster, by default this process. Workers that
             are left over solve what will probably be asked next; the answer is the same.
     """
-    if not isinstance(problem, Problem):
-        raise ProblemError(f"pareto takes a Problem; got {problem!r}")
+    require_problem(problem, 'pareto(problem, {"name": utility, ...})')
     problem.require_model("pareto")
     if not isinstance(objectives, Mapping) or len(objectives) < 2:
         raise ProblemError(

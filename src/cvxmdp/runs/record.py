@@ -259,7 +259,7 @@ def frontier_facts(frontier: Frontier) -> FrontierFacts:
         tuple(budgets),
         proven([c.lower for c in certificates]),
         proven([c.upper for c in certificates]),
-        proven([c.worth(name, frontier.step) for c in certificates]),
+        proven([frontier.worth(c) for c in certificates]),
         tuple(float(budget) for budget in grid),
         tuple(float(lower) for lower, _ in bounds),
         tuple(float(upper) for _, upper in bounds),

@@ -11,9 +11,9 @@ from typing import Any
 
 from cvxmdp.base.checkpoints import Checkpoints
 from cvxmdp.base.compiling import let_go
-from cvxmdp.base.errors import ExperienceError, ProblemError, SettingsError
+from cvxmdp.base.errors import ExperienceError, SettingsError
 from cvxmdp.base.progress import Progress
-from cvxmdp.problems.problem import Problem
+from cvxmdp.problems.problem import Problem, require_problem
 from cvxmdp.problems.problem_folder import DOCUMENT, write_problem
 from cvxmdp.problems.solution import Solution, Status
 from cvxmdp.problems.solution_folder import write_solution
@@ -61,8 +61,7 @@ def solve(
         progress: False for no progress line. By default a line on a terminal, elsewhere now and then one.
         tensorboard: a folder for TensorBoard, in which everything that the solver records appears as it comes.
     """
-    if not isinstance(problem, Problem):
-        raise ProblemError(f"solve takes a Problem; got {problem!r}")
+    require_problem(problem, "solve(problem, solver)")
     let_go()
     reason = None
     if solver is None:

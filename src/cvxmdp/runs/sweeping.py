@@ -11,10 +11,10 @@ from typing import Any
 import jax
 
 from cvxmdp.base.checkpoints import Checkpoints, recorded
-from cvxmdp.base.errors import ProblemError, SettingsError
+from cvxmdp.base.errors import SettingsError
 from cvxmdp.base.progress import Progress
 from cvxmdp.base.settings import number, whole
-from cvxmdp.problems.problem import Problem
+from cvxmdp.problems.problem import Problem, require_problem
 from cvxmdp.runs.axes import Case, read_cases
 from cvxmdp.runs.backends.backend import Backend
 from cvxmdp.runs.backends.this_process import ThisProcess
@@ -71,8 +71,7 @@ def sweep(
     Returns:
         All runs with their settings, histories and solutions.
     """
-    if not isinstance(problem, Problem):
-        raise ProblemError(f"sweep takes a Problem; got {problem!r}")
+    require_problem(problem, "sweep(problem, solver, over={...})")
     whole("rows", rows)
     number("checkpoint_seconds", checkpoint_seconds, positive=False)
     cases = [_rarely_evaluated(case) for case in read_cases(problem, solver, over, seeds)]

@@ -19,7 +19,14 @@ from cvxmdp.base.interval import Interval
 from cvxmdp.experience.environments.environment import Environment, environment_of, seeds
 from cvxmdp.experience.environments.simulated import actor_in
 from cvxmdp.experience.episodes import Sample, joined, summarise
-from cvxmdp.experience.judging import Play, in_rounds, judge_by_episodes, measured_mean, unjudged
+from cvxmdp.experience.judging import (
+    Play,
+    first_look,
+    in_rounds,
+    judge_by_episodes,
+    measured_mean,
+    unjudged,
+)
 from cvxmdp.problems.findings import Course, Timeline, computed
 from cvxmdp.problems.problem import Evaluation, Problem
 from cvxmdp.solvers.contract import Rows, by_name
@@ -95,6 +102,7 @@ class Examination:
             self.problem,
             self._play(environment, policy, JUDGED),
             check=self.check,
+            learned=self.steps,
             most_steps=JUDGING * self.steps,
             worst=worst,
         )
@@ -115,7 +123,7 @@ class Examination:
 
     def _compared(self, play: Play) -> Sample:
         """A few episodes: as many as the steps that may go into it."""
-        sample = play(LEAST_COMPARED)
+        sample = first_look(play, LEAST_COMPARED, self.steps)
         affordable = COMPARING * self.steps / max(float(sample.lengths.mean()), 1.0)
         more = min(COMPARED, int(affordable)) - sample.n
         return joined([sample, play(more)]) if more > 0 else sample

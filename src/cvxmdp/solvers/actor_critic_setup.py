@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
 import math
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -61,7 +63,7 @@ CRITIC_HORIZON = 200
 REACH = 10.0  # standard deviations, at which observations are cut
 REPAIR = 0.1  # of the run, that a repair takes
 SEEN = 10_000.0  # observations that the scale of a given policy counts for
-LEARNER = "learner"  # in a solution's stats
+LEARNER, ABOUT = "learner", "about"  # in a solution's stats, and in there
 
 
 class Chosen(NamedTuple):
@@ -267,15 +269,23 @@ def _single(tree: Any) -> Any:
     return jax.tree.map(lambda leaf: leaf.astype(jnp.float32), tree)
 
 
-def taken_over(first: ActorState, start: Any, family: Any) -> tuple[ActorState, str]:
+def asked(problem: Problem, readings: Readings) -> str:
+    """What a learner's critic, measure and multipliers are about: signals, constraints and channels."""
+    channels = b"" if readings.rewards is None else np.asarray(readings.rewards).tobytes()
+    names = list(getattr(problem.space, "signal_names", ())), list(problem.constraints)
+    return json.dumps([*names, hashlib.sha256(channels).hexdigest()])
+
+
+def taken_over(first: ActorState, start: Any, family: Any, about: str) -> tuple[ActorState, str]:
     """The first state with what ``start=`` gives: all of a learner's, or the parameters of a policy; in words.
 
-    There is something to keep already, so that no violation is allowed at first.
+    There is something to keep already: no violation is allowed at first. Of a learner that was asked for
+    something else (``asked``), the policy alone is taken: its multipliers belong to other constraints.
     """
     if start is None:
         return first, ""
     known = getattr(start, "stats", {}).get(LEARNER)
-    if known is not None:
+    if known is not None and known.get(ABOUT) == about:
         try:
             found: ActorState | None = from_arrays(known, first._replace(returns=np.zeros((0, 0))))
         except FileFormatError:
@@ -287,7 +297,7 @@ def taken_over(first: ActorState, start: Any, family: Any) -> tuple[ActorState, 
             )
             reached = found._replace(
                 done=first.done,
-                kept=first.kept,
+                kept=first.kept._replace(actor=found.actor),
                 dual=dual,
                 outside=first.outside,
                 returns=first.returns,
@@ -295,7 +305,9 @@ def taken_over(first: ActorState, start: Any, family: Any) -> tuple[ActorState, 
             return reached, "parameters, critic, scales, measure and multipliers of the solution"
     actor = _policy_of(start, first.actor, family)
     dual = first.dual._replace(updates=np.float32(ALLOWED))
-    return first._replace(actor=actor, averaged=actor, dual=dual), "parameters of the policy"
+    kept = first.kept._replace(actor=actor)
+    reached = first._replace(actor=actor, averaged=actor, kept=kept, dual=dual)
+    return reached, "parameters of the policy"
 
 
 def _alike(one: ActorState, other: ActorState) -> bool:
@@ -306,15 +318,16 @@ def _alike(one: ActorState, other: ActorState) -> bool:
 
 def _policy_of(start: Any, first: ActorPart, family: Any) -> ActorPart:
     """Parameters, and how observations are scaled, of a policy that fits."""
-    policy = getattr(start, "policy", start)
-    params = parameters_of(start, family)
-    moments = first.moments
-    known = isinstance(policy, NetworkPolicy | GaussianPolicy)
-    if params is None and known and policy.family == family.name:
-        params = fitting(policy.params, family)
+    policy, moments = getattr(start, "policy", start), first.moments
+    if isinstance(policy, NetworkPolicy | GaussianPolicy):
+        # As it was: parameters mean little without the scale that they were learned with.
+        params = fitting(policy.params, family) if policy.family == family.name else None
         seen = policy.bound.inputs
-        square = np.asarray(seen.scale, np.float32) ** 2
-        moments = Moments(np.float32(SEEN), np.asarray(seen.middle, np.float32), square)
+        if moments.mean.size and seen.features is None:
+            square = np.asarray(seen.scale, np.float32) ** 2
+            moments = Moments(np.float32(SEEN), np.asarray(seen.middle, np.float32), square)
+    else:
+        params = parameters_of(start, family)
     table = table_of(policy) if params is None and not family.observes else None
     if table is not None and table.shape == family.actions.shape:
         params = imitated(family, first.params, np.asarray(table, np.float32))

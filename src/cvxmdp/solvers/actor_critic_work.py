@@ -38,7 +38,10 @@ from cvxmdp.solvers.actor_critic_answer import (
 )
 from cvxmdp.solvers.actor_critic_playing import Draw, Mask, SteppedLanes
 from cvxmdp.solvers.actor_critic_setup import (
+    ABOUT,
     LEARNER,
+    REPAIR,
+    asked,
     choose,
     first_state,
     read_setup,
@@ -55,6 +58,7 @@ if TYPE_CHECKING:
 PIECE = 32  # iterations in compiled code, at most
 BLOCK = 20  # iterations between two resets of a simulator
 REPAIRS = 2  # at most
+LATE = 0.5  # of a run, from whose end single episodes count for what may happen again
 
 
 class BestAnswer(NamedTuple):
@@ -65,7 +69,7 @@ class BestAnswer(NamedTuple):
         which: of the candidates it was.
         done: iterations, after which it was found.
         round: repairs before.
-        worst: the smallest slacks of batches by then, (n,).
+        worst: the smallest slacks of batches by then, and of late episodes, (n,).
         short: its worst violation, in units of the budget; infinite before anything was judged.
     """
 
@@ -83,7 +87,7 @@ class ActorProgress(NamedTuple):
     Attributes:
         learner: see there.
         lanes: in compiled code.
-        worst: the smallest slacks of batches, (n,).
+        worst: the smallest slacks of batches, and of late episodes, (n,).
         repairs: that were begun.
         best: see there.
     """
@@ -106,6 +110,7 @@ class ActorCriticWork(Work[ActorProgress]):
         self.solver, self.task, self.problem, self.seed = solver, task, task.problem, int(task.seed)
         self.chosen = choose(solver, task.problem)
         self.setup = read_setup(solver, task.problem, self.chosen)
+        self.about = asked(task.problem, self.setup.readings)
         self.source = source_of(task.problem, self.setup)
         self.names = list(task.problem.constraints)
         self.longest = PIECE if self.source is not None else BLOCK
@@ -125,6 +130,7 @@ class ActorCriticWork(Work[ActorProgress]):
             host(first_state(self.setup, self.keys[0], lanes=self.chosen.lanes)),
             given_start(self.problem, self.task.start),
             self.setup.family,
+            self.about,
         )
         lanes = None
         if self.source is not None:
@@ -164,6 +170,10 @@ class ActorCriticWork(Work[ActorProgress]):
         mean = self.problem.sign * float(rows["objective"][-1])
         self.recent = f"objective of the episodes {mean:.5g}"
         worst = np.minimum(state.worst, rows["sample"].min(axis=0))
+        # Single episodes of policies like the answer: what is rare in them hardly moves the mean of a batch.
+        first = int(state.learner.done)
+        late = rows["deepest"][max(0, int((1.0 - LATE) * self.chosen.iterations) - first) :]
+        worst = np.minimum(worst, late.min(axis=0, initial=np.inf))
         reached = state._replace(learner=host(learner), lanes=host(lanes), worst=worst)
         return self._repaired(reached), rows
 
@@ -179,7 +189,9 @@ class ActorCriticWork(Work[ActorProgress]):
         found = found._replace(short=np.float64(short(self.problem, evaluation)))
         if found.short <= state.best.short:
             state = state._replace(best=found)
-        if found.short == 0.0 or int(state.repairs) == REPAIRS:
+        # A tenth of fewer than ten iterations repairs nothing.
+        short_run = self.chosen.iterations * REPAIR < 1.0
+        if found.short == 0.0 or int(state.repairs) == REPAIRS or short_run:
             return state
         missed = np.array([max(0.0, -evaluation.slack[name]) for name in self.names])
         # Outside of a domain there is no distance.
@@ -296,7 +308,7 @@ class ActorCriticWork(Work[ActorProgress]):
             "evaluation_episodes": answer.episodes,
             "params": host(learner.actor.params),
             "family": self.setup.family.name,
-            LEARNER: to_arrays(learner._replace(returns=np.zeros((0, 0)))),
+            LEARNER: {**to_arrays(learner._replace(returns=np.zeros((0, 0)))), ABOUT: self.about},
         }
         if self.taken:
             stats["start"] = self.taken

@@ -223,11 +223,13 @@ class ModelBasedWork(Work[Counted]):
         if not int(state.steps):
             message = f"{status.value} Nothing is known before the first episode."
             return Solution.without_policy(self.problem, status, message=message)
-        model = self.estimate(state.tally.merged())
+        tally = state.tally.merged()
+        model = self.estimate(tally)
         asked = self.problem.with_model(model)
         plan, errors = self.answer(asked)
         policy = TabularPolicy(plan.policy)
-        evaluation, judged, more, remark = self.evaluated(policy, status, int(state.steps))
+        worst = self.worst(asked, policy, tally)
+        evaluation, judged, more, remark = self.evaluated(policy, status, int(state.steps), worst)
         proof, said = self.proven(asked, policy, status)
         environment = environment_of(self.problem)
         history = self.history(state, rows)
@@ -301,8 +303,27 @@ class ModelBasedWork(Work[Counted]):
             found["slack"] = {name: np.array([one.slack[name] for one in plans]) for name in names}
         return found
 
+    def worst(self, asked: Problem, policy: TabularPolicy, tally: Tally) -> dict[str, float]:
+        """The slacks of an episode with one step as bad as any that was counted where the policy goes.
+
+        Fresh episodes of a rare cost may show none: what was seen of it while counting may happen again.
+        """
+        if environment_of(self.problem) is None:
+            return {}
+        visited = asked.mdp.flow.occupancy(policy.probabilities()).ravel() > 0
+        swings, slack = tally.swings(visited), asked.evaluate(policy).slack
+        found, rows = {}, len(self.ground.counter.signals)
+        for name, function in self.problem.slack_functions.items():
+            affine = function.affine()
+            if affine is not None and rows:
+                slopes = np.asarray(affine.reward)[-rows:, 0]
+                found[name] = slack[name] - float(
+                    np.maximum(slopes * swings[0], -slopes * swings[1]).sum()
+                )
+        return found
+
     def evaluated(
-        self, policy: TabularPolicy, status: Status, steps: int
+        self, policy: TabularPolicy, status: Status, steps: int, worst: Mapping[str, float]
     ) -> tuple[Evaluation, dict[str, Interval], dict[str, Any], str]:
         """What the answer is worth: exactly, or by fresh episodes; and what to say of that."""
         if environment_of(self.problem) is None:
@@ -311,7 +332,7 @@ class ModelBasedWork(Work[Counted]):
         if status is not Status.ITERATION_LIMIT:  # the environment is not to be asked again
             unknown = Evaluation.unknown(self.problem)
             return unknown, unjudged(unknown.slack), {}, ""
-        judged = judge_by_episodes(self.problem, self.fresh(policy), most_steps=steps)
+        judged = judge_by_episodes(self.problem, self.fresh(policy), most_steps=steps, worst=worst)
         sample, stats = judged.sample, {"evaluation_episodes": judged.sample.n}
         remark = (
             f" Objective and slack are estimates from {sample.n:,} fresh episodes; bounds on them: "

@@ -85,12 +85,12 @@ def playground(problem: Problem, steps: int, seed: int) -> Playground:
     if not environment.has_states:
         raise SettingsError(
             f"ModelBased counts states, and {environment!r} has features of observations that are none. Give "
-            "bins, features=UniformBins(low, high, bins); or learn with VRPDPG(...), which needs no states."
+            "bins, features=UniformBins(low, high, bins); or learn with ActorCritic(steps), which needs none."
         )
     if environment.n_states > MOST_STATES:
         raise SettingsError(
             f"ModelBased counts up to {MOST_STATES:,} states; {environment!r} has {environment.n_states:,}. "
-            "Learn with VRPDPG(...), or with coarser bins."
+            "Learn with ActorCritic(steps), or with coarser bins."
         )
     return EnvironmentGround(environment, problem.space.signal_names, seed)
 

@@ -21,7 +21,7 @@ from cvxmdp.base.errors import ProblemError, SettingsError, did_you_mean
 from cvxmdp.certificates.claims import Claims
 from cvxmdp.certificates.slater import prove
 from cvxmdp.policies.families import BoundFamily, first_params
-from cvxmdp.policies.networks import BoundMLP, BoundNetwork
+from cvxmdp.policies.networks import BoundMLP, BoundNetwork, NetworkPolicy, Observed
 from cvxmdp.policies.occupancies import rows_of
 from cvxmdp.policies.parametric import ParametricPolicy
 from cvxmdp.policies.policy_file import load_policy
@@ -145,6 +145,9 @@ def known_multipliers(problem: Problem, start: Any) -> np.ndarray | None:
 
 def parameters_of(start: Any, family: BoundFamily) -> Any:
     """Parameters of the family that a solution or a policy has, or None."""
+    network = start.policy_or_none if isinstance(start, Solution) else start
+    if isinstance(network, NetworkPolicy):
+        return _seen_alike(network, family)
     if isinstance(start, Solution) and start.stats.get("family") == family.name:
         taken = fitting(start.stats.get("params"), family)
         if taken is not None:
@@ -153,6 +156,29 @@ def parameters_of(start: Any, family: BoundFamily) -> Any:
     if isinstance(policy, ParametricPolicy) and policy.family == family.name:
         return fitting(policy.params, family)
     return None
+
+
+def _same(one: Observed, other: Observed) -> bool:
+    return np.array_equal(one.middle, other.middle) and np.array_equal(one.scale, other.scale)
+
+
+def _seen_alike(policy: NetworkPolicy, family: BoundFamily) -> Any:
+    """The network's parameters for the family's own view of observations, or None: the policy as it was.
+
+    An actor-critic scales observations by what it saw: the first layer takes up how far that is from here.
+    """
+    params = fitting(policy.params, family) if policy.family == family.name else None
+    if params is None or not isinstance(family, BoundNetwork) or not family.observes:
+        return None
+    seen, own = policy.bound.inputs, family.inputs
+    if seen.features is not None or _same(seen, own):
+        return params
+    if not isinstance(family, BoundMLP) or own.features is not None:
+        return None
+    (weights, biases), *rest = params
+    shift = np.ravel((own.middle - seen.middle) / seen.scale)
+    stretch = np.ravel(np.broadcast_to(own.scale / seen.scale, own.shape))
+    return [(weights * stretch[:, None], biases + shift @ weights), *rest]
 
 
 def read_start(task: Task, family: BoundFamily, claims: Claims, initial_multiplier: Any) -> Start:

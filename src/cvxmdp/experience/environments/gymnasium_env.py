@@ -20,6 +20,7 @@ from cvxmdp.experience.environments.side_by_side import (
     Several,
     SideBySide,
     Told,
+    kept,
     patience,
 )
 from cvxmdp.experience.environments.signal_reading import FromInfo, SignalReader
@@ -213,7 +214,7 @@ class GymnasiumEnv(Environment):
             raise self._failed(error, when) from error
         observations, info = answer if isinstance(answer, tuple) else (answer, {})
         self.masks = self._available(info, when)
-        return observations
+        return kept(observations)
 
     def renewed(self, observations: Any, over: np.ndarray) -> tuple[Any, np.ndarray]:
         nobody = np.zeros(self.n_lanes, dtype=bool)
@@ -255,7 +256,7 @@ class GymnasiumEnv(Environment):
         over = ends | cuts
         signals = {name: self.told.read(name, found, info, over, done, when) for name in names}
         self.masks = self._available(self.env.infos if self.idles else info, when)
-        return LaneStep(self._revived(observations, over), signals, ends, cuts)
+        return LaneStep(kept(self._revived(observations, over)), signals, ends, cuts)
 
     def _given(self, actions: np.ndarray) -> Any:
         """Actions as the environment takes them; vectors of numbers are cut to their box."""

@@ -32,8 +32,9 @@ class Told:
         self._before: Any = None
 
     def reset(self, **arguments: Any) -> tuple[Any, Any]:
-        self._before, info = begun(self.env.reset(**arguments))
-        return self._before, info
+        before, info = begun(self.env.reset(**arguments))
+        self._before = kept(before)
+        return before, info
 
     def step(self, action: Any) -> tuple[Any, ...]:
         """Take a step and tell what the signals make of it."""
@@ -41,11 +42,22 @@ class Told:
         number = float(reward) if np.ndim(reward) == 0 else np.asarray(reward)
         happened = (self._before, action, after, number, bool(ended))
         told = {name: float(outcome(*happened)) for name, outcome in self.signals.items()}
-        self._before = after
+        self._before = kept(after)
         return (after, reward, *cost, ended, cut, {**info, **told})
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self.env, name)
+
+
+def kept(given: Any) -> Any:
+    """What will still be the same after the next step: simulators may write into what they gave."""
+    if isinstance(given, np.ndarray):
+        return given.copy()
+    if type(given) is tuple:
+        return tuple(kept(part) for part in given)
+    if type(given) is dict:
+        return {key: kept(part) for key, part in given.items()}
+    return given
 
 
 def begun(answer: Any) -> tuple[Any, Any]:
@@ -156,7 +168,10 @@ class SideBySide(ABC):
     def _batch(self) -> Any:
         if isinstance(self._seen[0], tuple):
             return tuple(np.array(part) for part in zip(*self._seen, strict=True))
-        return np.array(self._seen)
+        try:
+            return np.array(self._seen)
+        except ValueError:  # several shapes, which whoever reads them can name
+            return list(self._seen)
 
 
 class Several(SideBySide):
@@ -184,12 +199,12 @@ class Several(SideBySide):
     def reset_one(self, lane: int, seed: int | None) -> Any:
         """In one lane."""
         self.lane, env = lane, self.envs[lane]
-        return _masked(env, env.reset() if seed is None else env.reset(seed=seed))
+        return kept(_masked(env, env.reset() if seed is None else env.reset(seed=seed)))
 
     def step_one(self, lane: int, action: Any) -> Any:
         """In one lane."""
         self.lane, env = lane, self.envs[lane]
-        return _masked(env, env.step(action))
+        return kept(_masked(env, env.step(action)))
 
     def close(self) -> None:
         for env in self.envs:

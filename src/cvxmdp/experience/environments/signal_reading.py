@@ -163,8 +163,16 @@ class SignalReader:
                 values, there = np.where(over, last, values), np.where(over, known, there)
             return values, ~there
         except (TypeError, ValueError) as error:
+            infos = [info] if isinstance(info, Mapping) else info
+            inner = next(
+                (one[key] for one in infos if isinstance(one, Mapping) and key in one), None
+            )
+            said = f": {error}"
+            if isinstance(inner, Mapping):
+                entries = ", ".join(map(repr, inner))
+                said = f", but has the entries {entries}: a wrapper may put them into info itself"
             raise ExperienceError(
-                f"{self.name} gave info[{key!r}] {when}, which is not a number: {error}"
+                f"{self.name} gave info[{key!r}] {when}, which is not a number{said}"
             ) from error
 
     def _entry(self, key: str, info: Any) -> tuple[np.ndarray, np.ndarray]:
