@@ -468,11 +468,13 @@ def walled_problem() -> cm.Problem:
     )
 
 
-def on_devices(count: int, code: str) -> list[str]:
-    """The words that a program prints in a process that sees so many devices."""
+def on_two_devices(function: str) -> list[str]:
+    """The words that a function of a test module gives in a process with two devices, compiled as here."""
+    module, two = function.split(".")[0], "--xla_force_host_platform_device_count=2"
+    code = f"import sys; sys.path.insert(0, 'tests'); import {module}; print(*{function}())"
     return subprocess.run(
         [sys.executable, "-c", code],
-        env={**os.environ, "XLA_FLAGS": f"--xla_force_host_platform_device_count={count}"},
+        env={**os.environ, "XLA_FLAGS": f"{os.environ.get('XLA_FLAGS', '')} {two}"},
         cwd=Path(__file__).parent.parent,
         capture_output=True,
         text=True,

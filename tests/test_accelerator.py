@@ -10,7 +10,7 @@ import cvxmdp as cm
 from cvxmdp.algorithms.columns import column_places
 from cvxmdp.experience import trajectories
 from cvxmdp.models.compiled_planning import compiled_model
-from strategies import on_devices
+from strategies import on_two_devices
 
 
 @pytest.fixture
@@ -100,24 +100,24 @@ def test_trajectories_are_the_same_numbers(monkeypatch):
     np.testing.assert_allclose(there.stats["params"], here.stats["params"], atol=1e-5)
 
 
-SPLIT = """
-import sys; sys.path.insert(0, "tests")
-import jax
-import cvxmdp as cm
-from cvxmdp.algorithms.columns import column_places
-from test_accelerator import problem_on
-kept = []
-make = column_places.compiled_model
-column_places.compiled_model = lambda flow: kept.append(make(flow)) or kept[-1]
-column_places.accelerator = lambda n_states: True
-found = cm.solve(problem_on(cm.garnet(60, 4, 3, seed=2)), cm.ColumnGeneration(tolerance=1e-7))
-leaves = kept[0].successors, kept[0].initial
-print(*(len(leaf.sharding.device_set) for leaf in leaves), found.status.name, repr(found.objective))
-"""
+def found_on_devices() -> list[object]:
+    """Over how many devices the states are split and the start is, how it ended, and the objective."""
+    kept, make = [], column_places.compiled_model
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(
+            column_places, "compiled_model", lambda flow: kept.append(make(flow)) or kept[-1]
+        )
+        patch.setattr(column_places, "accelerator", lambda n_states: True)
+        found = cm.solve(
+            problem_on(cm.garnet(60, 4, 3, seed=2)), cm.ColumnGeneration(tolerance=1e-7)
+        )
+    leaves = kept[0].successors, kept[0].initial
+    places = [len(leaf.sharding.device_set) for leaf in leaves]
+    return [*places, found.status.name, repr(found.objective)]
 
 
 def test_states_are_split_over_devices():
-    split, whole = (on_devices(count, SPLIT) for count in (2, 1))
+    split, whole = on_two_devices("test_accelerator.found_on_devices"), found_on_devices()
     assert split[:3] == ["2", "2", "OPTIMAL"]
-    assert whole[:3] == ["1", "1", "OPTIMAL"]
+    assert whole[:3] == [1, 1, "OPTIMAL"]
     assert float(split[3]) == pytest.approx(float(whole[3]), rel=1e-9)

@@ -52,24 +52,18 @@ class Corridor(gymnasium.Env[np.ndarray, int]):
         return np.array([self.place / 4.0], np.float32)
 
 
-def corridor(budget: float = 0.2) -> cm.Problem:
-    env = cm.GymnasiumEnv(Corridor(), discount=0.9)
+def corridor(kind: type[Corridor] = Corridor) -> cm.Problem:
+    """Runs in batches of 256 share what is compiled for it."""
+    env = cm.GymnasiumEnv(kind(), discount=0.9)
     return cm.Problem(
         env,
         maximize=cm.linear("reward", per="step"),
-        subject_to={"cost": cm.linear("cost", per="step") <= budget},
-    )
-
-
-def grid(**arguments: Any) -> cm.Problem:
-    mdp = cm.gridworld(3, discount=0.9, hazards=[4], **arguments)
-    return cm.Problem(
-        mdp, maximize=cm.entropy(), subject_to={"hazard": cm.linear("hazard", per="step") <= 0.05}
+        subject_to={"cost": cm.linear("cost", per="step") <= 0.2},
     )
 
 
 def test_channels_are_all_that_functions_look_at():
-    problem, random = grid(), np.random.default_rng(0)
+    problem, random = grid_problem(), np.random.default_rng(0)
     functions = (problem.objective_function, *problem.slack_functions.values())
     found = readings_of(functions, problem.shape, 0)
     assert found.channels == 9, "a hazard is one of nine states"
@@ -171,7 +165,7 @@ def test_the_measure_is_that_of_the_policy():
     problem = grid_problem()
     # Episodes end before they are cut: a critic that learns nothing does not know what would follow.
     problem = problem.with_model(problem.mdp.replace(transition=0.7 * problem.mdp.transition))
-    solver = cm.ActorCritic(60_000, learning_rate=1e-9, memory=1_000)
+    solver = cm.ActorCritic(60_000, batch=256, epochs=8, learning_rate=1e-9, memory=1_000)
     found = cm.solve(problem, solver, seed=0, progress=False)
     exact = problem.evaluate(found.policy)
     assert found.history["objective"][-1] == pytest.approx(exact.objective, abs=0.01)
@@ -256,7 +250,7 @@ def test_a_short_run_is_looked_at_in_a_few_episodes():
 
 @pytest.mark.parametrize("kind", ["stepped", "compiled"])
 def test_a_run_that_was_stopped_ends_with_the_same_bits(kind, tmp_path):
-    problem = corridor() if kind == "stepped" else grid()
+    problem = corridor() if kind == "stepped" else grid_problem()
     solver = cm.ActorCritic(4_000, batch=256)
     whole = cm.solve(problem, solver, seed=3)
     stopped = cm.solve(problem, solver, seed=3, folder=tmp_path, time_limit=1e-6)
@@ -270,7 +264,7 @@ def test_a_run_that_was_stopped_ends_with_the_same_bits(kind, tmp_path):
 
 
 def test_a_repair_begins_where_a_budget_is_exceeded_and_never_makes_it_worse():
-    problem = grid().with_budget("hazard", 0.0005)
+    problem = grid_problem().with_budget("hazard", 0.0005)
     work = ActorCriticWork(cm.ActorCritic(12_800, batch=256), Task(problem, None, 0))
     state, found = work.first(), []
     while work.where(state)[0] < work.where(state)[1]:
@@ -292,7 +286,7 @@ def test_a_repair_begins_where_a_budget_is_exceeded_and_never_makes_it_worse():
 
 
 def test_what_a_start_takes_over():
-    problem = grid()
+    problem = grid_problem()
     first = cm.solve(problem, cm.ActorCritic(8_000), seed=0)
     work = ActorCriticWork(cm.ActorCritic(8_000), Task(problem, first, 1))
     learner = work.first().learner
@@ -317,7 +311,7 @@ def test_what_a_start_takes_over():
 
 
 def test_an_answer_is_no_worse_than_the_policy_it_began_with():
-    problem = grid().with_budget("hazard", 0.9)
+    problem = grid_problem().with_budget("hazard", 0.9)
     solver, best = cm.ActorCritic(2_048, batch=256), cm.solve(problem).policy
     good = ActorCriticWork(solver, Task(problem, best, 0)).first()
     work = ActorCriticWork(solver, Task(problem, None, 0))
@@ -397,9 +391,8 @@ def test_a_signal_that_is_no_number_ends_the_run_with_what_was_learned():
         def step(self, action: int) -> Any:
             Breaks.count += 1
             seen, reward, *rest = super().step(action)
-            return seen, np.nan if Breaks.count > 3_500 else reward, *rest
+            return seen, np.nan if Breaks.count > 6_000 else reward, *rest
 
-    problem = cm.Problem(cm.GymnasiumEnv(Breaks(), discount=0.9), maximize=cm.linear("reward"))
     with pytest.raises(ExperienceError, match="'reward' as nan") as caught:
-        cm.solve(problem, cm.ActorCritic(10_000, batch=64), seed=0)
+        cm.solve(corridor(Breaks), cm.ActorCritic(10_000, batch=256), seed=0)
     assert caught.value.solution.has_policy

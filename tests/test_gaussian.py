@@ -120,21 +120,24 @@ def test_masks_in_info_are_kept_while_learning_and_afterwards():
     assert action == 0
 
 
-def test_a_number_of_the_box_may_be_fixed() -> None:
+@pytest.fixture(scope="module")
+def in_part() -> cm.Solution:
+    """Of returns, in a box of which one number is fixed."""
+
     class Fixed(Aim):
         action_space = gymnasium.spaces.Box(np.float32([-5.0, 1.0]), np.float32([15.0, 1.0]))
 
-    problem = cm.Problem(cm.GymnasiumEnv(Fixed(), 0.9), maximize=cm.linear("reward"))
-    found = cm.solve(problem, cm.ActorCritic(500), seed=0, progress=False)
-    action, _ = found.policy.predict(np.zeros(1, np.float32))
+    near = cm.distance(cm.returns("reward", "cost"), (-0.2, 1.0))
+    problem = cm.Problem(cm.GymnasiumEnv(Fixed(), 0.9), minimize=near)
+    return cm.solve(problem, cm.ActorCritic(500), seed=0, progress=False)
+
+
+def test_a_number_of_the_box_may_be_fixed(in_part) -> None:
+    action, _ = in_part.policy.predict(np.zeros(1, np.float32))
     assert action[1] == 1.0
 
 
-def test_returns_need_no_features() -> None:
-    env = cm.GymnasiumEnv(Aim(), 0.9)
-    near = cm.distance(cm.returns("reward", "cost"), (-0.2, 1.0))
-    problem = cm.Problem(env, minimize=near)
-    found = cm.solve(problem, cm.ActorCritic(500), seed=0, progress=False)
-    assert np.isfinite(found.objective)
+def test_returns_need_no_features(in_part) -> None:
+    assert np.isfinite(in_part.objective)
     with pytest.raises(ProblemError, match="reads states or features"):
-        cm.Problem(env, maximize=cm.entropy())
+        cm.Problem(cm.GymnasiumEnv(Aim(), 0.9), maximize=cm.entropy())

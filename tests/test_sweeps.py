@@ -10,6 +10,7 @@ from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
@@ -22,10 +23,11 @@ from cvxmdp.runs import run as driver
 from cvxmdp.runs.lanes import Group
 from cvxmdp.runs.run import Run
 from cvxmdp.runs.specification import setting_text, start_text
+from cvxmdp.solvers import vr_pdpg_lanes
 from cvxmdp.solvers.contract import Task
 from cvxmdp.solvers.vr_pdpg_lanes import run_lanes
 from cvxmdp.solvers.vr_pdpg_work import run_chunk
-from strategies import on_devices, small_problem
+from strategies import on_two_devices, small_problem
 
 SOLVER = cm.VRPDPG(60, 0.1, 0.3, 0.3, 10, dual_bound=2.0, evaluate_every=20)
 OVER = {"primal_step": [0.05, 0.1], "budget/hazard": [0.1, 0.3]}
@@ -274,24 +276,21 @@ def test_lanes_agree_with_threads_to_rounding(problem):
         )
 
 
+def found_on_devices() -> list[float]:
+    """How many devices there are, over how many a sweep is split, and an objective."""
+    kept, old = [], vr_pdpg_lanes.split
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(vr_pdpg_lanes, "split", lambda tree: kept.append(old(tree)) or kept[-1])
+        found = cm.sweep(small_problem(), SOLVER, seeds=range(4), lanes=4)
+    leaf = jax.tree.leaves(kept[0])[0]
+    return [len(jax.devices()), len(leaf.sharding.device_set), found[3].solution.objective]
+
+
 def test_lanes_are_split_over_devices():
-    code = (
-        "import sys; sys.path.insert(0, 'tests')\n"
-        "import jax, numpy as np\n"
-        "from strategies import small_problem\nfrom test_sweeps import SOLVER\n"
-        "import cvxmdp as cm\n"
-        "from cvxmdp.solvers import vr_pdpg_lanes\n"
-        "kept = []\n"
-        "old = vr_pdpg_lanes.split\n"
-        "vr_pdpg_lanes.split = lambda tree: kept.append(old(tree)) or kept[-1]\n"
-        "found = cm.sweep(small_problem(), SOLVER, seeds=range(4), lanes=4)\n"
-        "leaf = jax.tree.leaves(kept[0])[0]\n"
-        "print(len(jax.devices()), len(leaf.sharding.device_set), found[3].solution.objective)\n"
-    )
-    split, whole = (on_devices(count, code) for count in (2, 1))
+    split, whole = on_two_devices("test_sweeps.found_on_devices"), found_on_devices()
     assert split[:2] == ["2", "2"]
-    assert whole[:2] == ["1", "1"]
-    assert float(split[2]) == pytest.approx(float(whole[2]), rel=1e-3)
+    assert whole[:2] == [1, 1]
+    assert float(split[2]) == pytest.approx(whole[2], rel=1e-3)
 
 
 # --- stops and starts ---------------------------------------------------------------------------
