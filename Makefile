@@ -9,9 +9,9 @@ READY := $(VENV)/.ready
 PYTEST := $(BIN)/pytest -p no:benchmark -n 2 --dist worksteal
 # Threads inside small linear solves fight with each other: PDPG on 200 states takes five times as long with them.
 export OPENBLAS_NUM_THREADS ?= 1
-# What tests compile runs for milliseconds: with little optimisation they take five minutes of the processor less.
-# Long campaigns are compiled as for users.
-check test: export XLA_FLAGS ?= --xla_backend_optimization_level=1 --xla_cpu_use_fusion_emitters=false
+# What tests compile runs for milliseconds: with hardly any optimisation, in one piece, they take minutes of the
+# processor less. Long campaigns are compiled as for users.
+check test: export XLA_FLAGS ?= --xla_backend_optimization_level=0 --xla_cpu_use_fusion_emitters=false --xla_cpu_parallel_codegen_split_count=1
 # Tests start hundreds of interpreters: each would compile the source anew.
 unexport PYTHONDONTWRITEBYTECODE
 
