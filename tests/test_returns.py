@@ -91,12 +91,11 @@ def test_it_is_learned_from_samples(mdp):
         cm.returns("reward", "hazard"), cm.box([1.0, 0.2], [2.0, 0.3]), norm="l2-squared"
     )
     problem = cm.Problem(mdp, minimize=near)
-    solver = cm.VRPDPG(
-        iterations=400, primal_step=0.1, dual_step=1.0, momentum=0.3, horizon=40, batch_size=10
-    )
-    learned = cm.solve(problem, solver, seed=0)
+    # With steps that do not shrink, the last policy of one in five runs has left the box again.
+    steps = {"primal_step": 0.1, "primal_decay": 0.5, "dual_step": 1.0, "momentum": 0.3}
+    learned = cm.solve(problem, cm.VRPDPG(800, **steps, horizon=40, batch_size=10), seed=0)
     uniform = problem.evaluate(cm.uniform_policy(mdp)).objective
-    assert learned.objective <= 0.02 * uniform
+    assert learned.objective <= 0.002 * uniform
 
 
 def test_problem_files_and_folders_keep_it(tmp_path):
