@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import signal
+import subprocess
+import sys
 import time
 from dataclasses import dataclass
 from typing import Any, ClassVar, NamedTuple
@@ -19,6 +22,16 @@ from cvxmdp.base.errors import ExperienceError, ModelError, SettingsError, Solve
 from environments import Counter
 
 TREASURE = "deep-sea-treasure-v0"
+STOPPED = """
+import time
+from cvxmdp.experience.environments.side_by_side import patience
+with patience(2.0):
+    print("begun", flush=True)
+    until = time.process_time() + 0.05
+    while time.process_time() < until:
+        pass
+print("done")
+"""
 
 
 def uniformly(n: int, seed: int = 0):
@@ -185,6 +198,17 @@ class TestProcesses:
                 env.episodes(uniformly(2), 5, seed=20)
             processes = [worker.process for worker in env.env.workers]
         assert all(process.poll() is not None for process in processes)
+
+    def test_a_process_that_is_stopped_is_no_step_that_hangs(self) -> None:
+        """As by Ctrl-Z: ten minutes of it had ended a run as soon as it went on."""
+        command = [sys.executable, "-c", STOPPED]
+        with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as one:
+            assert one.stdout is not None
+            assert one.stdout.readline() == "begun\n"
+            one.send_signal(signal.SIGSTOP)
+            time.sleep(2.2)
+            one.send_signal(signal.SIGCONT)
+            assert one.stdout.read() == "done\n"
 
     def test_errors_come_back_with_their_words(self) -> None:
         class Broken(Counter):

@@ -20,7 +20,12 @@ from pathlib import Path
 from typing import IO, Any
 
 from cvxmdp.base.errors import require
-from cvxmdp.experience.environments.side_by_side import ImpatientError, Several, SideBySide
+from cvxmdp.experience.environments.side_by_side import (
+    RINGS,
+    ImpatientError,
+    Several,
+    SideBySide,
+)
 
 START_SECONDS = 120.0  # for a process to begin and to make its environments
 SIZE = struct.Struct("<Q")
@@ -134,11 +139,11 @@ def _receive(pipe: IO[bytes], until: float, seconds: float) -> Any:
 
 
 def _bytes(pipe: IO[bytes], count: int, until: float, seconds: float) -> bytes:
-    """So many bytes, by a time of the clock."""
+    """So many bytes, by a time of the clock; a process that was stopped meanwhile looks once more."""
     found = bytearray()
     while len(found) < count:
-        left = until - time.monotonic()
-        if left <= 0 or not select.select([pipe], [], [], left)[0]:
+        left = max(until - time.monotonic(), seconds / RINGS)
+        if not select.select([pipe], [], [], left)[0]:
             raise ImpatientError(f"no answer within {seconds:g} seconds")
         part = os.read(pipe.fileno(), count - len(found))
         if not part:

@@ -20,6 +20,7 @@ import numpy as np
 from cvxmdp.base.errors import ExperienceError
 
 MASK = "action_mask"  # the entry of info that says which actions are available
+RINGS = 10  # parts of a limit, so that time in which nobody could answer hardly counts
 # (observation, action, next observation, reward, terminated) -> number
 Outcome = Callable[[Any, Any, Any, Any, bool], float]
 
@@ -229,18 +230,24 @@ def patience(seconds: float) -> Iterator[None]:
     """Raise ``ImpatientError`` inside the block once it has taken that long.
 
     By the alarm clock of the main thread, which costs a microsecond: code that waits, sleeps or loops in Python
-    is interrupted, code that never comes back from a library is not. In other threads there is no limit.
+    is interrupted, code that never comes back from a library is not. In other threads there is no limit. The
+    clock rings several times: while the process is stopped itself, only one of them counts.
     """
     known = hasattr(signal, "setitimer")  # not on Windows
     if not known or threading.current_thread() is not threading.main_thread():
         yield
         return
 
+    rings = 0
+
     def ring(number: int, frame: FrameType | None) -> None:
-        raise ImpatientError(f"no answer within {seconds:g} seconds")
+        nonlocal rings
+        rings += 1
+        if rings == RINGS:
+            raise ImpatientError(f"no answer within {seconds:g} seconds")
 
     before = signal.signal(signal.SIGALRM, ring)
-    signal.setitimer(signal.ITIMER_REAL, seconds)
+    signal.setitimer(signal.ITIMER_REAL, seconds / RINGS, seconds / RINGS)
     try:
         yield
     finally:
