@@ -43,10 +43,9 @@ from cvxmdp.algorithms.estimators import (
     to_go,
 )
 from cvxmdp.algorithms.learning_state import LearningState, LearningTrace, Noted, Witnessed
-from cvxmdp.algorithms.primal_dual.iteration import transformed
 from cvxmdp.algorithms.views import Steps, view
 from cvxmdp.atoms.shapes import Shape
-from cvxmdp.base.pytrees import Pytree, moved, norm
+from cvxmdp.base.pytrees import Pytree, moved, norm, transformed
 from cvxmdp.policies.families import BoundFamily
 
 Array = Any

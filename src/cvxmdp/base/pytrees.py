@@ -51,6 +51,13 @@ def moved(tree: Any, length: Any, direction: Any) -> Any:
     return jax.tree.map(lambda leaf, d: leaf + length * d, tree, direction)
 
 
+def transformed(transform: Any, state: Any, ascent: Any) -> tuple[Any, Any]:
+    """The ``params`` of a state, moved by an Optax transformation, and its ``optimiser``; Optax minimises."""
+    downwards = jax.tree.map(jnp.negative, ascent)
+    updates, optimiser = transform.update(downwards, state.optimiser, state.params)
+    return moved(state.params, 1.0, updates), optimiser
+
+
 def chosen(condition: Any, one: Any, other: Any) -> Any:
     """One of two trees of the same structure."""
     return jax.tree.map(lambda a, b: jnp.where(condition, a, b), one, other)

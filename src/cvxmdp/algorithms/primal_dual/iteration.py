@@ -37,7 +37,7 @@ import jax.numpy as jnp
 from jax.scipy.sparse.linalg import cg
 
 from cvxmdp.atoms.shapes import Shape
-from cvxmdp.base.pytrees import Pytree, chosen, inner, moved, norm
+from cvxmdp.base.pytrees import Pytree, chosen, inner, moved, norm, transformed
 from cvxmdp.policies.families import LOGIT_RANGE, BoundDirect, BoundFamily
 
 Array = Any
@@ -193,13 +193,6 @@ class PaperState(NamedTuple):
     params: Params
     multipliers: Array
     optimiser: Any
-
-
-def transformed(transform: Any, state: Any, ascent: Params) -> tuple[Params, Any]:
-    """theta_{t+1} and the state of an Optax transformation, which minimises."""
-    downwards = jax.tree.map(jnp.negative, ascent)
-    updates, optimiser = transform.update(downwards, state.optimiser, state.params)
-    return moved(state.params, 1.0, updates), optimiser
 
 
 def paper_step(
