@@ -154,6 +154,27 @@ def test_multipliers_are_proportional_and_integral_in_units_of_what_pulls_equall
     assert float(after.multipliers[0]) <= MOST_UNITS * unit * (1 + 1e-6)
 
 
+def test_a_violation_that_was_given_up_is_not_allowed_again():
+    gains = Gains(*(jnp.asarray(value) for value in (0.01, 0.5, 0.5, 1e12, 4.0)))
+    dual, nothing = first_dual(1), jnp.zeros((2, 1, 2))
+
+    def go(dual, progress, slack):
+        given = (jnp.array([1.0, slack]), jnp.array([slack]), jnp.array([2.0, 0.5]))
+        seen = Seen(*given, nothing, jnp.zeros(2), jnp.zeros((2, 1)), jnp.asarray(True))
+        return updated_dual(gains, dual, jnp.asarray(progress), seen)[0]
+
+    for progress in (0.01, 0.02, 0.03, 0.04, 0.05):
+        dual = go(dual, progress, -1.0)
+    assert dual.multipliers == pytest.approx([0.5 * 4.0 * 10.0], rel=0.2), "over the line"
+    # The line falls from 0.9 at a tenth of the run to zero at a half; after 0.3 was reached, from there.
+    dual = dual._replace(integral=jnp.zeros(1))
+    assert go(dual, 0.1, -0.79).multipliers == 0.0
+    there = go(dual, 0.1, -0.3)._replace(integral=jnp.zeros(1))
+    assert go(there, 0.3, -0.14).multipliers == 0.0
+    assert go(there, 0.3, -0.39).multipliers > 0.0
+    assert go(dual, 0.3, -0.39).multipliers == 0.0, "where less was never reached it is on the line"
+
+
 @pytest.mark.parametrize(("count", "mean"), [(1, 0.0), (3, 2.0), (4, 3.0), (8, 6.5)])
 def test_multipliers_are_means_over_the_last_quarter_of_short_runs_too(count, mean):
     rows = {"objective": np.zeros(count), "multipliers": np.arange(count)[:, None]}

@@ -7,8 +7,9 @@ r"""Multipliers of an actor-critic: a proportional and an integral part, in unit
 
 One family: k_P = 0 is the plain dual step, k_P = k_I the optimistic one, k_P >> k_I the augmented Lagrangian (a
 PI controller, Stooke et al. 2020). The allowance falls from the first policies' violation to zero over the
-first part of the run (``ramp``), so that there is something to keep before it is forbidden; the margin is what
-the final test of so many episodes can resolve, 2 sd(an episode's g_i) / sqrt(check).
+first part of the run (``ramp``), so that there is something to keep before it is forbidden; where the violation
+is smaller already it falls from there, so that what is gained is not given back. The margin is what the final
+test of so many episodes can resolve, 2 sd(an episode's g_i) / sqrt(check).
 """
 
 from __future__ import annotations
@@ -59,7 +60,7 @@ class Dual(NamedTuple):
         integral, multipliers: I and mu, (n,).
         sizes: running mean squares of the advantages, (1 + n,).
         noise: running s_i^2, (n,).
-        allowance: of the first policies, (n,).
+        allowance: what is left of it is allowed, (n,).
         extra: margins on top, after a test has failed, (n,).
         ends: running number of episodes, and of their g_i the mean and mean square, (3, n).
     """
@@ -138,9 +139,12 @@ def updated_dual(gains: Gains, dual: Dual, progress: Array, seen: Seen) -> tuple
     of_ends = (seen.worth + seen.offsets)[..., 1:]
     episodes = _of_episodes(gains, dual.ends, of_ends, seen.ends)
     settling = dual.updates < SETTLED
-    allowance = jnp.where(settling, jnp.maximum(-slack, 0.0), dual.allowance)
+    left, violation = gains.left(progress), jnp.maximum(-slack, 0.0)
+    # On a line to zero from the least violation so far: a policy that may go back settles where little is kept.
+    gained = jnp.minimum(dual.allowance, violation / jnp.maximum(left, LEAST))
+    allowance = jnp.where(settling, violation, gained)
     room = slack - _margin(gains, episodes) - dual.extra
-    error = room + allowance * gains.left(progress)
+    error = room + allowance * left
     floor = 1e-6 * (jnp.abs(slack) + jnp.abs(seen.offsets[1:])) + LEAST
     error = jnp.clip(error / jnp.maximum(jnp.sqrt(noise), floor), -MOST_ERROR, MOST_ERROR)
     error = jnp.where(settling, 0.0, error)
