@@ -1,14 +1,15 @@
 """ActorCritic with no settings, and a PPO-Lagrangian beside it: every run is kept, one table of all.
 
     python benchmarks/learners.py [--kind listed tight concave worked paper velocity] [--only WORDS ...]
-        [--methods ours theirs best] [--seeds 2] [--first 0] [--steps N] [--again]
+        [--methods ours theirs best] [--seeds 2] [--first 0] [--steps N] [--settings proportional=0] [--again]
     python benchmarks/learners.py --table
 
 Runs are kept in ``benchmarks/results/learners.jsonl``, a line each with date and commit; what is there is not
 run again, so that a table grows with every call. Ours is ``ActorCritic(steps)`` alone; ``theirs`` is the
 PPO-Lagrangian of ``learner_rivals`` with each of three steps of its multiplier, ``best`` the same with the one
-that did best so far: over the budget by the least, then with the most return. Answers of both are judged by a
-hundred fresh episodes of the same seeds, drawn as the policy draws; where there is a table, exactly.
+that did best so far: over the budget by the least, then with the most return. ``--settings`` tries ours with
+others than its own, under their name. Answers of both are judged by a hundred fresh episodes of the same seeds,
+drawn as the policy draws; where there is a table, exactly.
 """
 
 from __future__ import annotations
@@ -59,11 +60,17 @@ def played(task: SafeTask, act: Callable[[Any], Any], seed: int) -> tuple[np.nda
     return found[0], found[1]
 
 
+def learner(method: str, steps: int) -> cm.ActorCritic:
+    """Ours, with the settings that its name has."""
+    settings = dict(word.split("=") for word in method.split()[1:])
+    return cm.ActorCritic(steps, **{name: float(value) for name, value in settings.items()})
+
+
 def safe_row(task: SafeTask, method: str, seed: int, steps: int) -> Row:
     """Learn once, and look at what came of it."""
     said = {}
-    if method == OURS:
-        solution = cm.solve(task.problem(), cm.ActorCritic(steps), seed=seed, progress=False)
+    if method.startswith(OURS):
+        solution = cm.solve(task.problem(), learner(method, steps), seed=seed, progress=False)
         policy, said = solution.policy, words(solution)
         policy.seed(seed)
         act: Callable[[Any], Any] = lambda seen: policy.predict(seen)[0]  # noqa: E731
@@ -79,7 +86,7 @@ def safe_row(task: SafeTask, method: str, seed: int, steps: int) -> Row:
 def concave_row(task: ConcaveTask, method: str, seed: int, steps: int) -> Row:
     """Learn once; gaps are in % of the range from a policy, mostly the uniform one, to the optimum."""
     problem = task.problem()
-    found = cm.solve(problem, cm.ActorCritic(steps), seed=seed, progress=False)
+    found = cm.solve(problem, learner(method, steps), seed=seed, progress=False)
     excess = [max(0.0, -found.slack[name]) / abs(most) for name, most in problem.budgets.items()]
     told = {"objective": found.objective, "over": 100 * max(excess, default=0.0)}
     if problem.environment is None:
@@ -106,14 +113,16 @@ def run(
     seeds: range,
     steps: int | None,
     methods: list[str],
+    settings: list[str],
 ) -> None:
     """Everything that is not kept yet."""
+    ours = " ".join([OURS, *settings])
     every = [f"{THEIRS} {step:g}" for step in MULTIPLIER_STEPS]
     for seed in seeds:
         for task in tasks:
             safe, count = isinstance(task, SafeTask), steps or task.steps
-            known = {"ours": [OURS], "theirs": every, "best": best_of(kept, (task.name, count))}
-            for method in [one for name in methods for one in known[name] if safe or one == OURS]:
+            known = {"ours": [ours], "theirs": every, "best": best_of(kept, (task.name, count))}
+            for method in [one for name in methods for one in known[name] if safe or one == ours]:
                 make = safe_row if safe else concave_row
                 kept.measure(
                     (task.name, count, method, seed), partial(make, task, method, seed, count)
@@ -128,7 +137,9 @@ def best_of(kept: Kept, which: tuple[str, int]) -> list[str]:
         over = np.mean([max(0.0, row["cost"] - row["budget"]) for row in rows])
         return -float(over), float(np.mean([row["return"] for row in rows]))
 
-    found = {str(key[2]) for key in kept.known if key[:2] == which and key[2] != OURS}
+    found = {
+        str(key[2]) for key in kept.known if key[:2] == which and str(key[2]).startswith(THEIRS)
+    }
     return [max(sorted(found), key=rank)] if found else []
 
 
@@ -199,6 +210,7 @@ def main() -> None:
     parser.add_argument(
         "--methods", nargs="*", default=["ours"], choices=["ours", "theirs", "best"]
     )
+    parser.add_argument("--settings", nargs="*", default=[], help="of ours, name=number")
     parser.add_argument("--again", action="store_true", help="run what is kept already")
     parser.add_argument("--table", action="store_true", help="only print what is kept")
     given = parser.parse_args()
@@ -212,7 +224,7 @@ def main() -> None:
     kept = Kept(RESULTS, again=given.again)
     if not given.table:
         seeds = range(given.first, given.first + given.seeds)
-        run(kept, chosen, seeds, given.steps, given.methods)
+        run(kept, chosen, seeds, given.steps, given.methods, given.settings)
     table(kept)
     comparison(kept)
 
