@@ -120,6 +120,24 @@ def test_masks_in_info_are_kept_while_learning_and_afterwards():
     assert action == 0
 
 
+def test_masks_are_kept_where_states_are_numbers(tmp_path):
+    class Numbered(Doors):
+        observation_space = gymnasium.spaces.Discrete(2)
+
+        def _told(self) -> Any:
+            return int(self.np_random.integers(2)), super()._told()[1]
+
+    problem = cm.Problem(
+        cm.GymnasiumEnv(lambda: Numbered(), discount=0.9, n_envs=4), maximize=cm.linear("reward")
+    )
+    # A closed door that is taken fails an assertion, when the answer is judged as well.
+    found = cm.solve(problem, cm.ActorCritic(2_000), seed=0, progress=False)
+    assert found.objective == pytest.approx(found.history["objective"][-1], rel=0.2)
+    found.policy.save(tmp_path / "policy")
+    kept = cm.load_policy(tmp_path / "policy")
+    assert kept.predict(1, action_masks=[False, False, True])[0] == 2
+
+
 @pytest.fixture(scope="module")
 def in_part() -> cm.Solution:
     """Of returns, in a box of which one number is fixed."""

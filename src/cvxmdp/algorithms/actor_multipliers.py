@@ -25,6 +25,7 @@ Array = Any
 MOST_ERROR = 10.0
 MOST_UNITS = 100.0  # the end of a multiplier's box
 SLOW = 0.1  # rate of the running noise
+GAINED = 0.4  # rate at which the allowance falls to what is violated
 SETTLED = 4  # iterations, before the first policies' violation is known
 LEAST = 1e-12
 
@@ -140,9 +141,9 @@ def updated_dual(gains: Gains, dual: Dual, progress: Array, seen: Seen) -> tuple
     episodes = _of_episodes(gains, dual.ends, of_ends, seen.ends)
     settling = dual.updates < SETTLED
     left, violation = gains.left(progress), jnp.maximum(-slack, 0.0)
-    # On a line to zero from the least violation so far: a policy that may go back settles where little is kept.
-    gained = jnp.minimum(dual.allowance, violation / jnp.maximum(left, LEAST))
-    allowance = jnp.where(settling, violation, gained)
+    # A policy that may go back settles where little can be kept. At a rate: the least of noisy numbers is too little.
+    spare = jnp.maximum(dual.allowance - violation / jnp.maximum(left, LEAST), 0.0)
+    allowance = jnp.where(settling, violation, dual.allowance - GAINED * spare)
     room = slack - _margin(gains, episodes) - dual.extra
     error = room + allowance * left
     floor = 1e-6 * (jnp.abs(slack) + jnp.abs(seen.offsets[1:])) + LEAST

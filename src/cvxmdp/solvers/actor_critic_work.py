@@ -25,8 +25,9 @@ from cvxmdp.experience.counted_random import key_words
 from cvxmdp.experience.environments.environment import Environment, environment_of
 from cvxmdp.policies.gaussian import BoundGaussian
 from cvxmdp.policies.networks import BoundNetwork
-from cvxmdp.policies.observers import on_observations
+from cvxmdp.policies.observers import StatePolicy, on_observations
 from cvxmdp.policies.policy import draw_actions, masked
+from cvxmdp.policies.tables import TabularPolicy
 from cvxmdp.problems.findings import findings_of
 from cvxmdp.problems.solution import Solution, Status
 from cvxmdp.solvers.actor_critic_answer import (
@@ -112,6 +113,8 @@ class ActorCriticWork(Work[ActorProgress]):
         self.setup = read_setup(solver, task.problem, self.chosen)
         self.about = asked(task.problem, self.setup.readings)
         self.source = source_of(task.problem, self.setup)
+        if self.source is None and self.environment is not None:
+            self.environment.reset(self.seed)  # whether it has masks is known from then on
         self.names = list(task.problem.constraints)
         self.longest = PIECE if self.source is not None else BLOCK
         self.grain = 1 if self.source is not None else BLOCK
@@ -291,7 +294,11 @@ class ActorCriticWork(Work[ActorProgress]):
         family = jax.tree.map(np.asarray, scaled_by(self.setup.family, acting.moments))
         found = family.deploy(acting.params)
         environment = self.environment
-        return found if environment is None else on_observations(found, environment)
+        if environment is None:
+            return found
+        if environment.masks is not None and isinstance(found, TabularPolicy):
+            return StatePolicy(found, environment.reader, environment.features)  # it keeps masks
+        return on_observations(found, environment)
 
     def finish(self, state: ActorProgress, rows: Rows, status: Status) -> Solution:
         """The answer with all that is known of it."""
