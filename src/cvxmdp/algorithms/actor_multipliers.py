@@ -8,8 +8,8 @@ r"""Multipliers of an actor-critic: a proportional and an integral part, in unit
 One family: k_P = 0 is the plain dual step, k_P = k_I the optimistic one, k_P >> k_I the augmented Lagrangian (a
 PI controller, Stooke et al. 2020). The allowance falls from the first policies' violation to zero over the
 first part of the run (``ramp``), so that there is something to keep before it is forbidden; where the violation
-is smaller already it falls from there, so that what is gained is not given back. The margin is what the final
-test of so many episodes can resolve, 2 sd(an episode's g_i) / sqrt(check).
+is smaller already it soon falls from there, so that what is gained is not given back. The margin is what the
+final test of so many episodes can resolve, 2 sd(an episode's g_i) / sqrt(check).
 """
 
 from __future__ import annotations
@@ -141,7 +141,7 @@ def updated_dual(gains: Gains, dual: Dual, progress: Array, seen: Seen) -> tuple
     episodes = _of_episodes(gains, dual.ends, of_ends, seen.ends)
     settling = dual.updates < SETTLED
     left, violation = gains.left(progress), jnp.maximum(-slack, 0.0)
-    # A policy that may go back settles where little can be kept. At a rate: the least of noisy numbers is too little.
+    # A policy that may go back settles where little can be kept. At a rate: of noisy numbers the least is low.
     spare = jnp.maximum(dual.allowance - violation / jnp.maximum(left, LEAST), 0.0)
     allowance = jnp.where(settling, violation, dual.allowance - GAINED * spare)
     room = slack - _margin(gains, episodes) - dual.extra
