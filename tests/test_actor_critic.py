@@ -18,6 +18,7 @@ from cvxmdp.algorithms.actor_iteration import (
     Scaled,
     generalised,
     mean_of,
+    possible,
     rescaled,
 )
 from cvxmdp.algorithms.actor_multipliers import MOST_UNITS, Gains, Seen, first_dual, updated_dual
@@ -117,6 +118,14 @@ def test_values_are_bootstrapped_where_an_episode_is_cut_not_where_it_ends():
     expected[1] = z[1] - now[1]  # ended: nothing follows
     expected[0] = z[0] + discount * then[0] - now[0] + share * expected[1]
     assert found == pytest.approx(expected, rel=1e-5)
+
+
+def test_what_follows_a_cut_is_no_less_than_steps_can_give():
+    z = jnp.array([[[0.0, -1.0]], [[0.5, -2.0]]])  # of two steps of one lane, two channels
+    said = jnp.array([[[-3.0, -30.0]], [[2.0, -15.0]]])
+    setup = ActorCriticWork(cm.ActorCritic(5_000), Task(corridor(), None, 0)).setup
+    expected = np.array([[[0.0, -20.0]], [[2.0, -15.0]]])
+    assert np.asarray(possible(setup, z, said)) == pytest.approx(expected)
 
 
 def test_values_that_hardly_differ_keep_a_scale():

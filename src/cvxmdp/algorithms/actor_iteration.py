@@ -241,13 +241,14 @@ def learn(
     z = steps.along(rewards) * steps.played[..., None]
     now = setup.values(state.critic, moments, steps.inputs)
     then = setup.values(state.critic, moments, steps.after)
-    measured, batch = measure(setup, lately, steps, z, then)
+    tails = possible(setup, z, then)
+    measured, batch = measure(setup, lately, steps, z, tails)
     m = mean_of(measured, setup.longest)
     values, (_, weights) = setup.readings.values(m), loosened.shadow(m)
     advantages = generalised(setup, steps, z, now, then)
     parts = (advantages @ weights.T) * steps.played[..., None]
     parts -= _mean(parts, steps.played) * steps.played[..., None]
-    worth, returns = finished(setup, state.returns, steps, z, then)
+    worth, returns = finished(setup, state.returns, steps, z, tails)
     alone = batch._replace(lengths=measured.lengths, episodes=measured.episodes)
     seen = Seen(
         values=values,
@@ -320,6 +321,16 @@ def _trace(
         excess=told.excess,
         deepest=told.deepest,
     )
+
+
+def possible(setup: ActorCriticSetup, z: Array, values: Array) -> Array:
+    """Values, (T, N, C), no less and no more than what these steps gave would be for ever.
+
+    A critic may say of a cost that is never negative that it will be; a budget would be kept by its word.
+    """
+    least, most = z.min((0, 1)) * setup.longest, z.max((0, 1)) * setup.longest
+    found: Array = jnp.clip(values, least, most)
+    return found
 
 
 def measure(
