@@ -41,8 +41,7 @@ class ActorCritic:
         std: of the default Gaussian policy at first, in half widths of the box of actions: 0.6.
         gae: lambda of generalised advantages: 0.9; 0.95 for continuous actions without a discount.
         critic_discount: of the critic: the problem's, or 1 - 1 / min(horizon, 200) where that is 1.
-        entropy: the weight of the policy's entropy at first, which falls linearly to zero: 0.03, continuous
-            0.003.
+        entropy: the weight of the policy's entropy at first, which falls linearly to zero: 0.03, continuous 0.
         integral, proportional: k_I and k_P of the multipliers, in units of what pulls equally; k_I is 5 by
             the number of updates, between 0.002 and 0.03.
         memory: iterations over which objective and slacks are averaged.

@@ -129,7 +129,7 @@ def choose(solver: ActorCritic, problem: Problem) -> Chosen:
         learning_rate=solver.learning_rate or (3e-4 if vectors else 1e-3),
         gae=_either(solver.gae, 0.95 if vectors and not discounted else 0.9),
         critic_discount=_either(solver.critic_discount, horizon.discount if discounted else far),
-        entropy=_either(solver.entropy, 0.003 if vectors else 0.03),
+        entropy=_either(solver.entropy, 0.0 if vectors else 0.03),
         integral=_either(solver.integral, float(np.clip(REACHED / iterations, *INTEGRAL))),
         lanes=lanes,
         length=length,
